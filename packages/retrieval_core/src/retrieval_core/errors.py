@@ -1,0 +1,218 @@
+"""Every error this library raises.
+
+::
+
+    RetrievalError
+    ├── ConfigurationError                     settings are missing or wrong
+    │   ├── MissingExtraError (ImportError)    an optional dependency is not installed
+    │   └── ModelNotFoundError                 a local model's files are missing or changed
+    ├── QueryValidationError (ValueError)      the question cannot be searched for
+    ├── FilterError (ValueError)               a filter is not well formed
+    │   └── UnsupportedFilterError             a store lacks an operator of a filter
+    ├── InvalidParameterError (ValueError)     an argument is outside its range
+    ├── EmbeddingError                         text could not be embedded
+    │   └── DimensionMismatchError             a vector has another length than the index
+    ├── SearchError                            a search failed
+    ├── StoreError                             an index cannot be used as asked
+    │   ├── IndexNotFoundError                 there is no index at that place
+    │   ├── IndexFormatError                   the file is no index, or of another format
+    │   ├── IndexBusyError                     another writer held the index for too long
+    │   └── EmbedderMismatchError              the index was built with another embedder
+    ├── IngestError                            a file could not be taken in
+    │   └── UnreadableFileError                a file could not be read
+    └── ServiceError                           something outside this process failed
+        ├── ServiceConnectionError (ConnectionError)
+        └── ServiceTimeoutError (TimeoutError)
+            └── DeadlineExceededError          the query's own time budget ran out
+
+A message says what happened, what was given and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class RetrievalError(Exception):
+    """Base of every error raised by this library."""
+
+    transient: ClassVar[bool] = False
+    """Whether the same call may succeed when it is made again."""
+
+
+class ConfigurationError(RetrievalError):
+    """Settings are missing or wrong.
+
+    Attributes:
+        missing_keys: Names of settings or environment variables that must be set.
+        problems: One line a problem, each beginning with the key it is about.
+    """
+
+    def __init__(self, message: str, missing_keys: Sequence[str] = (), problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.missing_keys = tuple(missing_keys)
+        self.problems = tuple(problems)
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """An optional dependency is not installed; the message holds the ``pip install`` line that mends it."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs an extra. Install it with: pip install 'retrieval-core[{extra}]'")
+        self.extra = extra
+
+
+class ModelNotFoundError(ConfigurationError):
+    """The files of a local model are missing, or are not the files they should be."""
+
+
+class QueryValidationError(RetrievalError, ValueError):
+    """The query is empty or not text.
+
+    Attributes:
+        query: What was given, or ``None`` where it was not a string.
+    """
+
+    def __init__(self, message: str, query: str | None = None) -> None:
+        super().__init__(message)
+        self.query = query
+
+
+class FilterError(RetrievalError, ValueError):
+    """A filter is not well formed."""
+
+
+class UnsupportedFilterError(FilterError):
+    """A store cannot evaluate an operator of a filter exactly, and so does not try."""
+
+
+class InvalidParameterError(RetrievalError, ValueError):
+    """An argument is outside the range that its documentation gives."""
+
+
+class EmbeddingError(RetrievalError):
+    """Text could not be turned into a vector.
+
+    Attributes:
+        query: The text of the query, where it was a query that failed.
+    """
+
+    def __init__(self, message: str, query: str | None = None) -> None:
+        super().__init__(message)
+        self.query = query
+
+
+class DimensionMismatchError(EmbeddingError):
+    """A vector has another number of components than the index holds."""
+
+    def __init__(self, expected: int, actual: int, where: str) -> None:
+        super().__init__(
+            f"{where}: expected a vector of {expected} components and got {actual}. "
+            "Use the embedder that the index was built with, or build a new index."
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class SearchError(RetrievalError):
+    """A search failed.
+
+    Attributes:
+        details: Facts about the failure, without secrets.
+    """
+
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.details = dict(details or {})
+
+
+class StoreError(RetrievalError):
+    """An index cannot be used in the way that was asked for."""
+
+
+class IndexNotFoundError(StoreError):
+    """There is no index at the given place."""
+
+
+class IndexFormatError(StoreError):
+    """The file is not an index, is damaged, or has a format that this version does not read."""
+
+
+class IndexBusyError(StoreError):
+    """Another process wrote to the index for longer than this one was willing to wait."""
+
+    transient: ClassVar[bool] = True
+
+
+class EmbedderMismatchError(StoreError):
+    """The index holds the vectors of another embedder; comparing with them would be meaningless."""
+
+    def __init__(self, indexed_with: str | None, opened_with: str | None, location: str) -> None:
+        super().__init__(
+            f"{location} was built with the embedder {indexed_with or 'none (lexical only)'} and cannot be used with "
+            f"{opened_with or 'none'}. Configure embedder {indexed_with or 'none'} again, or build a new index."
+        )
+        self.indexed_with = indexed_with
+        self.opened_with = opened_with
+
+
+class IngestError(RetrievalError):
+    """A file or text could not be taken into the index."""
+
+
+class UnreadableFileError(IngestError):
+    """A file could not be read.
+
+    Attributes:
+        path: The file, as it was given.
+        reason: One sentence for people.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class ServiceError(RetrievalError):
+    """Something outside this process answered with a failure.
+
+    Attributes:
+        service: Which one, for instance ``"openai"``.
+        status: The HTTP status where there was one.
+        retry_after: Seconds the service asked to wait, where it did.
+    """
+
+    def __init__(
+        self, message: str, service: str | None = None, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.service = service
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def can_be_retried(self) -> bool:
+        """Whether waiting can help: lost connections, time-outs, rate limits (429) and server faults (5xx)."""
+        return self.transient or self.status == 429 or (self.status or 0) >= 500
+
+
+class ServiceConnectionError(ServiceError, ConnectionError):
+    """A service could not be reached; ``except ConnectionError`` catches it too."""
+
+    transient: ClassVar[bool] = True
+
+
+class ServiceTimeoutError(ServiceError, TimeoutError):
+    """A service did not answer in time; ``except TimeoutError`` catches it too."""
+
+    transient: ClassVar[bool] = True
+
+
+class DeadlineExceededError(ServiceTimeoutError):
+    """The time budget of the query ran out."""
+
+    transient: ClassVar[bool] = False

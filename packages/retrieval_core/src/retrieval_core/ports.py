@@ -1,0 +1,286 @@
+"""What may be plugged in, as protocols, and the values that pass through them.
+
+No base class is needed: any object with these methods will do. An embedder may be synchronous; it then runs in a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.filters import Filter
+    from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
+
+Side: TypeAlias = Literal["dense", "lexical"]
+"""The two ways to search: by vector, and by words."""
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of unit length."""
+
+    @property
+    def id(self) -> str:
+        """Names model and settings: two embedders with the same id give the same vector for the same text."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Number of components of each vector."""
+        ...
+
+    async def embed_query(self, text: str) -> Vector:
+        """Embed one question.
+
+        Returns:
+            Shape ``(dimension,)``, float32, L2-normalised.
+
+        Raises:
+            EmbeddingError: The text could not be embedded.
+        """
+        ...
+
+    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Embed passages.
+
+        Returns:
+            Shape ``(len(texts), dimension)``, float32, each row L2-normalised, in the order of the texts.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+        """
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text as some model would."""
+
+    def __call__(self, text: str) -> int:
+        """Return the number of tokens, 0 for empty text."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """What an embedder may have on top: its own token counter, and the longest text that it reads whole."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens beyond this number are not seen by the model."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of the text, without those that the model adds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index says about itself; it never changes after the first write.
+
+    Attributes:
+        embedder_id: ``None`` for an index without vectors.
+        dimension: Components of each vector, ``None`` without vectors.
+        analyzer: Id of the lexical analysis that the words went through.
+    """
+
+    embedder_id: str | None
+    dimension: int | None
+    analyzer: str
+    metric: Literal["cosine"] = "cosine"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store holds and can do.
+
+    Attributes:
+        location: Where it is, for people.
+        manifest: ``None`` before the first write, and for indexes that others wrote.
+        generation: Grows with each write; ``None`` where the store cannot tell.
+        sides: The kinds of search that the store does itself.
+        filter_operators: Those that it evaluates exactly as :func:`retrieval_core.filters.matches`.
+    """
+
+    location: str
+    manifest: Manifest | None
+    generation: int | None
+    documents: int
+    chunks: int
+    sides: frozenset[Side]
+    filter_operators: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What was last taken from a file: enough to tell whether it has to be read again.
+
+    Attributes:
+        source: The file, as in :attr:`Document.source`.
+        content_hash: SHA-256 of its bytes.
+        recipe: Names the reader, the splitting and the embedder; another recipe makes other chunks.
+        root: The folder or file whose indexing found it.
+    """
+
+    source: str
+    content_hash: str
+    recipe: str
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write, applied as a whole or not at all.
+
+    The former chunks and sections of every document in ``documents`` go, and the new ones come. A chunk whose document
+    is not among them is added, or replaces the chunk with its id.
+
+    Attributes:
+        vectors: Shape ``(len(chunks), dimension)``, or ``None`` for an index without vectors.
+        removed_documents: Ids of documents that go, with everything that belongs to them.
+        sources: States to remember.
+        removed_sources: Sources to forget.
+    """
+
+    chunks: tuple[Chunk, ...] = ()
+    vectors: Matrix | None = None
+    documents: tuple[Document, ...] = ()
+    sections: tuple[Section, ...] = ()
+    removed_documents: tuple[str, ...] = ()
+    sources: tuple[SourceState, ...] = ()
+    removed_sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search of one side: exactly one of ``vector`` and ``text`` is given.
+
+    Attributes:
+        vector: Shape ``(dimension,)``: search by cosine similarity.
+        text: Search by BM25; plain text, never a query language.
+        limit: The most candidates to return, at least 1.
+        filter: Applies before the limit.
+        with_vectors: Whether each candidate carries its vector.
+    """
+
+    limit: int
+    vector: Vector | None = None
+    text: str | None = None
+    filter: Filter | None = None
+    with_vectors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk that one side found.
+
+    Attributes:
+        score: Cosine in [-1, 1] or BM25 above 0; higher is better.
+        chunk: Filled in by stores for which it comes with the search; others leave it to one later fetch.
+    """
+
+    chunk_id: str
+    score: float
+    chunk: Chunk | None = None
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRange:
+    """Chunks of one document by position, first and last included."""
+
+    document_id: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What to read by name; one request serves all hits of a query.
+
+    Attributes:
+        filter: Chunks that it does not let pass are treated as absent; documents and sections likewise, unless at least
+            one of their chunks passes.
+    """
+
+    chunk_ids: tuple[str, ...] = ()
+    ranges: tuple[ChunkRange, ...] = ()
+    section_ids: tuple[str, ...] = ()
+    document_ids: tuple[str, ...] = ()
+    filter: Filter | None = None
+    with_vectors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was there of what was asked for, by id; chunks of ranges are among the chunks."""
+
+    chunks: Mapping[str, Chunk] = field(default_factory=dict[str, "Chunk"])
+    vectors: Mapping[str, Vector] = field(default_factory=dict[str, "Vector"])
+    sections: Mapping[str, Section] = field(default_factory=dict[str, "Section"])
+    documents: Mapping[str, Document] = field(default_factory=dict[str, "Document"])
+
+
+class Store(Protocol):
+    """Keeps chunks, their vectors and their words. Every implementation passes the kit in ``retrieval_core.testing``."""
+
+    async def describe(self) -> StoreInfo:
+        """Say what the store holds and can do.
+
+        Raises:
+            StoreError: The index cannot be opened.
+        """
+        ...
+
+    async def upsert(self, change: Change) -> None:
+        """Apply a change; when this returns, it outlives the process.
+
+        Raises:
+            DimensionMismatchError: The vectors have another dimension than the index.
+            StoreError: The index cannot be written.
+        """
+        ...
+
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with everything that belongs to them, and return how many chunks went."""
+        ...
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates, best first; equal scores are ordered by chunk id.
+
+        Raises:
+            UnsupportedFilterError: The filter has an operator that the store does not declare.
+            DimensionMismatchError: The vector has another dimension than the index.
+            StoreError: The index cannot be read.
+        """
+        ...
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return what is there of what was asked for.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of files and threads; further calls are errors. Closing twice is fine."""
+        ...
+
+
+class Catalog(Protocol):
+    """What a store remembers about the files it was filled from, so that indexing again costs only what changed."""
+
+    async def sources(self) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name."""
+        ...
+
+    async def documents_of(self, source: str) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id."""
+        ...
+
+
+class CataloguedStore(Store, Catalog, Protocol):
+    """A store that also remembers its sources, as indexing needs it."""
