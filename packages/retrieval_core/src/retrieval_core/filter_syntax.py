@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from retrieval_core.errors import FilterError
 from retrieval_core.filters import CONDITIONS, OPERATORS, And, Condition, Eq, Filter, In, Not, NotIn, Or
@@ -40,7 +40,7 @@ def _parse(source: object, depth: int) -> Filter:
     if not isinstance(source, Mapping) or not source:
         msg = f"a filter is a JSON object with at least one field or operator, got {source!r:.80}"
         raise FilterError(msg)
-    items: Mapping[str, object] = source
+    items = cast("Mapping[str, object]", source)
     parts = tuple(_parse_item(key, value, depth) for key, value in items.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
@@ -50,7 +50,7 @@ def _parse_item(key: str, value: object, depth: int) -> Filter:
         if not isinstance(value, (list, tuple)) or not value:
             msg = f"{key} takes a list of at least one filter, got {value!r:.80}"
             raise FilterError(msg)
-        parts = tuple(_parse(part, depth + 1) for part in value)  # pyright: ignore[reportUnknownVariableType]
+        parts = tuple(_parse(part, depth + 1) for part in cast("list[object]", value))
         return And(parts) if key == "$and" else Or(parts)
     if key == "$not":
         return Not(_parse(value, depth + 1))
@@ -65,7 +65,7 @@ def _parse_field(field: str, value: object, depth: int) -> Filter:
             msg = f'field {field!r}: to match one of several values write {{"{field}": {{"$in": [...]}}}}'
             raise FilterError(msg)
         return _condition(Eq, field, value)
-    operators: Mapping[str, object] = value
+    operators = cast("Mapping[str, object]", value)
     if not operators:
         msg = f'field {field!r}: an operator is missing; write for instance {{"{field}": {{"$eq": "value"}}}}'
         raise FilterError(msg)
@@ -83,12 +83,12 @@ def _parse_field(field: str, value: object, depth: int) -> Filter:
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def _condition(kind: type[Condition], field: str, operand: Any) -> Condition:
-    if issubclass(kind, (In, NotIn)) and not isinstance(operand, (list, tuple)):
-        msg = f"field {field!r}: {kind.operator} takes a list of values, got {operand!r:.80}"
+def _condition(kind: Callable[[str, Any], Condition], field: str, operand: object) -> Condition:
+    if kind in {In, NotIn} and not isinstance(operand, (list, tuple)):
+        msg = f"field {field!r}: $in and $nin take a list of values, got {operand!r:.80}"
         raise FilterError(msg)
     try:
-        return kind(field, operand)
+        return kind(field, cast("Any", operand))
     except FilterError as error:
         msg = f"field {field!r}: {error}"
         raise FilterError(msg) from error

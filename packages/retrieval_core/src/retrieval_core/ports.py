@@ -1,6 +1,7 @@
 """What may be plugged in, as protocols, and the values that pass through them.
 
-No base class is needed: any object with these methods will do. An embedder may be synchronous; it then runs in a thread.
+No base class is needed: any object with these methods will do. An embedder may be synchronous; it then runs in a
+thread.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Embedder(Protocol):
 class TokenCounter(Protocol):
     """Counts the tokens of a text as some model would."""
 
-    def __call__(self, text: str) -> int:
+    def __call__(self, text: str, /) -> int:
         """Return the number of tokens, 0 for empty text."""
         ...
 
@@ -121,13 +122,13 @@ class SourceState:
         source: The file, as in :attr:`Document.source`.
         content_hash: SHA-256 of its bytes.
         recipe: Names the reader, the splitting and the embedder; another recipe makes other chunks.
-        root: The folder or file whose indexing found it.
+        documents: How many documents it held.
     """
 
     source: str
     content_hash: str
     recipe: str
-    root: str
+    documents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Fetched:
 
 
 class Store(Protocol):
-    """Keeps chunks, their vectors and their words. Every implementation passes the kit in ``retrieval_core.testing``."""
+    """Keeps chunks, their vectors and their words; ``retrieval_core.testing`` has the kit that each one must pass."""
 
     async def describe(self) -> StoreInfo:
         """Say what the store holds and can do.

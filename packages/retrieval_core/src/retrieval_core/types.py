@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - dataclass fields are resolved at run time
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
 
@@ -63,13 +63,13 @@ def freeze(value: Any) -> Any:
     if isinstance(value, FrozenDict):
         return value
     if isinstance(value, dict):
-        items: dict[Any, Any] = value
+        items = cast("dict[Any, Any]", value)
         if not all(isinstance(key, str) for key in items):
             msg = f"metadata keys must be strings, got {sorted(map(repr, items))}"
             raise InvalidParameterError(msg)
         return FrozenDict({key: freeze(item) for key, item in items.items()})
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return tuple(freeze(item) for item in cast("list[Any]", value))
     msg = (
         f"metadata values must be JSON (text, number, boolean, null, list, object), got {type(value).__name__}. "
         "Convert dates and other objects to text or numbers first."

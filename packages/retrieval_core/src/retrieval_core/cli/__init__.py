@@ -1,1 +1,5 @@
-"""placeholder."""
+"""The command ``retrieval``."""
+
+from retrieval_core.cli.main import main
+
+__all__ = ["main"]

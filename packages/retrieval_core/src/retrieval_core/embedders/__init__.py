@@ -1,1 +1,1 @@
-"""placeholder."""
+"""What turns text into vectors, one file a vendor."""

@@ -1,1 +1,17 @@
-"""placeholder."""
+"""Measuring retrieval on collections whose right answers are known."""
+
+from retrieval_core.evaluate.beir import Collection, load_collection
+from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run
+from retrieval_core.evaluate.run import EvaluationReport, evaluate
+
+__all__ = [
+    "Collection",
+    "EvaluationReport",
+    "Measures",
+    "ScoredDocument",
+    "evaluate",
+    "load_collection",
+    "measure",
+    "rank_documents",
+    "write_run",
+]

@@ -1,1 +1,1 @@
-"""placeholder."""
+"""From files to documents, chunks and vectors."""

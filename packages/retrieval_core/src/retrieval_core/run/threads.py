@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +22,10 @@ T = TypeVar("T")
 
 class PoolSaturatedError(ServiceError):
     """Too much blocking work is waiting already; taking more would only make every caller slower."""
+
+
+class PoolClosedError(ServiceError):
+    """The pool was closed before the work was done; what uses it was closed while in use."""
 
 
 class ThreadPool:
@@ -36,18 +42,29 @@ class ThreadPool:
 
     def __init__(self, name: str, threads: int, waiting: int = 1000) -> None:
         self._name = name
+        self._threads = threads
         self._capacity = threads + waiting
+        self._closed = False
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._process = os.getpid()
         self._pending = 0
         self._lock = Lock()
-        self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
+        self._executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in the pool, with the caller's context variables, and wait for its result.
 
         Raises:
             PoolSaturatedError: As many functions as the pool may hold are running or waiting.
+            PoolClosedError: The pool is closed, or was closed while the function waited for a thread.
         """
+        if self._process != os.getpid():  # threads do not survive a fork
+            self._start_afresh()
         with self._lock:
+            if self._closed:
+                raise PoolClosedError(f"{self._name} is closed", self._name)
             if self._pending >= self._capacity:
                 msg = f"{self._name}: {self._pending} calls are running or waiting already; try again later"
                 raise PoolSaturatedError(msg, self._name)
@@ -58,7 +75,24 @@ class ThreadPool:
             self._release()
             raise
         future.add_done_callback(lambda _: self._release())
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # Work dropped by close() looks cancelled, but nobody cancelled the caller, who must hear of it.
+            task = asyncio.current_task()
+            if self._closed and future.cancelled() and not (task and task.cancelling()):
+                raise PoolClosedError(f"{self._name} was closed before its turn", self._name) from None
+            raise
+
+    async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plug-in: await a coroutine function, and run one that is none, whatever its port says, in the pool.
+
+        Raises:
+            PoolSaturatedError: As of :meth:`run`.
+        """
+        if inspect.iscoroutinefunction(function):
+            return await function(*args, **kwargs)
+        return cast("T", await self.run(function, *args, **kwargs))
 
     def _release(self) -> None:
         with self._lock:
@@ -66,4 +100,7 @@ class ThreadPool:
 
     def close(self) -> None:
         """Refuse further work, drop what waits, and wait for what runs. Closing twice is fine."""
+        self._closed = True
+        if self._process != os.getpid():
+            return
         self._executor.shutdown(wait=True, cancel_futures=True)

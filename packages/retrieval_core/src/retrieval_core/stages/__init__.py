@@ -1,1 +1,1 @@
-"""placeholder."""
+"""The way of a question, one file a stage."""

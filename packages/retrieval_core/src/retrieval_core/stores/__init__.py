@@ -1,1 +1,1 @@
-"""placeholder."""
+"""Where chunks, vectors and words are kept."""

@@ -1,0 +1,105 @@
+"""Holds retrieval on real collections against thresholds: ``python benchmarks/quality.py FOLDER_WITH_COLLECTIONS``.
+
+Every figure comes from the command line that users have. The folder holds the BEIR collections ``scifact``,
+``cranfield`` and ``limit_small``, a folder ``docs/argocd`` with that project's documentation, and ``files`` with
+documents of many formats. Prints a table; ends with 1 if a figure is below its threshold.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROLLBACK = "how do I roll back an application to an earlier revision"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure and the least it has to be."""
+
+    name: str
+    figure: float
+    threshold: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the figure reaches the threshold."""
+        return self.figure >= self.threshold
+
+
+def retrieval(*arguments: str | Path) -> dict[str, Any]:
+    """Run the command and return its JSON."""
+    command = [sys.executable, "-m", "retrieval_core.cli", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def collections(data: Path) -> Iterator[Check]:
+    """Yield nDCG@10 on the collections; the thresholds are what a plain program with the same model nearly reaches."""
+    for name, mode, threshold in (
+        ("scifact", "hybrid", 0.73),
+        ("scifact", "dense", 0.70),
+        ("scifact", "lexical", 0.675),
+        ("cranfield", "hybrid", 0.415),
+        ("limit_small", "lexical", 0.99),
+        ("limit_small", "hybrid", 0.0),
+    ):
+        preset = ("--config", "lexical") if mode == "lexical" else ("--mode", mode)
+        figures = retrieval("evaluate", data / name, *preset)
+        print(name, mode, figures, flush=True)
+        yield Check(f"{name} {mode} nDCG@10", figures["ndcg@10"], threshold)
+
+
+def documentation(data: Path, index: Path) -> Iterator[Check]:
+    """Yield what a user of the documentation sees: the right passage, and a second run that costs next to nothing."""
+    first = retrieval("index", data / "docs" / "argocd", "--index", index)
+    second = retrieval("index", data / "docs" / "argocd", "--index", index)
+    print("argocd", first, second, sep="\n", flush=True)
+    yield Check("argocd: nothing failed", float(not first["failed"]), 1)
+    yield Check("argocd: all unchanged in the second run", float(second["unchanged"] == first["documents"]), 1)
+    yield Check("argocd: first run / second run", first["seconds"] / second["seconds"], 10)
+    hits = retrieval("search", ROLLBACK, "--top-k", "3", "--index", index)["hits"]
+    found = [hit for hit in hits if "rollback" in hit["text"].lower() and "argocd app rollback" in hit["text"]]
+    yield Check("argocd: the rollback passage is among the first three", float(bool(found)), 1)
+
+
+def files(data: Path, index: Path) -> Iterator[Check]:
+    """Yield whether files of many formats are read, with their pages."""
+    report = retrieval("index", data / "files", "--index", index)
+    print("files", report, flush=True)
+    present = sum(1 for file in (data / "files").iterdir() if file.name != "SOURCE.md")
+    yield Check("files: documents", report["documents"], present)
+    yield Check("files: nothing failed", float(not report["failed"]), 1)
+    hits = retrieval("search", "layout detection model zoo", "--index", index, "--top-k", "5")["hits"]
+    paged = [hit for hit in hits if hit["source"].endswith("layout-parser-paper-with-table.pdf") and hit["page_span"]]
+    yield Check("files: a hit in a PDF has its page", float(bool(paged)), 1)
+
+
+def main() -> None:
+    """Run all checks and print them."""
+    data = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        checks = [
+            *documentation(data, Path(folder, "docs.db")),
+            *files(data, Path(folder, "files.db")),
+            *collections(data),
+        ]
+    for check in checks:
+        print(f"{'ok  ' if check.holds else 'FAIL'} {check.name}: {check.figure:.4f} (at least {check.threshold})")
+    held = sum(check.holds for check in checks)
+    print(f"{held} passed, {len(checks) - held} failed")
+    sys.exit(held != len(checks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Every check there is. ``nox`` alone runs the tests; ``nox -l`` lists the rest."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["tests"]
+nox.options.reuse_venv = "yes"
+
+ROOT = Path(__file__).parent
+CORE = "packages/retrieval_core"
+EXTRAS = "local,documents,evaluate"
+PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+
+
+def group(*names: str) -> list[str]:
+    """Return the requirements of dependency groups."""
+    return [requirement for name in names for requirement in nox.project.dependency_groups(PYPROJECT, name)]
+
+
+def other_pythons() -> list[str]:
+    """Return the supported versions, beside the running one, whose interpreter is found and starts."""
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found: list[str] = []
+    for version in ("3.11", "3.12", "3.13"):
+        interpreter = shutil.which(f"python{version}")
+        if version == running or interpreter is None:
+            continue
+        if subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode == 0:
+            found.append(version)
+    return found
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run all tests with the running interpreter, and measure their coverage."""
+    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    if not session.posargs:
+        session.run("coverage", "report", "--fail-under=95")
+
+
+@nox.session(python=other_pythons())
+def tests_on(session: nox.Session) -> None:
+    """Run all tests with the other supported interpreters that are found."""
+    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def core_alone(session: nox.Session) -> None:
+    """Run the tests of the core without any extra: what needs one is skipped, and everything else must work."""
+    session.install(f"./{CORE}", *group("test"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types, strictly."""
+    session.install("-e", f"{CORE}[{EXTRAS}]", "nox", *group("test", "test-files", "types"))
+    session.run("pyright")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run every example of the documentation."""
+    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test"))
+    session.run("pytest", "tests/test_docs.py", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the wheels, and run the tests against them instead of the source tree."""
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", str(folder), CORE, silent=True)
+    wheel = next(folder.glob("*.whl"))
+    session.install(
+        "--force-reinstall", f"retrieval-core[{EXTRAS}] @ {wheel.resolve().as_uri()}", *group("test", "test-files")
+    )
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def quality(session: nox.Session) -> None:
+    """Hold the library's results on real collections against their thresholds; takes the folder with the data."""
+    session.install("-e", f"{CORE}[{EXTRAS}]")
+    session.run("python", "benchmarks/quality.py", *session.posargs)

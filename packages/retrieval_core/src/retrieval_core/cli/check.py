@@ -1,0 +1,176 @@
+"""``retrieval info`` and ``retrieval doctor``: what there is, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from retrieval_core.config import RetrievalConfig
+
+_EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
+"""A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
+
+Verdict = Literal["ok", "missing", "wrong"]
+
+
+@click.command("info")
+@index_option
+@common_options
+@ends_well
+def info_command(
+    *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
+) -> None:
+    """Say what the index holds."""
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.cli.render import print_facts  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file)
+    with open_index(config=config) as index:
+        info = index.describe()
+    manifest = info.manifest
+    facts = {
+        "location": info.location,
+        "documents": info.documents,
+        "chunks": info.chunks,
+        "generation": info.generation,
+        "embedder": manifest.embedder_id if manifest else None,
+        "dimension": manifest.dimension if manifest else None,
+        "metric": manifest.metric if manifest else None,
+        "analyzer": manifest.analyzer if manifest else None,
+        "sides": sorted(info.sides),
+        "bytes": Path(info.location).stat().st_size if Path(info.location).is_file() else None,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``missing`` is optional and absent, ``wrong`` has to be mended."""
+
+    subject: str
+    verdict: Verdict
+    detail: str
+
+
+@click.command("doctor")
+@index_option
+@common_options
+@ends_well
+def doctor_command(
+    *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
+) -> None:
+    """Say what is installed, which models were found, what is wrong and how to mend it."""
+    from retrieval_core.cli.render import print_findings  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file)
+    findings = list(_examine(config))
+    healthy = all(finding.verdict != "wrong" for finding in findings)
+    if as_json:
+        entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]
+        print_json({"healthy": healthy, "findings": entries})
+    else:
+        print_findings(findings)
+    if not healthy:
+        raise SystemExit(FAILURE)
+
+
+def _examine(config: RetrievalConfig) -> Iterator[Finding]:
+    yield _python()
+    yield _sqlite()
+    yield from _extras()
+    yield _embedder(config)
+    yield _index(config)
+
+
+def _python() -> Finding:
+    import platform  # noqa: PLC0415
+    from importlib.metadata import version  # noqa: PLC0415
+
+    return Finding("retrieval-core", "ok", f"{version('retrieval-core')} on Python {platform.python_version()}")
+
+
+def _sqlite() -> Finding:
+    import sqlite3  # noqa: PLC0415
+
+    with sqlite3.connect(":memory:") as connection:
+        options = {option for (option,) in connection.execute("pragma compile_options")}
+    connection.close()
+    if sqlite3.sqlite_version_info < (3, 40):
+        advice = "the index needs 3.40 or later; use a newer Python, for instance from python.org"
+        return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
+    if "ENABLE_FTS5" not in options:
+        advice = "it was built without FTS5, which lexical search needs; use a Python from python.org or your system"
+        return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
+    return Finding("SQLite", "ok", f"{sqlite3.sqlite_version} with FTS5")
+
+
+def _extras() -> Iterator[Finding]:
+    """Say of each extra whether all its distributions are there, as the package's own metadata list them."""
+    from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
+
+    wanted: dict[str, list[str]] = {}
+    for requirement in requires("retrieval-core") or ():
+        if parts := _EXTRA_REQUIREMENT.match(requirement):
+            wanted.setdefault(parts["extra"], []).append(parts["name"])
+    for extra, names in wanted.items():
+        found: list[str] = []
+        absent: list[str] = []
+        for name in names:
+            try:
+                found.append(f"{name} {version(name)}")
+            except PackageNotFoundError:
+                absent.append(name)
+        if absent:
+            advice = f"not installed: {', '.join(absent)}; pip install 'retrieval-core[{extra}]'"
+            yield Finding(f"extra {extra}", "missing", advice)
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(found))
+
+
+def _embedder(config: RetrievalConfig) -> Finding:
+    import asyncio  # noqa: PLC0415
+
+    from retrieval_core.build import build_embedder  # noqa: PLC0415
+    from retrieval_core.errors import RetrievalError  # noqa: PLC0415
+
+    async def embed_one() -> str:
+        embedder = build_embedder(config.embedder)
+        if embedder is None:
+            return "none is configured: lexical search only"
+        try:
+            vector = await embedder.embed_query("Does it work?")
+        finally:
+            if (close := getattr(embedder, "aclose", None)) is not None:
+                await close()
+        return f"{embedder.id} gives vectors of {len(vector)} components"
+
+    try:
+        return Finding("embedder", "ok", asyncio.run(embed_one()))
+    except RetrievalError as error:
+        return Finding("embedder", "wrong", str(error))
+
+
+def _index(config: RetrievalConfig) -> Finding:
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.errors import IndexNotFoundError, RetrievalError  # noqa: PLC0415
+
+    try:
+        with open_index(config=config) as index:
+            info = index.describe()
+    except IndexNotFoundError as error:
+        return Finding("index", "missing", str(error))
+    except RetrievalError as error:
+        return Finding("index", "wrong", str(error))
+    return Finding("index", "ok", f"{info.location}: {info.documents} documents, {info.chunks} chunks")

@@ -1,0 +1,137 @@
+"""What all commands share: their options, their configuration, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from retrieval_core.config import RetrievalConfig, load_config, parse_value
+from retrieval_core.errors import (
+    ConfigurationError,
+    FilterError,
+    InvalidParameterError,
+    MissingExtraError,
+    ModelNotFoundError,
+    QueryValidationError,
+    RetrievalError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FAILURE = 1
+WRONG_USE = 2
+
+
+def index_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the option that names the index."""
+    text = "The index file.  [default: .retrieval/index.db]"
+    return click.option("--index", "index_file", metavar="FILE", help=text)(command)
+
+
+def common_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the options that every command has."""
+    options = [
+        click.option("--config", "config_file", metavar="FILE|PRESET", help="A TOML file, or the name of a preset."),
+        click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated."),
+        click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on standard output."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_config(config_file: str | None, assignments: tuple[str, ...], **given: str | int | None) -> RetrievalConfig:
+    """Put defaults, file, environment and options together; ``given`` keys are dotted with ``__``.
+
+    Raises:
+        click.UsageError: An assignment has no ``=``.
+        ConfigurationError: A setting is wrong.
+    """
+    overrides: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            msg = f"--set takes KEY=VALUE, for instance --set search.top_k=5; got {assignment!r}"
+            raise click.UsageError(msg)
+        overrides[key.strip()] = parse_value(value)
+    overrides.update({key.replace("__", "."): value for key, value in given.items() if value is not None})
+    return load_config(config_file, overrides, os.environ)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON document, readable where standard output can express it."""
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=2)
+    click.echo(text)
+
+
+def ends_well(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn the library's errors into one message and an exit code: 2 for wrong use and 1 for every other failure."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except RetrievalError as error:
+            _end_with(error, as_json=bool(kwargs.get("as_json")))
+
+    return wrapped
+
+
+def _end_with(error: RetrievalError, *, as_json: bool) -> NoReturn:
+    wrong_use = (ConfigurationError, FilterError, InvalidParameterError, QueryValidationError)
+    not_installed = (MissingExtraError, ModelNotFoundError)
+    code = WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
+    if as_json:
+        print_json({"error": {"type": type(error).__name__, "message": str(error)}})
+    else:
+        click.secho(f"Error: {error}", fg="red", err=True)
+    raise SystemExit(code)
+
+
+@contextmanager
+def progress_bar(unit: str) -> Generator[Callable[[str, int, int], None]]:
+    """Show a bar with rate and time left on standard error, where that is a terminal.
+
+    Yields:
+        A function that takes a description, how much is done, and how much there is.
+    """
+    from rich.console import Console  # noqa: PLC0415 - for people only
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text  # noqa: PLC0415
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{speed:.1f} {unit}/s" if speed else "", style="progress.data.speed")
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=None)
+
+        def show(description: str, done: int, total: int) -> None:
+            progress.update(bar, description=description, completed=done, total=total)
+
+        yield show

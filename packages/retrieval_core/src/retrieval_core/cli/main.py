@@ -1,0 +1,108 @@
+"""The command ``retrieval`` and its subcommands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from retrieval_core.cli.check import doctor_command, info_command
+from retrieval_core.cli.common import (
+    FAILURE,
+    common_options,
+    ends_well,
+    index_option,
+    print_json,
+    progress_bar,
+    read_config,
+)
+from retrieval_core.cli.evaluation import evaluate_command
+
+if TYPE_CHECKING:
+    from retrieval_core.ingest.report import IndexProgress
+
+MODES = click.Choice(("hybrid", "dense", "lexical"))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="retrieval-core", prog_name="retrieval")
+def main() -> None:
+    """Turn a question into the few passages that answer it, and say where they come from."""
+
+
+@main.command("index")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="PATH...")
+@index_option
+@common_options
+@ends_well
+def index_command(
+    *,
+    paths: tuple[Path, ...],
+    index_file: str | None,
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Index files and folders.
+
+    What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
+    """
+    from retrieval_core.build import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.cli.render import print_report  # noqa: PLC0415
+    from retrieval_core.serialization import report_to_json  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file)
+    with open_index(config=config) as index, progress_bar("chunks") as show:
+
+        def on_progress(progress: IndexProgress) -> None:
+            show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+
+        report = index.index(paths, on_progress)
+    if as_json:
+        print_json(report_to_json(report))
+    else:
+        print_report(report, config.index)
+    if report.failed:
+        raise SystemExit(FAILURE)
+
+
+@main.command("search")
+@click.argument("query")
+@click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]")
+@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]")
+@click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.')
+@index_option
+@common_options
+@ends_well
+def search_command(
+    *,
+    query: str,
+    top_k: int | None,
+    mode: str | None,
+    filter_json: str | None,
+    index_file: str | None,
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Find the passages that answer QUERY."""
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.cli.render import print_result  # noqa: PLC0415
+    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
+    from retrieval_core.serialization import result_to_json  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file, search__top_k=top_k, search__mode=mode)
+    condition = parse_filter(filter_json) if filter_json is not None else None
+    with open_index(config=config) as index:
+        result = index.retrieve(query, condition)
+    if as_json:
+        print_json(result_to_json(result))
+    else:
+        print_result(result)
+    if "error" in result.metadata:
+        raise SystemExit(FAILURE)
+
+
+for command in (evaluate_command, info_command, doctor_command):
+    main.add_command(command)

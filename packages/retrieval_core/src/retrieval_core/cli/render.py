@@ -1,0 +1,122 @@
+"""Output for people: tables and highlighted passages."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from retrieval_core.analysis import highlight_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.cli.check import Finding
+    from retrieval_core.evaluate import EvaluationReport
+    from retrieval_core.ingest.report import IndexReport
+    from retrieval_core.types import Hit, RetrievalResult
+
+EXCERPT = 600
+"""Most code points shown of a passage; ``--json`` gives all of it."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What a retrieved text could do to a terminal, or could not be printed at all."""
+
+_SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
+
+
+def harmless(text: str) -> str:
+    """Return text with control characters shown as a replacement character, so that it cannot steer a terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def print_report(report: IndexReport, location: str) -> None:
+    """Print what an indexing run did."""
+    console = Console()
+    counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
+    console.print(
+        f"{report.documents:,} documents, {report.chunks:,} chunks in {location} ({report.seconds:.1f} s): "
+        + ", ".join(f"{count:,} {name}" for name, count in counts.items()),
+        highlight=False,
+        markup=False,
+    )
+    if report.failed:
+        table = Table("File", "Why it was not read", title=f"{len(report.failed)} failed", title_justify="left")
+        for file in report.failed:
+            table.add_row(Text(harmless(file.path)), Text(harmless(file.error)))
+        console.print(table)
+
+
+def print_result(result: RetrievalResult) -> None:
+    """Print hits, best first, each with its citation and the words of the question highlighted."""
+    console = Console()
+    for entry in result.degraded:
+        console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
+    if not result.hits:
+        console.print("Nothing was found.")
+    for rank, hit in enumerate(result.hits, start=1):
+        console.print(_heading(rank, hit))
+        console.print(_excerpt(result.query, hit.chunk.text))
+        console.print()
+    console.print(Text(f"{len(result.hits)} passages in {result.latency_ms:.0f} ms", style="dim"))
+
+
+def _heading(rank: int, hit: Hit) -> Text:
+    chunk, scores = hit.chunk, hit.scores
+    line = Text.assemble((f"{rank}. ", "bold"), (harmless(chunk.source or chunk.document_id), "bold cyan"))
+    if chunk.page_span:
+        first, last = chunk.page_span.first, chunk.page_span.last
+        line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
+    if chunk.section_path:
+        line.append(f" > {harmless(' > '.join(chunk.section_path))}", "cyan")
+    found = [
+        f"dense {scores.dense:.3f}" if scores.dense is not None else "",
+        f"lexical {scores.lexical:.2f}" if scores.lexical is not None else "",
+    ]
+    line.append(f"  ({', '.join((f'score {hit.score:.3f}', *filter(None, found)))})", "dim")
+    return line
+
+
+def _excerpt(query: str, passage: str) -> Text:
+    """Return the part of a passage around the first words of the question, with all of them highlighted."""
+    spans = highlight_spans(query, passage)
+    start = max(0, spans[0].start - EXCERPT // 4) if spans and len(passage) > EXCERPT else 0
+    start = passage.rfind(" ", 0, start) + 1 if start else 0
+    end = start + EXCERPT
+    text = Text(harmless(passage[start:end]))
+    for span in spans:
+        text.stylize("bold yellow", max(0, span.start - start), max(0, span.end - start))
+    before, after = "… " if start else "", " …" if end < len(passage) else ""
+    return Text.assemble(before, text, after)
+
+
+def print_evaluation(report: EvaluationReport, name: str) -> None:
+    """Print the figures of an evaluation."""
+    table = Table("Measure", "Value", title=name, title_justify="left")
+    for key, value in report.to_json().items():
+        if isinstance(value, dict):
+            for inner, figure in value.items():
+                table.add_row(f"{key} {inner}", f"{figure:.1f}")
+        else:
+            table.add_row(key, f"{value:.4f}" if isinstance(value, float) else str(value))
+    Console().print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print names and values."""
+    table = Table(show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, Text(harmless("-" if value is None else str(value))))
+    Console().print(table)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print what was looked at, each with a sign that says how it is."""
+    console = Console()
+    for finding in findings:
+        sign, colour = _SIGNS[finding.verdict]
+        line = Text.assemble((sign, f"bold {colour}"), " ", (finding.subject, "bold"), ": ", harmless(finding.detail))
+        console.print(line, soft_wrap=True)

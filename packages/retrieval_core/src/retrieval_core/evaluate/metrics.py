@@ -1,0 +1,132 @@
+"""How good rankings are, by the measures that the literature reports, and rankings as a file for other tools.
+
+=========== ========================================================================================================
+nDCG@10     ``DCG / ideal DCG`` over the first ten documents, where ``DCG = sum of grade / log2(rank + 1)``: the gain is
+            the grade itself, as in trec_eval and BEIR, not ``2 ** grade - 1``; grades below 0 count as 0
+recall@100  share of the relevant documents (grade 1 or more) that is among the first hundred
+MRR@10      ``1 / rank`` of the first relevant document, 0 where it is not among the first ten
+=========== ========================================================================================================
+
+Each is the mean over all judged queries. A query that found nothing counts as 0, and so does one of whose documents
+none is relevant, as in trec_eval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from retrieval_core.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from retrieval_core.types import Hit
+
+DEPTH = 100
+"""Documents of a ranking that the measures look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDocument:
+    """A document's place in a ranking: its score is that of its best chunk."""
+
+    document_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Means over all judged queries, each in [0, 1]; see the module's documentation."""
+
+    ndcg_at_10: float
+    recall_at_100: float
+    mrr_at_10: float
+
+
+def rank_documents(hits: Iterable[Hit]) -> tuple[ScoredDocument, ...]:
+    """Return the documents of a result, each once, where its best chunk stands.
+
+    The order is that of the hits, in which ties are broken already.
+    """
+    best: dict[str, float] = {}
+    for hit in hits:
+        best.setdefault(hit.chunk.document_id, hit.score)
+    return tuple(ScoredDocument(document_id, score) for document_id, score in best.items())
+
+
+def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[ScoredDocument]]) -> Measures:
+    """Measure rankings against judgements.
+
+    Args:
+        judgements: Grades by query id and document id; documents without one count as irrelevant.
+        rankings: By query id, best first. Their order counts, not their scores.
+
+    Raises:
+        MissingExtraError: ``ir-measures`` is not installed.
+    """
+    library = load_library()
+    ndcg, recall, mrr = library.nDCG @ 10, library.R @ DEPTH, library.RR @ 10
+    grades = {
+        _token(query_id): {_token(document_id): max(grade, 0) for document_id, grade in documents.items()}
+        for query_id, documents in judgements.items()
+    }
+    run = {
+        _token(query_id): {_token(item.document_id): -float(rank) for rank, item in enumerate(ranking)}
+        for query_id, ranking in rankings.items()
+    }
+    means = library.calc_aggregate([ndcg, recall, mrr], grades, run)
+    return Measures(float(means[ndcg]), float(means[recall]), float(means[mrr]))
+
+
+def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag: str = "retrieval-core") -> None:
+    """Write rankings as a TREC run, ``query-id Q0 document-id rank score tag``, from which trec_eval gets our figures.
+
+    The format separates by spaces and so has none in its ids: white space, other characters that cannot be printed and
+    the percent sign itself are percent-encoded, and :func:`urllib.parse.unquote` brings them back. All other ids stand
+    as they are. Readers of the format order by score in single precision and each breaks ties in its own way, so where
+    a score is not below the one before, the next smaller number of that precision is written in its place.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for query_id, ranking in rankings.items():
+            for rank, (document_id, score) in enumerate(_falling(ranking), start=1):
+                file.write(f"{_token(query_id)} Q0 {_token(document_id)} {rank} {score} {_token(tag)}\n")
+
+
+def load_library() -> ModuleType:
+    """Return the module ``ir_measures``.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import ir_measures  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError("evaluate", "measuring retrieval") from error
+    return ir_measures
+
+
+def _falling(ranking: Sequence[ScoredDocument]) -> Iterator[tuple[str, str]]:
+    """Yield document ids with scores that fall strictly in single precision, each written as briefly as that allows."""
+    import numpy as np  # noqa: PLC0415 - not needed to import this module
+
+    lowest = np.float32(np.inf)
+    for item in ranking:
+        lowest = min(np.float32(item.score), np.nextafter(lowest, np.float32(-np.inf)))
+        yield item.document_id, str(lowest)
+
+
+def _token(text: str) -> str:
+    """Return text as one word of a TREC file."""
+    return "".join(
+        quote(character, safe="", errors="surrogatepass")
+        if character in " %" or not character.isprintable()
+        else character
+        for character in text
+    )

@@ -1,0 +1,235 @@
+"""Measuring a configuration on a collection: index it, ask every query, judge the rankings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeAlias
+
+from retrieval_core.build import open_index
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, SearchError
+from retrieval_core.evaluate.metrics import DEPTH, ScoredDocument, load_library, measure, rank_documents, write_run
+from retrieval_core.filters import NotIn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.evaluate.beir import Collection
+    from retrieval_core.filters import Filter
+    from retrieval_core.index import Index
+    from retrieval_core.ports import CataloguedStore, Embedder
+    from retrieval_core.types import JSON, RetrievalResult
+
+PASSAGES = 2 * DEPTH
+"""Passages asked for at a time to find :data:`DEPTH` documents: enough where documents are about two passages long."""
+
+OnProgress: TypeAlias = "Callable[[str, int, int], None]"
+"""Takes the phase, ``"index"`` or ``"query"``, and how many documents or queries are done, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationReport:
+    """What was measured.
+
+    Attributes:
+        queries: How many were asked.
+        ndcg_at_10: See :mod:`retrieval_core.evaluate.metrics`, as for the next two.
+        latency_p50_ms: Half of the queries, each asked on its own, took at most this long.
+        latency_p95_ms: 95 % of them took at most this long.
+        index_seconds: Time from the empty index until the last document was written.
+    """
+
+    queries: int
+    ndcg_at_10: float
+    recall_at_100: float
+    mrr_at_10: float
+    latency_p50_ms: float
+    latency_p95_ms: float
+    index_seconds: float
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the report under the names that its users know the measures by."""
+        return {
+            "queries": self.queries,
+            "ndcg@10": self.ndcg_at_10,
+            "recall@100": self.recall_at_100,
+            "mrr@10": self.mrr_at_10,
+            "latency_ms": {"p50": self.latency_p50_ms, "p95": self.latency_p95_ms},
+            "index_seconds": self.index_seconds,
+        }
+
+
+async def evaluate(
+    collection: Collection,
+    config: RetrievalConfig,
+    *,
+    embedder: Embedder | None = None,
+    store: CataloguedStore | None = None,
+    limit: int | None = None,
+    on_progress: OnProgress | None = None,
+    run_file: Path | None = None,
+) -> EvaluationReport:
+    """Index a collection as it would be for its users, ask every query, one after the other, and judge the rankings.
+
+    The index lies in a temporary folder and is removed afterwards. Each query is first asked as users would ask it,
+    with the configured ``top_k``; that is the one whose time is taken, and its documents lead the ranking in their
+    order. recall@100 needs a hundred documents, so what follows comes from asking the same query deeper: see
+    :func:`rank_deeply`.
+
+    Args:
+        collection: From :func:`load_collection`.
+        config: The settings to measure; ``config.index`` is left alone.
+        embedder: Used in place of the configured one, and closed afterwards.
+        store: Used in place of the configured one, and closed afterwards; it must be empty.
+        limit: Ask the first so many queries only, at least 1; all of them where it is not given.
+        on_progress: Called as documents and queries are done.
+        run_file: Where to write the rankings; see :func:`write_run`.
+
+    Raises:
+        MissingExtraError: ``ir-measures`` is not installed.
+        InvalidParameterError: ``limit`` is less than 1, the store is not empty, or there is no folder for the run file.
+        SearchError: A query was answered in a degraded way, so that the figures would not be the configuration's.
+        UnreadableFileError: The corpus has changed and cannot be read any more.
+        OSError: The run file cannot be written.
+        RetrievalError: The index could not be built, or a query could not be asked.
+    """
+    await asyncio.to_thread(_check_outcome, run_file)
+    asked = collection if limit is None else collection.first(limit)
+    report = on_progress or _ignore
+    folder = await asyncio.to_thread(TemporaryDirectory, prefix="retrieval-evaluate-")
+    try:
+        location = Path(folder.name) / "index.db"
+        async with open_index(location, config=config, embedder=embedder, store=store) as index:
+            index_seconds = await _fill(index, collection, report)
+            rankings, latencies = await _ask(index, asked.queries, report)
+    finally:
+        await asyncio.to_thread(folder.cleanup)
+    if run_file is not None:
+        await asyncio.to_thread(write_run, run_file, rankings)
+    return _judged(asked, rankings, latencies, index_seconds)
+
+
+async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tuple[ScoredDocument, ...]:
+    """Extend the documents of a query's result to the best hundred, or to all there are.
+
+    The documents of the result keep their places. What follows comes from asking for more passages out of the same
+    candidates, which leaves the order as it is. Should they be passages of too few documents, the query is asked again
+    for passages of other documents only, until there are enough or nothing is left. Searching one side alone, that is
+    the order of a single deep search; in hybrid search, fusion then weighs other candidates against each other.
+
+    Args:
+        index: What was asked.
+        query: What it was asked for.
+        result: With the configured ``top_k``.
+
+    Raises:
+        SearchError: A query was answered in a degraded way.
+    """
+    settings = index.pipeline.config.search
+    ranking: dict[str, ScoredDocument] = {}
+    _append(ranking, result)
+    # Fewer hits than were asked for mean that nothing is left.
+    top_k, same_candidates = settings.top_k, min(settings.candidates, PASSAGES)
+    if len(ranking) < DEPTH and len(result.hits) == top_k < same_candidates:
+        top_k = same_candidates
+        result = await _retrieve(index, query, top_k)
+        _append(ranking, result)
+    while len(ranking) < DEPTH and len(result.hits) == top_k:
+        top_k = PASSAGES
+        result = await _retrieve(index, query, top_k, NotIn("document_id", tuple(ranking)))
+        if not _append(ranking, result):
+            break
+    return tuple(ranking.values())[:DEPTH]
+
+
+def _append(ranking: dict[str, ScoredDocument], result: RetrievalResult) -> bool:
+    """Add the documents that are not in a ranking yet, and return whether there were any."""
+    before = len(ranking)
+    for document in rank_documents(result.hits):
+        ranking.setdefault(document.document_id, document)
+    return len(ranking) > before
+
+
+async def _retrieve(
+    index: Index, query: str, top_k: int | None = None, condition: Filter | None = None
+) -> RetrievalResult:
+    result = await index.aretrieve(query, condition, top_k=top_k)
+    if result.degraded:
+        stage, reason = result.degraded[0].stage, result.degraded[0].reason
+        msg = (
+            f"the query {query!r:.200} was answered without what was configured ({stage}: {reason}), so the figures "
+            "would not be this configuration's; mend that and evaluate again"
+        )
+        raise SearchError(msg, {"query": query, "stage": stage, "reason": reason})
+    return result
+
+
+async def _fill(index: Index, collection: Collection, report: OnProgress) -> float:
+    """Put the whole corpus into the index and return how many seconds that took."""
+    await _check_empty(index)
+    total = collection.document_count
+    started = time.perf_counter()
+    await index.aadd_documents(collection.documents(), on_progress=lambda done: report("index", done, total))
+    return time.perf_counter() - started
+
+
+async def _check_empty(index: Index) -> None:
+    try:
+        held = await index.adescribe()
+    except IndexNotFoundError:
+        return
+    if held.chunks or held.documents:
+        msg = f"{held.location} holds {held.chunks} chunks already; evaluation needs an empty store"
+        raise InvalidParameterError(msg)
+
+
+async def _ask(
+    index: Index, queries: Mapping[str, str], report: OnProgress
+) -> tuple[dict[str, tuple[ScoredDocument, ...]], list[float]]:
+    """Return the ranking of every query, and how many seconds each took as its users would ask it."""
+    rankings: dict[str, tuple[ScoredDocument, ...]] = {}
+    latencies: list[float] = []
+    for done, (query_id, query) in enumerate(queries.items(), start=1):
+        started = time.perf_counter()
+        result = await _retrieve(index, query)
+        latencies.append(time.perf_counter() - started)
+        rankings[query_id] = await rank_deeply(index, query, result)
+        report("query", done, len(queries))
+    return rankings, latencies
+
+
+def _judged(
+    collection: Collection,
+    rankings: Mapping[str, Sequence[ScoredDocument]],
+    latencies: Sequence[float],
+    index_seconds: float,
+) -> EvaluationReport:
+    import numpy as np  # noqa: PLC0415 - not needed to import this module
+
+    p50, p95 = np.percentile(np.array(latencies) * 1000, (50, 95), method="inverted_cdf")
+    measures = measure(collection.judgements, rankings)
+    return EvaluationReport(
+        queries=len(rankings),
+        ndcg_at_10=measures.ndcg_at_10,
+        recall_at_100=measures.recall_at_100,
+        mrr_at_10=measures.mrr_at_10,
+        latency_p50_ms=float(p50),
+        latency_p95_ms=float(p95),
+        index_seconds=index_seconds,
+    )
+
+
+def _check_outcome(run_file: Path | None) -> None:
+    """Raise now what would otherwise be raised after all the work is done."""
+    load_library()
+    if run_file is not None and not run_file.parent.is_dir():
+        msg = f"{run_file} cannot be written: there is no folder {run_file.parent}"
+        raise InvalidParameterError(msg)
+
+
+def _ignore(_phase: str, _done: int, _total: int) -> None:
+    """Stand in for a progress callback."""

@@ -1,0 +1,146 @@
+"""An index with everything around it: put files in, ask questions, take files out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from retrieval_core.filters import Filter
+    from retrieval_core.ingest.ingester import Ingester
+    from retrieval_core.ingest.report import IndexReport, OnProgress
+    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.ports import StoreInfo
+    from retrieval_core.types import Chunk, Document, RetrievalResult, SearchMode
+
+
+class Index:
+    """A collection of documents that can be filled and searched; made by :func:`retrieval_core.open_index`.
+
+    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function. The former may be
+    called where an event loop is running, and then blocks that loop's thread.
+    """
+
+    def __init__(self, pipeline: RetrievalPipeline, ingester: Ingester) -> None:
+        self.pipeline = pipeline
+        self._ingester = ingester
+
+    def retrieve(
+        self,
+        query: str,
+        filters: Filter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> RetrievalResult:
+        """Find the passages that answer a question; see :meth:`RetrievalPipeline.aretrieve`."""
+        return self.pipeline.retrieve(query, filters, top_k=top_k, mode=mode)
+
+    async def aretrieve(
+        self,
+        query: str,
+        filters: Filter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> RetrievalResult:
+        """Find the passages that answer a question; see :meth:`RetrievalPipeline.aretrieve`."""
+        return await self.pipeline.aretrieve(query, filters, top_k=top_k, mode=mode)
+
+    def index(self, paths: str | Path | Iterable[str | Path], on_progress: OnProgress | None = None) -> IndexReport:
+        """Bring the index in step with files and folders; see :meth:`aindex`."""
+        return self.pipeline.sync.run(self.aindex(paths, on_progress))
+
+    async def aindex(
+        self, paths: str | Path | Iterable[str | Path], on_progress: OnProgress | None = None
+    ) -> IndexReport:
+        """Bring the index in step with files and folders: read what is new or changed, remove what is gone.
+
+        Args:
+            paths: Files and folders; folders are walked.
+            on_progress: Called after each write, from the event loop's thread.
+
+        Raises:
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index cannot be written.
+        """
+        several = (paths,) if isinstance(paths, (str, Path)) else paths
+        return await self._ingester.index([Path(path) for path in several], on_progress)
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Add chunks that were made elsewhere; see :meth:`aadd`."""
+        self.pipeline.sync.run(self.aadd(chunks))
+
+    async def aadd(self, chunks: Sequence[Chunk]) -> None:
+        """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+            StoreError: The index cannot be written.
+        """
+        await self._ingester.add(chunks)
+
+    def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
+        """Split, embed and add documents that were made elsewhere; see :meth:`aadd_documents`."""
+        self.pipeline.sync.run(self.aadd_documents(documents, on_progress))
+
+    async def aadd_documents(
+        self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Split, embed and add documents that were made elsewhere; a document replaces the one with its id.
+
+        Args:
+            documents: Their texts are plain, not Markdown. Iterated in a thread, as far as needed.
+            on_progress: Called after each write with the number of documents written so far.
+
+        Raises:
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index cannot be written.
+        """
+        await self._ingester.add_documents(documents, on_progress)
+
+    def delete(self, document_id: str) -> int:
+        """Remove a document with all its chunks, and return how many chunks went."""
+        return self.pipeline.sync.run(self.adelete(document_id))
+
+    async def adelete(self, document_id: str) -> int:
+        """Remove a document with all its chunks, and return how many chunks went."""
+        return await self._ingester.delete(document_id)
+
+    def describe(self) -> StoreInfo:
+        """Say what the index holds and can do."""
+        return self.pipeline.sync.run(self.adescribe())
+
+    async def adescribe(self) -> StoreInfo:
+        """Say what the index holds and can do."""
+        return await self.pipeline.store.describe()
+
+    def close(self) -> None:
+        """Let go of files, threads and models. Closing twice is fine."""
+        try:
+            self._ingester.close()
+        finally:
+            self.pipeline.close()
+
+    async def aclose(self) -> None:
+        """Let go of files, threads and models. Closing twice is fine."""
+        try:
+            await asyncio.to_thread(self._ingester.close)
+        finally:
+            await self.pipeline.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()

@@ -1,0 +1,109 @@
+"""Documents on their way into the index: read, grouped for writing, and counted once they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from retrieval_core.ingest.report import FailedFile, IndexProgress
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from retrieval_core.ingest.files import FoundFile
+    from retrieval_core.ports import SourceState
+    from retrieval_core.types import Chunk, Document, Section
+
+CHUNKS_PER_WRITE = 128
+"""Chunks embedded and written at a time: enough to keep every thread busy, and little work lost by a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document that was read and split, and has yet to be embedded and written."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+    sections: tuple[Section, ...]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a file: its new state where it changed, what it no longer holds, or why it could not be read."""
+
+    file: FoundFile
+    state: SourceState | None = None
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+    failure: FailedFile | None = None
+
+
+Batch: TypeAlias = "list[Prepared | Finished]"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has done so far; one run's own, filled in as writes are acknowledged."""
+
+    files_total: int
+    bytes_total: int
+    files: int = 0
+    bytes: int = 0
+    chunks: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: list[FailedFile] = field(default_factory=list[FailedFile])
+
+    def count(self, batch: Batch) -> None:
+        """Take a batch into account that was written."""
+        for item in batch:
+            if isinstance(item, Prepared):
+                self.added += item.is_new
+                self.updated += not item.is_new
+                self.chunks += len(item.chunks)
+            else:
+                self.files += 1
+                self.bytes += item.file.size
+                self.unchanged += item.unchanged
+                self.removed += len(item.removed)
+                self.failed += [item.failure] if item.failure else []
+
+    @property
+    def progress(self) -> IndexProgress:
+        """How far the run has come."""
+        return IndexProgress(self.files, self.files_total, self.bytes, self.bytes_total, self.chunks)
+
+
+async def batches(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Batch]:
+    """Yield what is to be written together, and prepare the next batch while the caller embeds and writes one."""
+    grouped = _grouped(items)
+
+    async def following() -> Batch | None:
+        return await anext(grouped, None)
+
+    upcoming = asyncio.create_task(following())
+    try:
+        while (batch := await upcoming) is not None:
+            upcoming = asyncio.create_task(following())
+            yield batch
+    finally:
+        upcoming.cancel()
+        await asyncio.gather(upcoming, return_exceptions=True)
+
+
+async def _grouped(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Batch]:
+    """Yield about :data:`CHUNKS_PER_WRITE` chunks at a time, always with whole documents."""
+    batch: Batch = []
+    chunks = 0
+    async for item in items:
+        batch.append(item)
+        chunks += len(item.chunks) if isinstance(item, Prepared) else 0
+        if chunks >= CHUNKS_PER_WRITE:
+            yield batch
+            batch, chunks = [], 0
+    if batch:
+        yield batch

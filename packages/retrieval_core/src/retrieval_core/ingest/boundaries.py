@@ -1,0 +1,130 @@
+"""Where a block may be cut when it is too long for one chunk: at the largest unit of language that helps."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from retrieval_core.types import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from retrieval_core.ingest.blocks import Block
+
+# A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
+# full stops need no space after them.
+_SENTENCE_END = re.compile(r"[.!?…؟۔।]+[\"'”’»)\]]*(?:\[\w{1,4}\])*\s++(?![a-z])|[。！？｡]+[」』”’）]*\s*")  # noqa: RUF001
+_LINE_END = re.compile(r"\n+")
+_ITEM_START = re.compile(r"\n+(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
+_WORD_END = re.compile(r"\s+")
+_JOINERS = "\u200d\ufe0e\ufe0f"
+# Only this many characters for each token allowed are looked at when words are counted out; no tokenizer takes more.
+_WINDOW = 64
+_SLACK = 1.1
+
+_LEVELS = {
+    "heading": (),
+    "paragraph": (_SENTENCE_END, _LINE_END),
+    "list": (_ITEM_START, _SENTENCE_END, _LINE_END),
+    "table": (_LINE_END,),
+    "code": (_LINE_END,),
+}
+
+
+def cut_block(text: str, block: Block, limit: int, measure: Callable[[Span], int]) -> list[Span]:
+    """Cut a block into the largest natural pieces of at most ``limit`` tokens each.
+
+    Prose is cut after sentences, then after lines; tables and code after lines; lists before items first. What is
+    longer still is cut between words, and only a single longer word inside.
+
+    Returns:
+        Pieces in order. All characters outside them are white space.
+    """
+    return list(_cut(text, block.span, _LEVELS[block.kind], limit, measure))
+
+
+def _cut(
+    text: str, span: Span, levels: Sequence[re.Pattern[str]], limit: int, measure: Callable[[Span], int]
+) -> Iterator[Span]:
+    if measure(span) <= limit:
+        yield span
+    elif levels:
+        keep_indentation = levels[0] is not _SENTENCE_END
+        for piece in _between(text, span, levels[0], keep_indentation=keep_indentation):
+            yield from _cut(text, piece, levels[1:], limit, measure)
+    else:
+        yield from _cut_words(text, span, limit, measure)
+
+
+def _between(text: str, span: Span, boundary: re.Pattern[str], *, keep_indentation: bool) -> Iterator[Span]:
+    ends = [match.end() for match in boundary.finditer(text, span.start, span.end)]
+    start = span.start
+    for end in (*ends, span.end):
+        piece = trim(text, start, end, keep_indentation=keep_indentation)
+        if piece is not None:
+            yield piece
+        start = end
+
+
+def trim(text: str, start: int, end: int, *, keep_indentation: bool = False) -> Span | None:
+    """Return a range without the white space around it, ``None`` where nothing else is in it."""
+    part = text[start:end]
+    kept = part.rstrip()
+    if not kept:
+        return None
+    first = len(kept) - len(kept.lstrip())
+    if keep_indentation:
+        first = kept.rfind("\n", 0, first) + 1
+    return Span(start + first, start + len(kept))
+
+
+def _cut_words(text: str, span: Span, limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:
+    """Take as many words as fit, again and again; of a word that does not fit, as many characters.
+
+    The pieces are made about equally long, so that no crumb is left at the end.
+    """
+    total = measure(span)
+    limit = min(limit, int(_SLACK * total / -(-total // limit)) + 1)
+    start = span.start
+    while (rest := trim(text, start, span.end)) is not None:
+        window = min(rest.end, rest.start + _WINDOW * limit)
+        if window == rest.end and measure(rest) <= limit:
+            yield rest
+            return
+        words = [match.start() for match in _WORD_END.finditer(text, rest.start, window)]
+        start = _longest(rest.start, words, limit, measure) or _cut_word(
+            text, rest.start, words[0] if words else window, limit, measure
+        )
+        yield Span(rest.start, start)
+
+
+def _cut_word(text: str, start: int, end: int, limit: int, measure: Callable[[Span], int]) -> int:
+    characters = range(start + 1, end + 1)
+    whole = [at for at in characters if at == len(text) or not _continues(text[at])]
+    # A pile of accents beyond any budget is cut as well; and a single code point stays, whatever it costs.
+    return _longest(start, whole, limit, measure) or _longest(start, characters, limit, measure) or start + 1
+
+
+def _longest(start: int, ends: Sequence[int], limit: int, measure: Callable[[Span], int]) -> int | None:
+    """Return the last of the ends that is within the limit; counts grow with the text, so halving finds it.
+
+    The search first doubles its reach: the text may be a thousand times longer than what fits.
+    """
+    low, high = -1, 1
+    while high <= len(ends) and measure(Span(start, ends[high - 1])) <= limit:
+        low, high = high - 1, high * 2
+    high = min(high - 1, len(ends))
+    while high - low > 1:
+        middle = (low + high) // 2
+        if measure(Span(start, ends[middle])) <= limit:
+            low = middle
+        else:
+            high = middle
+    return ends[low] if low >= 0 else None
+
+
+def _continues(character: str) -> bool:
+    """Whether a character is drawn as part of the one before it."""
+    return bool(unicodedata.combining(character)) or character in _JOINERS

@@ -1,0 +1,269 @@
+"""Keeping an index in step with files: what is new comes in, what changed is replaced, what is gone goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import IndexNotFoundError, MissingExtraError, UnreadableFileError
+from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
+from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
+from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.readers import ReadOptions, read_file, supported_suffixes
+from retrieval_core.ingest.report import FailedFile, IndexReport
+from retrieval_core.ingest.split import ChunkSizes, split_document
+from retrieval_core.ports import Change, CountsTokens, SourceState
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.types import Chunk, Document, Section, content_hash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from retrieval_core.config import ChunkingConfig
+    from retrieval_core.ingest.report import OnProgress
+    from retrieval_core.ports import CataloguedStore, Embedder
+    from retrieval_core.types import Matrix
+
+READING_VERSION = 1
+"""Grows when readers or splitter would make other chunks of the same bytes, so that indexes are brought up to date."""
+
+DOCUMENTS_PER_READ = 32
+"""Rows of a table read at a time."""
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate the tokens of a text where the embedder does not count them: one for each four code points, rounded up.
+
+    Four is what OpenAI documents for English text and its tokenizers.
+    """
+    return (len(text) + 3) // 4
+
+
+class Ingester:
+    """Fills an index from files, and from chunks that come from elsewhere.
+
+    Args:
+        store: Where everything goes.
+        embedder: Embeds the chunks; ``None`` for an index without vectors.
+        chunking: How documents are split.
+        base: The folder that document ids and sources are relative to.
+        now: Tells the time stamped on documents and chunks.
+    """
+
+    def __init__(
+        self,
+        store: CataloguedStore,
+        embedder: Embedder | None,
+        *,
+        chunking: ChunkingConfig,
+        base: Path,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._chunking = chunking
+        self._base = base
+        self._now = now
+        self._pool = ThreadPool("retrieval-ingest", threads=2)
+        self._recipe = f"{READING_VERSION} {chunking.model_dump_json()} {embedder.id if embedder else None}"
+
+    async def index(self, paths: Sequence[Path], on_progress: OnProgress | None = None) -> IndexReport:
+        """Bring the index in step with files and folders.
+
+        Each document is replaced in one write: a run that is killed leaves every document either old or new, and the
+        next run completes it.
+
+        Raises:
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index cannot be written.
+        """
+        started = time.perf_counter()
+        discovery = await self._pool.run(discover, paths, self._base, supported_suffixes())
+        known = await self._store.sources()
+        tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
+        tally.failed += [FailedFile(str(path), "there is no such file or folder") for path in discovery.missing]
+        async for batch in batches(self._read_all(discovery.files, known)):
+            await self._write(batch)
+            tally.count(batch)
+            if on_progress is not None:
+                on_progress(tally.progress)
+        tally.removed += await self._forget_vanished(discovery, known)
+        documents, chunks = await self._held()
+        return IndexReport(
+            documents=documents,
+            chunks=chunks,
+            added=tally.added,
+            updated=tally.updated,
+            unchanged=tally.unchanged,
+            removed=tally.removed,
+            failed=tuple(tally.failed),
+            seconds=time.perf_counter() - started,
+        )
+
+    async def add(self, chunks: Sequence[Chunk]) -> None:
+        """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+            StoreError: The index cannot be written.
+        """
+        stamped = tuple(self._stamped(chunk) for chunk in chunks)
+        await self._store.upsert(Change(chunks=stamped, vectors=await self._embed(stamped)))
+
+    async def add_documents(
+        self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Split, embed and add documents that were made elsewhere; a document replaces the one with its id.
+
+        Args:
+            documents: Their texts are plain, not Markdown. Iterated in a thread, as far as needed.
+            on_progress: Called after each write with the number of documents written so far.
+
+        Raises:
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index cannot be written.
+        """
+        written = 0
+        async for batch in batches(self._prepare(iter(documents))):
+            await self._write(batch)
+            written += len(batch)
+            if on_progress is not None:
+                on_progress(written)
+
+    async def delete(self, document_id: str) -> int:
+        """Remove a document with all its chunks, and return how many chunks went."""
+        return await self._store.delete((document_id,))
+
+    def close(self) -> None:
+        """Let go of the threads. Closing twice is fine."""
+        self._pool.close()
+
+    async def _read_all(
+        self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
+    ) -> AsyncIterator[Prepared | Finished]:
+        for file in files:
+            async for item in self._read(file, known.get(file.source)):
+                yield item
+
+    async def _read(self, file: FoundFile, state: SourceState | None) -> AsyncIterator[Prepared | Finished]:
+        try:
+            digest = await self._pool.run(hash_file, file.path)
+            if state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
+                yield Finished(file, unchanged=state.documents)
+                return
+            existing = await self._store.documents_of(file.source)
+            seen: set[str] = set()
+            unchanged = 0
+            async for document, parsed in self._documents(file):
+                seen.add(document.id)
+                if existing.get(document.id) == document.content_hash:
+                    unchanged += 1
+                    continue
+                chunks, sections = await self._pool.run(self._split, parsed, document)
+                yield Prepared(document, chunks, sections, is_new=document.id not in existing)
+        except (UnreadableFileError, MissingExtraError, OSError) as error:
+            yield Finished(file, failure=_failure(file, error))
+            return
+        now_known = SourceState(file.source, digest, self._recipe, len(seen))
+        yield Finished(file, now_known, removed=tuple(sorted(existing.keys() - seen)), unchanged=unchanged)
+
+    async def _documents(self, file: FoundFile) -> AsyncIterator[tuple[Document, ParsedDocument]]:
+        """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread."""
+        parsed_documents = read_file(file.path, ReadOptions(text_column=self._chunking.text_column))
+        while parsed := await self._pool.run(lambda: list(islice(parsed_documents, DOCUMENTS_PER_READ))):
+            for item in parsed:
+                yield self._document(file, item), item
+
+    def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
+        row = parsed.key if parsed.key is not None else parsed.row
+        pages = [(page.number, page.span.start, page.span.end) for page in parsed.pages]
+        identity = [self._recipe, parsed.text, parsed.title, pages, parsed.metadata]
+        return Document(
+            id=file.source if row is None else f"{file.source}#{row}",
+            text=parsed.text,
+            source=file.source,
+            content_hash=content_hash(json.dumps(identity, sort_keys=True)),
+            title=parsed.title,
+            metadata=parsed.metadata,
+            timestamp=self._now(),
+        )
+
+    async def _prepare(self, documents: Iterator[Document]) -> AsyncIterator[Prepared | Finished]:
+        def next_prepared() -> list[Prepared]:
+            return [self._prepared(document) for document in islice(documents, DOCUMENTS_PER_READ)]
+
+        while prepared := await self._pool.run(next_prepared):
+            for item in prepared:
+                yield item
+
+    def _prepared(self, document: Document) -> Prepared:
+        stamped = replace(document, timestamp=document.timestamp or self._now())
+        parsed = ParsedDocument(document.text, "plain", title=document.title, metadata=document.metadata)
+        return Prepared(stamped, *self._split(parsed, stamped), is_new=True)
+
+    def _split(self, parsed: ParsedDocument, document: Document) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
+        """Split a document into chunks that the embedder reads whole, headings included."""
+        counts = self._embedder if isinstance(self._embedder, CountsTokens) else None
+        sizes = ChunkSizes(
+            self._chunking.max_tokens, self._chunking.min_tokens, window=counts.max_tokens if counts else None
+        )
+        count_tokens = counts.count_tokens if counts else approximate_tokens
+        model = self._embedder.id if self._embedder else None
+        return split_document(parsed, document, sizes, count_tokens, embedding_model=model)
+
+    def _stamped(self, chunk: Chunk) -> Chunk:
+        model = self._embedder.id if self._embedder else None
+        return replace(chunk, embedding_model=model, timestamp=chunk.timestamp or self._now())
+
+    async def _embed(self, chunks: Sequence[Chunk]) -> Matrix | None:
+        if self._embedder is None or not chunks:
+            return None
+        return await self._pool.call(self._embedder.embed_texts, [chunk.indexed_text for chunk in chunks])
+
+    async def _write(self, batch: Batch) -> None:
+        prepared = [item for item in batch if isinstance(item, Prepared)]
+        finished = [item for item in batch if isinstance(item, Finished)]
+        chunks = tuple(chunk for item in prepared for chunk in item.chunks)
+        change = Change(
+            chunks=chunks,
+            vectors=await self._embed(chunks),
+            documents=tuple(item.document for item in prepared),
+            sections=tuple(section for item in prepared for section in item.sections),
+            removed_documents=tuple(document_id for item in finished for document_id in item.removed),
+            sources=tuple(item.state for item in finished if item.state is not None),
+        )
+        if change.documents or change.sources:
+            await self._store.upsert(change)
+
+    async def _held(self) -> tuple[int, int]:
+        """Return how many documents and chunks there are: none where nothing was ever written."""
+        try:
+            info = await self._store.describe()
+        except IndexNotFoundError:
+            return 0, 0
+        return info.documents, info.chunks
+
+    async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> int:
+        """Remove what was indexed below the folders that were walked and is no longer there."""
+        present = {file.source for file in discovery.files}
+        vanished = tuple(source for source in known if source not in present and discovery.covers(source))
+        removed = [document_id for source in vanished for document_id in await self._store.documents_of(source)]
+        if vanished:
+            await self._store.upsert(Change(removed_documents=tuple(removed), removed_sources=vanished))
+        return len(removed)
+
+
+def _failure(file: FoundFile, error: UnreadableFileError | MissingExtraError | OSError) -> FailedFile:
+    match error:
+        case UnreadableFileError():
+            reason = error.reason
+        case MissingExtraError():
+            reason = str(error)
+        case _:
+            reason = error.strerror or type(error).__name__
+    return FailedFile(str(file.path), reason)

@@ -1,0 +1,75 @@
+"""What all readers share: their options, their one error, and the guard around other people's code."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import MissingExtraError, RetrievalError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+_NEWLINES = re.compile(r"\r\n?")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How tables are read; every other format says all there is to know about itself.
+
+    Attributes:
+        text_column: The column whose cells are the texts of the documents; ``None`` finds one, see
+            :func:`retrieval_core.ingest.readers.columns.find_columns`.
+        title_column: The column with their titles; ``None`` takes one with a well-known name, if there is any.
+    """
+
+    text_column: str | None = None
+    title_column: str | None = None
+
+
+def unreadable(path: Path, reason: str) -> UnreadableFileError:
+    """Return the error that a reader raises, with one sentence for people."""
+    return UnreadableFileError(str(path), reason)
+
+
+@contextmanager
+def vendor(path: Path, needed_for: str, failure: str) -> Generator[None]:
+    """Run a parsing library: let none of its own errors out.
+
+    Args:
+        path: The file being read.
+        needed_for: What the library is for, ``"Reading PDF files"``.
+        failure: What is wrong with the file when the library gives up.
+
+    Raises:
+        MissingExtraError: The library is not installed.
+        UnreadableFileError: The library failed.
+    """
+    try:
+        yield
+    except RetrievalError:
+        raise
+    except ImportError as exc:
+        extra = "documents"
+        raise MissingExtraError(extra, needed_for) from exc
+    except Exception as exc:
+        raise unreadable(path, failure) from exc
+
+
+def clean(text: str) -> str:
+    """Return text with line feeds for all line ends, and without what no store can keep: NUL and lone surrogates."""
+    text = _NEWLINES.sub("\n", text).replace("\0", "")
+    if _SURROGATES.search(text):
+        # A round trip joins the halves of a pair that was written as two escapes, and marks those that stand alone.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def author_metadata(author: str | None) -> dict[str, str]:
+    """Return the metadata of a document with this author, none where nobody is named."""
+    name = (author or "").strip()
+    return {"author": clean(name)} if name else {}

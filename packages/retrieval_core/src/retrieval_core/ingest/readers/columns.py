@@ -1,0 +1,185 @@
+"""Tables whose rows are documents: which column is the text, and what type the others have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.readers.base import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from retrieval_core.ingest.readers.base import ReadOptions
+
+ColumnType: TypeAlias = Literal["integer", "number", "boolean", "text"]
+
+TEXT_COLUMNS = ("text", "content", "contents", "body", "page_content", "passage", "abstract", "description")
+"""Names that a text column usually has, the likelier first."""
+TITLE_COLUMNS = ("title", "headline", "subject", "name", "product title", "product name")
+"""Names that a title column usually has, the likelier first."""
+KEY_COLUMNS = ("_id", "id")
+"""Names of the column that tells rows apart."""
+
+SAMPLE_ROWS = 1_000
+_MISSING = frozenset({"", "null", "none", "nan", "na", "n/a"})
+# As JSON writes them: 007, 1_000 and +49 are text, since they are codes and telephone numbers.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(slots=True)
+class TypeGuess:
+    """Finds the narrowest type that holds all cells of a column, one cell at a time."""
+
+    _possible: list[ColumnType] = field(default_factory=lambda: ["integer", "number", "boolean"])
+    _has_value: bool = False
+
+    def see(self, cell: str) -> None:
+        """Take one more cell into account."""
+        value = cell.strip()
+        if not self._possible or value.lower() in _MISSING:
+            return
+        self._has_value = True
+        self._possible = [kind for kind in self._possible if _matches(value, kind)]
+
+    @property
+    def type(self) -> ColumnType:
+        """The type of all cells seen so far; ``"text"`` for a column without a value."""
+        return self._possible[0] if self._possible and self._has_value else "text"
+
+
+def _matches(value: str, kind: ColumnType) -> bool:
+    if kind == "integer":
+        return _INTEGER.fullmatch(value) is not None
+    if kind == "number":
+        return _NUMBER.fullmatch(value) is not None and isfinite(float(value))
+    return value.lower() in _BOOLEANS
+
+
+def convert(cell: str, kind: ColumnType) -> str | int | float | bool | None:
+    """Return a cell as a value of its column's type, ``None`` where it has no value.
+
+    An empty cell never has one. In columns of numbers and booleans, neither have ``null``, ``none``, ``nan``, ``na``
+    and ``n/a``, in any case; in columns of text these are words.
+    """
+    value = cell.strip()
+    if not value:
+        return None
+    if kind == "text":
+        return cell
+    if value.lower() in _MISSING:
+        return None
+    if kind == "boolean":
+        return _BOOLEANS[value.lower()]
+    return int(value) if _INTEGER.fullmatch(value) else float(value)
+
+
+def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: ReadOptions) -> tuple[str, str | None]:
+    """Return the names of the column that holds the texts, and of the one with their titles, if there is one.
+
+    The options decide; otherwise a well-known name does (:data:`TEXT_COLUMNS`, :data:`TITLE_COLUMNS`, in any case,
+    ``_`` for a space). Where no column has the name of a text, it is the one, other than title and key, whose texts
+    have the longest median length in the first thousand rows.
+
+    Args:
+        rows: The first rows, with their values typed: numbers and booleans are no texts.
+        path: The file.
+        options: What the user chose.
+
+    Raises:
+        UnreadableFileError: An option names no column, or no column holds text.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    title = _chosen(options.title_column, names, path) or _well_known(TITLE_COLUMNS, names)
+    text = _chosen(options.text_column, names, path) or _well_known(TEXT_COLUMNS, names)
+    if text is None:
+        lengths = {name: _median_length(row.get(name) for row in rows) for name in names}
+        others = [name for name in names if name != title and name not in KEY_COLUMNS and lengths[name]]
+        text = max(others, key=lambda name: lengths[name], default=title)
+    if text is None:
+        raise unreadable(path, "no column holds text")
+    return text, None if title == text else title
+
+
+def _chosen(option: str | None, names: Sequence[str], path: Path) -> str | None:
+    if option is not None and option not in names:
+        raise unreadable(path, f"there is no column {option!r}; its columns are {', '.join(map(repr, names))}")
+    return option
+
+
+def _well_known(known: Sequence[str], names: Sequence[str]) -> str | None:
+    present = {name.strip().lower().replace("_", " "): name for name in reversed(names)}
+    return next((present[name.replace("_", " ")] for name in known if name.replace("_", " ") in present), None)
+
+
+def _median_length(cells: Iterable[object]) -> float:
+    return median([len(cell.strip()) if isinstance(cell, str) else 0 for cell in cells] or [0])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What was found out about a table before its rows are read.
+
+    Attributes:
+        key: The column whose values tell the rows apart, ``None`` if there is none.
+    """
+
+    text: str
+    title: str | None
+    key: str | None
+
+    def document(self, row: Mapping[str, Any], number: int) -> ParsedDocument | None:
+        """Return a row as a document; ``None`` for one without text.
+
+        A row that has only a title has that as its text. All columns but the text's own become metadata; an object in
+        a column ``metadata`` gives its fields, save those that have a column of their own.
+        """
+        title = _words(row.get(self.title)) if self.title else ""
+        text = _words(row.get(self.text)) or title
+        if not text:
+            return None
+        fields = {name: value for name, value in row.items() if name != self.text}
+        if isinstance(fields.get("metadata"), dict):
+            fields = {**cast("dict[str, Any]", fields.pop("metadata")), **fields}
+        return ParsedDocument(
+            text=text,
+            markup="plain",
+            title=title or None,
+            metadata=fields,
+            row=number,
+            key=None if self.key is None else str(row[self.key]),
+        )
+
+
+def _words(cell: object) -> str:
+    words = "" if cell is None else str(cell)
+    return words if words.strip() else ""
+
+
+class UniqueKey:
+    """Finds out whether every row has a value of its own in a column ``_id`` or ``id``."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[str]] = {name: set() for name in KEY_COLUMNS}
+
+    def see(self, row: Mapping[str, object]) -> None:
+        """Take one more row into account."""
+        for name in list(self._seen):
+            value = row.get(name)
+            key = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+            if not key.strip() or key in self._seen[name]:
+                del self._seen[name]
+            else:
+                self._seen[name].add(key)
+
+    @property
+    def column(self) -> str | None:
+        """The column, ``None`` if neither is unique."""
+        return next(iter(self._seen), None)

@@ -1,0 +1,80 @@
+"""Markdown, with or without YAML front matter."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.ingest.markdown import first_heading
+from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.readers.base import clean
+from retrieval_core.ingest.readers.encoding import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from retrieval_core.ingest.readers.base import ReadOptions
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_MOST_VALUES = 10_000
+
+
+def read_markdown(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Read a Markdown file; its front matter becomes metadata and is no part of the text."""
+    metadata, text = split_front_matter(read_text(path))
+    title = metadata.get("title")
+    yield ParsedDocument(
+        text=text,
+        markup="markdown",
+        title=title.strip() if isinstance(title, str) and title.strip() else first_heading(text),
+        metadata=metadata,
+    )
+
+
+def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+    """Return the fields of a YAML front matter and the text below it.
+
+    A block that is not a YAML mapping is left in the text: it is a rule and a paragraph, or a template for something.
+    """
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        return {}, text
+    import yaml  # noqa: PLC0415 - most files have no front matter
+
+    try:
+        loaded: Any = yaml.safe_load(match["yaml"])
+        fields: Any = _JsonValues().convert({} if loaded is None else loaded)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}, text
+    return (fields, text[match.end() :]) if isinstance(loaded, dict) or loaded is None else ({}, text)
+
+
+class _JsonValues:
+    """Turns what YAML can say into what JSON can say, up to a number of values.
+
+    Aliases make a file of a few lines stand for billions of values; the count stops them.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def convert(self, value: Any) -> Any:
+        self._seen += 1
+        if self._seen > _MOST_VALUES:
+            msg = f"front matter of more than {_MOST_VALUES} values"
+            raise ValueError(msg)
+        if isinstance(value, dict):
+            fields = cast("dict[Any, Any]", value)
+            return {str(key): self.convert(item) for key, item in fields.items()}
+        if isinstance(value, (list, tuple, set)):
+            return [self.convert(item) for item in cast("list[Any]", value)]
+        if isinstance(value, (date, datetime)):
+            return value.isoformat()
+        if isinstance(value, str):
+            return clean(value)
+        if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+            return value
+        return str(value)

@@ -1,0 +1,96 @@
+"""PPTX: a slide is a page under its title."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
+from retrieval_core.ingest.readers.archive import core_properties, open_archive, refuse_document_types
+from retrieval_core.ingest.readers.base import author_metadata, clean, unreadable, vendor
+from retrieval_core.types import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from retrieval_core.ingest.readers.base import ReadOptions
+
+_GAP = "\n\n"
+_PLACEHOLDER_TITLES = frozenset({"", "powerpoint presentation"})
+
+
+def read_pptx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Read a presentation: titles, text, tables and notes of its slides; hidden slides too, pictures not."""
+    with vendor(path, "Reading PPTX files", "it is no PowerPoint presentation, or is damaged"):
+        with open_archive(path) as archive:
+            refuse_document_types(archive, path)
+            title, author = core_properties(archive)
+        slides = _slides(path)
+    if not any(slides):
+        raise unreadable(path, "its slides hold no text")
+    if (title or "").lower() in _PLACEHOLDER_TITLES:
+        title = next((slide.removeprefix("# ").partition("\n")[0] for slide in slides if slide.startswith("# ")), None)
+    yield ParsedDocument(
+        text=_GAP.join(filter(None, slides)),
+        markup="markdown",
+        title=clean(title) if title else None,
+        pages=tuple(_pages(slides)),
+        metadata=author_metadata(author),
+    )
+
+
+def _pages(slides: Sequence[str]) -> Iterator[ParsedPage]:
+    start = 0
+    for number, slide in enumerate(slides, start=1):
+        if slide:
+            yield ParsedPage(number, Span(start, start + len(slide)))
+            start += len(slide) + len(_GAP)
+
+
+def _slides(path: Path) -> list[str]:
+    """Return each slide as Markdown, an empty text for one with pictures only."""
+    from pptx import Presentation  # noqa: PLC0415 - an extra
+
+    return [clean(_GAP.join(_slide(slide))).strip() for slide in cast("Any", Presentation(str(path))).slides]
+
+
+def _slide(slide: Any) -> Iterator[str]:
+    title = slide.shapes.title
+    heading = " ".join(title.text_frame.text.split()) if title is not None else ""
+    if heading:
+        yield f"# {heading}"
+    for shape in slide.shapes:
+        if title is None or shape.shape_id != title.shape_id:
+            yield from _shape(shape)
+    notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+    if notes is not None and notes.text.strip():
+        yield f"Notes: {notes.text.strip()}"
+
+
+def _shape(shape: Any) -> Iterator[str]:
+    if hasattr(shape, "shapes"):  # a group
+        for part in shape.shapes:
+            yield from _shape(part)
+    elif getattr(shape, "has_table", False):
+        yield _table(shape.table)
+    elif getattr(shape, "has_chart", False) and shape.chart.has_title:
+        yield shape.chart.chart_title.text_frame.text
+    elif shape.has_text_frame:
+        yield "\n".join(_paragraphs(shape.text_frame))
+
+
+def _paragraphs(frame: Any) -> Iterator[str]:
+    """Yield the paragraphs of a text, those of a deeper level as items of a list."""
+    paragraphs = [(paragraph.level, " ".join(paragraph.text.split())) for paragraph in frame.paragraphs]
+    written = [(level, text) for level, text in paragraphs if text]
+    is_list = len(written) > 1
+    for level, text in written:
+        yield f"{'  ' * level}- {text}" if is_list else text
+
+
+def _table(table: Any) -> str:
+    rows = [
+        "| " + " | ".join(" ".join(cell.text.split()).replace("|", "\\|") for cell in row.cells) + " |"
+        for row in table.rows
+    ]
+    return "\n".join([*rows[:1], "|" + " --- |" * len(table.columns), *rows[1:]])

@@ -1,0 +1,1 @@
+"""Models that run in this process from files: finding and checking the files, tokens, inference."""

@@ -1,0 +1,85 @@
+"""Calling coroutines from synchronous code, also where an event loop is already running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from threading import Lock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+class SyncBridge:
+    """Runs coroutines on one background event loop, which starts with the first call.
+
+    It works in notebooks and inside other running loops, because it uses neither of them. After a fork the child gets
+    a loop of its own: threads do not survive a fork.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runner: asyncio.Runner | None = None
+        self._thread: Thread | None = None
+        self._process = os.getpid()
+        self._inherited: list[asyncio.Runner | None] = []
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end and return its result; an interrupt of the caller cancels it.
+
+        Raises:
+            RuntimeError: It was called from the background loop itself, which would then wait for itself.
+        """
+        self._forget_what_a_fork_left()
+        with self._lock:
+            if self._thread is current_thread():
+                coroutine.close()
+                msg = (
+                    "a synchronous method was called from inside an asynchronous one; await the one with an 'a' before"
+                )
+                raise RuntimeError(msg)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            self._thread = Thread(target=_serve, args=(self._runner,), name="retrieval-sync", daemon=True)
+            self._runner.get_loop()
+            self._thread.start()
+        return self._runner.get_loop()
+
+    def _forget_what_a_fork_left(self) -> None:
+        """In a child process, let go of the parent's loop and thread, and of a lock that some thread may have held.
+
+        The loop is kept and not closed: it shares its file descriptors with the parent's, which must go on.
+        """
+        if self._process != os.getpid():
+            self._inherited.append(self._runner)
+            self._lock, self._runner, self._thread, self._process = Lock(), None, None, os.getpid()
+
+    def close(self) -> None:
+        """Stop the background loop, cancelling what still runs on it.
+
+        The next call starts another one; closing twice is fine.
+        """
+        self._forget_what_a_fork_left()
+        with self._lock:
+            runner, thread, self._runner, self._thread = self._runner, self._thread, None, None
+        if runner is None or thread is None:
+            return
+        loop = runner.get_loop()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def _serve(runner: asyncio.Runner) -> None:
+    with runner:  # at its end it cancels the tasks that are left, and closes the loop
+        runner.get_loop().run_forever()

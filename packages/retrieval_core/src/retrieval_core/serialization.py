@@ -1,0 +1,58 @@
+"""Results as plain JSON values, the same for the command line and for servers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.stages.format import format_citation
+
+if TYPE_CHECKING:
+    from retrieval_core.ingest.report import IndexReport
+    from retrieval_core.types import Chunk, Hit, RetrievalResult
+
+
+def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
+    """Return a chunk as JSON: its text, where it comes from, and its metadata."""
+    return {
+        "id": chunk.id,
+        "document_id": chunk.document_id,
+        "text": chunk.text,
+        "title": chunk.title,
+        "source": chunk.source,
+        "section_path": list(chunk.section_path),
+        "page_span": [chunk.page_span.first, chunk.page_span.last] if chunk.page_span else None,
+        "row_range": list(chunk.row_range) if chunk.row_range else None,
+        "item_range": list(chunk.item_range) if chunk.item_range else None,
+        "span": [chunk.span.start, chunk.span.end] if chunk.span else None,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "parent_id": chunk.parent_id,
+        "content_hash": chunk.content_hash,
+        "timestamp": chunk.timestamp.isoformat() if chunk.timestamp else None,
+        "embedding_model": chunk.embedding_model,
+        "metadata": chunk.metadata,
+        "citation": format_citation(chunk),
+    }
+
+
+def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
+    """Return a hit as JSON: its rank, from 1, and its scores, then its chunk."""
+    return {"rank": rank, "score": hit.score, "scores": asdict(hit.scores), **chunk_to_json(hit.chunk)}
+
+
+def result_to_json(result: RetrievalResult) -> dict[str, Any]:
+    """Return a result as JSON."""
+    return {
+        "query": result.query,
+        "hits": [hit_to_json(hit, rank) for rank, hit in enumerate(result.hits, start=1)],
+        "degraded": [asdict(entry) for entry in result.degraded],
+        "latency_ms": round(result.latency_ms, 3),
+        "from_cache": result.from_cache,
+        "metadata": result.metadata,
+    }
+
+
+def report_to_json(report: IndexReport) -> dict[str, Any]:
+    """Return what an indexing run did as JSON."""
+    return {**asdict(report), "failed": [asdict(file) for file in report.failed], "seconds": round(report.seconds, 3)}

@@ -1,0 +1,100 @@
+"""The hits as one text for a prompt, and a chunk's citation as one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retrieval_core.filters import chunk_fields, lookup
+from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.types import JSON, Chunk, Hit
+
+ABSENT = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedContext:
+    """The text, how many hits are in it, and whether the length limit cut something off."""
+
+    text: str
+    document_count: int
+    truncated: bool
+
+
+def format_citation(chunk: Chunk) -> str:
+    """Return where a chunk comes from, as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
+
+    Parts that a chunk does not have are left out; ranges of table rows and list items come last.
+    """
+    parts = [f"Doc: {chunk.document_id}"]
+    if chunk.page_span:
+        parts.append(f"Page: {_range(chunk.page_span.first, chunk.page_span.last)}")
+    if chunk.section_path:
+        parts.append(f"Section: {' > '.join(chunk.section_path)}")
+    if chunk.row_range:
+        parts.append(f"Rows: {_range(*chunk.row_range)}")
+    if chunk.item_range:
+        parts.append(f"Items: {_range(*chunk.item_range)}")
+    return " | ".join(parts)
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def format_context(
+    hits: Sequence[Hit],
+    *,
+    template: str = DEFAULT_TEMPLATE,
+    delimiter: str = "\n\n---\n\n",
+    include_scores: bool = False,
+    max_length: int | None = None,
+) -> FormattedContext:
+    """Write the hits as one text.
+
+    Values are put in as they are and never read as a template themselves.
+
+    Args:
+        template: Text with fields in braces: ``rank`` (from 1), ``text``, ``citation``, ``score`` and everything that
+            filters see of a chunk, with a dotted path for nested metadata. What a chunk lacks is written ``N/A``.
+        delimiter: Stands between two hits.
+        include_scores: Whether a line with the hit's score precedes it.
+        max_length: In code points; the text is cut there. ``None`` for no limit.
+
+    Raises:
+        ConfigurationError: The template is not well formed.
+    """
+    pieces = parse_template(template)
+    texts = [_format_hit(hit, rank, pieces, include_scores=include_scores) for rank, hit in enumerate(hits, start=1)]
+    text = delimiter.join(texts)
+    if max_length is None or len(text) <= max_length:
+        return FormattedContext(text, len(texts), truncated=False)
+    begun, position = 0, 0
+    for piece in texts:
+        begun += position < max_length
+        position += len(piece) + len(delimiter)
+    return FormattedContext(text[:max_length], begun, truncated=True)
+
+
+def _format_hit(hit: Hit, rank: int, pieces: Sequence[tuple[str, str | None]], *, include_scores: bool) -> str:
+    fields = {
+        **chunk_fields(hit.chunk),
+        "rank": rank,
+        "score": f"{hit.score:.4f}",
+        "text": hit.chunk.text,
+        "citation": format_citation(hit.chunk),
+    }
+    body = "".join(literal + ("" if name is None else _as_text(lookup(fields, name))) for literal, name in pieces)
+    return f"Score: {hit.score:.4f}\n{body}" if include_scores else body
+
+
+def _as_text(value: JSON) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_as_text(item) for item in value) or ABSENT
+    if value is None:
+        return ABSENT
+    return str(value)

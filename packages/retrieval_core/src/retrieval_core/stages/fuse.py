@@ -1,0 +1,154 @@
+"""Combining what the dense and the lexical side found into one order.
+
+The sides' scores have nothing in common: a cosine lies in [-1, 1], BM25 has no upper bound. Each method first makes
+them comparable within the one query, then adds them up with weights ``dense_weight`` and ``1 - dense_weight``.
+
+========== =========================================================================================================
+zscore     ``(score - mean) / deviation`` of the side; a chunk that the side did not find counts as the side's lowest
+rrf        ``1 / (60 + rank)``; not found counts as 0 (Cormack, Clarke and Büttcher, SIGIR 2009)
+minmax     ``(score - lowest) / (highest - lowest)``; not found counts as 0
+dbsf       ``(score - (mean - 3 deviations)) / 6 deviations``, with the sample's deviation as in Qdrant; not found
+           counts as 0
+========== =========================================================================================================
+
+A side whose scores are all the same cannot tell its chunks apart: z-score counts them as 0, min-max as 1 and
+distribution-based fusion as 0.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import frexp, fsum, ldexp, sqrt
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from retrieval_core.types import Scores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.ports import Candidate
+
+FusionMethod: TypeAlias = Literal["zscore", "rrf", "minmax", "dbsf"]
+
+RRF_RANK_CONSTANT = 60
+"""From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet", SIGIR 2009."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A chunk's place in the common order, before the chunk itself is read."""
+
+    chunk_id: str
+    scores: Scores
+
+    @property
+    def score(self) -> float:
+        """The value that orders it."""
+        return self.scores.final or 0.0
+
+
+def fuse(
+    dense: Sequence[Candidate] | None,
+    lexical: Sequence[Candidate] | None,
+    *,
+    method: FusionMethod = "zscore",
+    dense_weight: float = 0.6,
+) -> tuple[Ranked, ...]:
+    """Put the chunks that either side found into one order, each chunk once, by its id.
+
+    Args:
+        dense: Best first; ``None`` where that side was not asked or failed, and its own order then stands alone.
+        lexical: The same of the other side.
+        method: See the module's documentation.
+        dense_weight: In [0, 1]; the lexical side has the rest.
+
+    Returns:
+        Best first; equal scores are ordered by chunk id.
+    """
+    places = _places(dense), _places(lexical)
+    if dense is None or lexical is None:
+        return tuple(Ranked(chunk_id, _scores(chunk_id, *places, fused=None)) for chunk_id in places[0] or places[1])
+    dense_values, dense_absent = _normalized(places[0], method)
+    lexical_values, lexical_absent = _normalized(places[1], method)
+    fused = {
+        chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
+        + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)
+        for chunk_id in dense_values | lexical_values
+    }
+    order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))
+    return tuple(Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order)
+
+
+def cosine_to_score(cosine: float) -> float:
+    """Return a cosine as the score in [0, 1] that results and thresholds use: negative similarity counts as 0."""
+    return min(max(cosine, 0.0), 1.0)
+
+
+def _places(side: Sequence[Candidate] | None) -> Mapping[str, tuple[int, float]]:
+    """Return each chunk's rank and score, in the side's order; where a chunk comes twice, its better place counts."""
+    places: dict[str, tuple[int, float]] = {}
+    for candidate in side or ():
+        places.setdefault(candidate.chunk_id, (len(places) + 1, float(candidate.score)))
+    return places
+
+
+def _scores(
+    chunk_id: str,
+    dense: Mapping[str, tuple[int, float]],
+    lexical: Mapping[str, tuple[int, float]],
+    *,
+    fused: float | None,
+) -> Scores:
+    dense_rank, dense_score = dense.get(chunk_id, (None, None))
+    lexical_rank, lexical_score = lexical.get(chunk_id, (None, None))
+    return Scores(
+        dense=None if dense_score is None else cosine_to_score(dense_score),
+        dense_rank=dense_rank,
+        lexical=lexical_score,
+        lexical_rank=lexical_rank,
+        fused=fused,
+        final=fused if fused is not None else dense_score if dense_score is not None else lexical_score,
+    )
+
+
+def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> tuple[dict[str, float], float]:
+    """Return the side's comparable values by chunk id, and the value of a chunk that it did not find."""
+    if not side:
+        return {}, 0.0
+    if method == "rrf":
+        return {chunk_id: 1 / (RRF_RANK_CONSTANT + rank) for chunk_id, (rank, _) in side.items()}, 0.0
+    values = _METHODS[method](_scaled([score for _, score in side.values()]))
+    return dict(zip(side, values, strict=True)), min(values) if method == "zscore" else 0.0
+
+
+def _scaled(scores: Sequence[float]) -> list[float]:
+    """Bring the largest magnitude near 1 by a power of two, which is exact, so that no square can leave the range."""
+    exponent = max(frexp(score)[1] for score in scores if score) if any(scores) else 0
+    return [ldexp(score, -exponent) for score in scores]
+
+
+def _mean_and_deviation(scores: Sequence[float], degrees_of_freedom: int) -> tuple[float, float]:
+    """Return mean and standard deviation, the latter exactly 0 where all scores are the same."""
+    if min(scores) == max(scores):
+        return scores[0], 0.0
+    mean = fsum(scores) / len(scores)
+    return mean, sqrt(fsum((score - mean) * (score - mean) for score in scores) / degrees_of_freedom)
+
+
+def _zscore(scores: Sequence[float]) -> list[float]:
+    mean, deviation = _mean_and_deviation(scores, len(scores))
+    return [(score - mean) / deviation if deviation else 0.0 for score in scores]
+
+
+def _minmax(scores: Sequence[float]) -> list[float]:
+    lowest, width = min(scores), max(scores) - min(scores)
+    return [(score - lowest) / width if width else 1.0 for score in scores]
+
+
+def _dbsf(scores: Sequence[float]) -> list[float]:
+    mean, deviation = _mean_and_deviation(scores, len(scores) - 1)
+    lowest = mean - 3 * deviation
+    return [(score - lowest) / (6 * deviation) if deviation else 0.5 for score in scores]
+
+
+_METHODS: dict[str, Callable[[Sequence[float]], list[float]]] = {"zscore": _zscore, "minmax": _minmax, "dbsf": _dbsf}

@@ -1,0 +1,40 @@
+"""What one query asks of the stages, once configuration and arguments are put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from retrieval_core.filters import Filter
+    from retrieval_core.stages.fuse import FusionMethod
+    from retrieval_core.types import SearchMode
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The settings of one query.
+
+    Attributes:
+        mode: Which sides are searched.
+        top_k: The most hits, at least 1.
+        candidates: How many to ask of each side, at least ``top_k``.
+        condition: What every passage must pass.
+        fusion: How the sides are combined.
+        dense_weight: In [0, 1]; the lexical side has the rest.
+        score_threshold: The least dense score, in [0, 1]; ``None`` for none.
+        on_unscored: What a threshold does to passages that have no dense score.
+        fetch_k: From how many of the best ``top_k`` different ones are chosen; ``None`` for plain relevance.
+        lambda_mult: In [0, 1]: relevance against difference, where hits are to be different.
+    """
+
+    mode: SearchMode
+    top_k: int
+    candidates: int
+    condition: Filter | None
+    fusion: FusionMethod
+    dense_weight: float
+    score_threshold: float | None
+    on_unscored: Literal["drop", "keep"]
+    fetch_k: int | None
+    lambda_mult: float

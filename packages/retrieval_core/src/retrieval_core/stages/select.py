@@ -1,0 +1,118 @@
+"""From ranked ids to hits: reading the chunks, and choosing which of them the caller gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retrieval_core.ports import Fetched, FetchRequest
+from retrieval_core.run.runner import Failed
+from retrieval_core.stages.diversify import maximal_marginal_relevance
+from retrieval_core.stages.fuse import Ranked, cosine_to_score
+from retrieval_core.types import Degradation, Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.ports import Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.stages.plan import Plan
+    from retrieval_core.stages.search import Found
+    from retrieval_core.types import Chunk, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The hits, and what could not be done for them."""
+
+    hits: tuple[Hit, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    failure: Failed | None = None
+
+
+async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked], plan: Plan) -> Selected:
+    """Read the chunks of the best candidates, in one request, and choose among them.
+
+    Chunks that only the lexical side found get their dense score here, from their vectors. Where reading fails, what
+    the search brought along has to do.
+    """
+    pool = tuple(ranked[: _depth(len(ranked), plan)])
+    fetched, failure = await _fetch(run, store, found, pool, plan)
+    pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
+    pool = tuple(item for item in pool if item.chunk_id in fetched.chunks)
+    degraded: tuple[Degradation, ...] = ()
+    if plan.score_threshold is not None:
+        started, before = run.elapsed_ms, len(pool)
+        pool, degraded = _above_threshold(pool, plan.score_threshold, plan)
+        run.note("threshold", started, before, len(pool))
+    if plan.fetch_k is not None:
+        started, before = run.elapsed_ms, len(pool)
+        pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
+        degraded += not_compared
+        run.note("diversify", started, before, len(pool))
+    hits = tuple(Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.top_k])
+    return Selected(hits, degraded, failure)
+
+
+def _depth(available: int, plan: Plan) -> int:
+    """How many candidates have to be looked at: with a threshold any of them may be the one that passes."""
+    return available if plan.score_threshold is not None else max(plan.top_k, plan.fetch_k or 0)
+
+
+async def _fetch(
+    run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan
+) -> tuple[Fetched, Failed | None]:
+    """Return chunks and vectors of the pool, asking the store only for what the search did not bring along."""
+    at_hand: dict[str, Chunk] = {
+        candidate.chunk_id: candidate.chunk
+        for side in (found.dense, found.lexical)
+        for candidate in side or ()
+        if candidate.chunk is not None
+    }
+    to_compare = plan.fetch_k is not None
+    to_score = {item.chunk_id for item in pool if item.scores.dense is None and found.query.embedding is not None}
+    missing = tuple(
+        item.chunk_id for item in pool if to_compare or item.chunk_id in to_score or item.chunk_id not in at_hand
+    )
+    if not missing:
+        return Fetched(chunks=at_hand), None
+    request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
+    outcome = await run.call("fetch", store.fetch, request)
+    if isinstance(outcome, Failed):
+        return Fetched(chunks=at_hand), outcome
+    return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None
+
+
+def _with_dense_scores(
+    pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
+) -> tuple[Ranked, ...]:
+    if embedding is None:
+        return tuple(pool)
+    return tuple(
+        replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))
+        if item.scores.dense is None and (vector := vectors.get(item.chunk_id)) is not None
+        else item
+        for item in pool
+    )
+
+
+def _above_threshold(
+    pool: tuple[Ranked, ...], threshold: float, plan: Plan
+) -> tuple[tuple[Ranked, ...], tuple[Degradation, ...]]:
+    keep = plan.on_unscored == "keep"
+    kept = tuple(item for item in pool if (keep if item.scores.dense is None else item.scores.dense >= threshold))
+    unscored = sum(item.scores.dense is None for item in pool)
+    if keep or not unscored:
+        return kept, ()
+    reason = f"{unscored} passages have no dense score to hold against score_threshold and were left out"
+    return kept, (Degradation("threshold", reason),)
+
+
+def _diverse(
+    pool: tuple[Ranked, ...], vectors: Mapping[str, Vector], plan: Plan
+) -> tuple[tuple[Ranked, ...], tuple[Degradation, ...]]:
+    if pool and not vectors:
+        reason = "the passages have no vectors to compare, so they are in order of relevance"
+        return pool, (Degradation("diversify", reason),)
+    chosen = maximal_marginal_relevance(pool, vectors, top_k=plan.top_k, lambda_mult=plan.lambda_mult)
+    return chosen, ()

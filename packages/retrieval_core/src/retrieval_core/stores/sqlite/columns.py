@@ -1,0 +1,99 @@
+"""Filters over all chunks at once: each distinct value is tested once, and the rows follow by their code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from retrieval_core.filters import And, Not, Or
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from retrieval_core.filters import Condition, Filter
+    from retrieval_core.types import JSON
+
+    Mask = NDArray[np.bool_]
+    """One value for each row."""
+
+REMEMBERED_TESTS = 64
+"""Conditions whose outcome a column keeps, so that a filter which comes with every query is tested once."""
+
+
+class Column:
+    """What one path of the metadata holds in each row. Readers may use it while one thread extends it.
+
+    Attributes:
+        codes: For each row the position of its value among the distinct ones; 0 stands for an absent value.
+    """
+
+    def __init__(self) -> None:
+        self.codes: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._values: list[JSON] = [None]
+        self._code_of: dict[Any, int] = {_key(None): 0}
+        self._tests: dict[str, Mask] = {}
+
+    def extend(self, length: int, positions: NDArray[np.intp], values: Iterable[JSON]) -> None:
+        """Grow to a number of rows, and set those at some positions."""
+        codes = np.zeros(length, dtype=np.int32)
+        codes[: len(self.codes)] = self.codes
+        codes[positions] = [self._encode(value) for value in values]
+        self.codes = codes
+
+    def passing(self, condition: Condition, codes: NDArray[np.int32]) -> Mask:
+        """Return which rows, given by their codes, pass a condition."""
+        key = repr(condition)  # not the condition itself: 1, 1.0 and True are equal as keys
+        tested = self._tests.pop(key, np.zeros(0, dtype=np.bool_))
+        fresh = self._values[len(tested) :]
+        if fresh:
+            tested = np.concatenate([tested, np.array([condition.test(value) for value in fresh], dtype=np.bool_)])
+        while len(self._tests) >= REMEMBERED_TESTS:
+            self._tests.pop(next(iter(self._tests)), None)
+        self._tests[key] = tested
+        return tested[codes]
+
+    def _encode(self, value: JSON) -> int:
+        key = _key(value)
+        code = self._code_of.get(key)
+        if code is None:
+            code = self._code_of[key] = len(self._values)
+            self._values.append(value)
+        return code
+
+
+def _key(value: JSON) -> object:
+    """Return what tells a value from others, as filters do: ``1`` is not ``true``, and ``"1"`` is neither."""
+    if isinstance(value, str):
+        return value
+    return type(value), (value if isinstance(value, (bool, int, float)) else json.dumps(value))
+
+
+def paths_of(condition: Filter) -> frozenset[str]:
+    """Return the paths that a filter looks at."""
+    match condition:
+        case And(filters) | Or(filters):
+            return frozenset[str]().union(*(paths_of(part) for part in filters))
+        case Not(inner):
+            return paths_of(inner)
+        case _:
+            return frozenset({condition.field})
+
+
+def evaluate(condition: Filter, columns: Mapping[str, tuple[Column, NDArray[np.int32]]], length: int) -> Mask:
+    """Return which rows a filter lets pass: what :func:`retrieval_core.filters.matches` says of each."""
+    match condition:
+        case And(filters):
+            parts = [evaluate(part, columns, length) for part in filters]
+            return np.logical_and.reduce(parts, axis=0) if parts else np.ones(length, dtype=np.bool_)
+        case Or(filters):
+            parts = [evaluate(part, columns, length) for part in filters]
+            return np.logical_or.reduce(parts, axis=0) if parts else np.zeros(length, dtype=np.bool_)
+        case Not(inner):
+            return ~evaluate(inner, columns, length)
+        case _:
+            column, codes = columns[condition.field]
+            return column.passing(condition, codes)

@@ -1,0 +1,266 @@
+"""Threads and their connections to one file: several that read, and one that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stores.sqlite.schema import check_sqlite, is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    from retrieval_core.stores.sqlite.schema import Creator
+
+T = TypeVar("T")
+
+READERS = 4
+"""Threads that read at the same time; a search is bound by memory, and more of them would only wait for it."""
+CACHE_KIB = 16 * 1024
+"""How much of the file each connection may keep in memory."""
+PAGE_BYTES = 8192
+"""Holds five vectors of 384 components almost without waste, where SQLite's usual 4,096 bytes hold two."""
+BUSY_STEP = 0.1
+"""Seconds that SQLite waits for another writer before this module looks whether its own caller still waits."""
+
+
+class StaleReadError(Exception):
+    """What was read is older than what this process knows already; read again."""
+
+
+class _AbandonedError(Exception):
+    """The caller is gone; nobody sees this."""
+
+
+class _FileId(NamedTuple):
+    """Tells a file from another one that took its name."""
+
+    device: int
+    inode: int
+
+
+class _Call:
+    """What one caller waits for; when the caller is gone, whatever its connection does is interrupted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._abandoned = False
+
+    @contextmanager
+    def using(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
+        self.check()
+        with self._lock:
+            self._connection = connection
+        try:
+            yield
+        finally:
+            # Behind the lock, so that an interrupt never meets the next caller's work on the same connection.
+            with self._lock:
+                self._connection = None
+
+    def check(self) -> None:
+        if self._abandoned:
+            raise _AbandonedError
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._abandoned = True
+            if self._connection is not None:
+                self._connection.interrupt()
+
+
+class Connections:
+    """Runs functions on connections of its own threads.
+
+    Args:
+        path: The file; the first write makes it, and its folder.
+        busy_timeout: Seconds that a writer waits for another process that writes.
+    """
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        self._path = path
+        self._busy_timeout = busy_timeout
+        self._readers = ThreadPool("sqlite-read", READERS)
+        self._writer = ThreadPool("sqlite-write", 1)
+        self._of_thread = threading.local()
+        self._open: list[sqlite3.Connection] = []
+
+    async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function that sees the index as it is at one moment.
+
+        The function is run again when it raises :class:`StaleReadError`.
+
+        Raises:
+            IndexNotFoundError: There is no index yet.
+            StoreError: The index cannot be read.
+        """
+        call = _Call()
+
+        def work() -> T:
+            with self._translated():
+                connection = self._connection(writing=False)
+                with call.using(connection):
+                    return _read(connection, function)
+
+        return await self._run(self._readers, work, call)
+
+    async def write(self, function: Callable[[sqlite3.Connection], T], create: Creator) -> T:
+        """Run a function in a transaction, which is on the disk when this returns.
+
+        Args:
+            create: Makes the tables, where there are none.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than this one waits.
+            StoreError: The index cannot be written.
+        """
+        call = _Call()
+
+        def work() -> T:
+            with self._translated():
+                connection = self._connection(writing=True)
+                with call.using(connection):
+                    return self._write(connection, function, create, call)
+
+        return await self._run(self._writer, work, call)
+
+    def close(self) -> None:
+        """Wait for what runs, and close the file. Blocks."""
+        self._readers.close()
+        self._writer.close()
+        while self._open:
+            self._open.pop().close()
+
+    @staticmethod
+    async def _run(pool: ThreadPool, work: Callable[[], T], call: _Call) -> T:
+        try:
+            return await pool.run(work)
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
+
+    def _write(
+        self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T], create: Creator, call: _Call
+    ) -> T:
+        deadline = time.monotonic() + self._busy_timeout
+        if is_blank(connection, self._path):
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            _when_free(connection, "PRAGMA journal_mode = WAL", deadline, call)
+        _when_free(connection, "BEGIN IMMEDIATE", deadline, call)
+        try:
+            if is_blank(connection, self._path):
+                create(connection)
+            result = function(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def _connection(self, *, writing: bool) -> sqlite3.Connection:
+        """Return this thread's connection; a file that was deleted or replaced meanwhile is opened anew."""
+        found = self._file_id()
+        known: tuple[_FileId | None, sqlite3.Connection] | None = getattr(self._of_thread, "known", None)
+        if known is not None and known[0] == found and found is not None:
+            return known[1]
+        if known is not None:
+            del self._of_thread.known
+            self._open.remove(known[1])
+            known[1].close()
+        if found is None and not writing:
+            raise self._not_found()
+        connection = self._connect(writing=writing)
+        self._open.append(connection)
+        self._of_thread.known = self._file_id(), connection
+        return connection
+
+    def _connect(self, *, writing: bool) -> sqlite3.Connection:
+        check_sqlite()
+        if writing:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={'rwc' if writing else 'rw'}",
+            uri=True,
+            timeout=min(BUSY_STEP, self._busy_timeout) if writing else self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,  # each belongs to one thread, but for interrupting and closing
+        )
+        try:
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute("PRAGMA synchronous = FULL" if writing else "PRAGMA query_only = ON")
+            blank = is_blank(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+        if blank and not writing:
+            connection.close()
+            raise self._not_found()
+        return connection
+
+    def _file_id(self) -> _FileId | None:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return _FileId(status.st_dev, status.st_ino)
+
+    def _not_found(self) -> IndexNotFoundError:
+        return IndexNotFoundError(f"there is no index at {self._path}; make one with: retrieval index PATH…")
+
+    @contextmanager
+    def _translated(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            match _code(error):
+                case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                    msg = f"{self._path}: another process wrote for more than {self._busy_timeout:g} s; try again later"
+                    raise IndexBusyError(msg) from error
+                case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+                    msg = f"{self._path} is not an index, or is damaged ({error}); choose another place or build anew"
+                    raise IndexFormatError(msg) from error
+                case _:
+                    msg = f"{self._path}: {error}"
+                    raise StoreError(msg) from error
+        except OSError as error:
+            msg = f"{self._path}: {error.strerror}"
+            raise StoreError(msg) from error
+
+
+def _read(connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
+    while True:
+        connection.execute("BEGIN")
+        try:
+            return function(connection)
+        except StaleReadError:
+            continue
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+def _when_free(connection: sqlite3.Connection, statement: str, deadline: float, call: _Call) -> None:
+    """Execute a statement as soon as no other process writes, trying until the deadline."""
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            call.check()
+        else:
+            return
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code; errors of the Python module itself have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF

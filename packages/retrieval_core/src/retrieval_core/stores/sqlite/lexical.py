@@ -1,0 +1,68 @@
+"""Search by words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from sqlite3 import Connection
+
+MOST_TERMS = 1000
+"""A question is searched for by its first this many terms; each one costs a walk through its postings."""
+
+
+# ORDER BY bm25() LIMIT is faster than FTS5's own ORDER BY rank, which carries the positions of all words along.
+_BEST = """
+SELECT chunks.number, chunks.id, best.score
+FROM (
+    SELECT rowid AS number, -bm25(words) AS score FROM words WHERE words MATCH ? ORDER BY score DESC LIMIT ?
+) AS best JOIN chunks USING (number)
+ORDER BY best.score DESC
+"""
+_TIES = """
+SELECT chunks.number, chunks.id, tied.score
+FROM (
+    SELECT rowid AS number, -bm25(words) AS score FROM words WHERE words MATCH ? AND score = ?
+) AS tied JOIN chunks USING (number)
+ORDER BY chunks.id LIMIT ?
+"""
+_BEST_ALLOWED, _TIES_ALLOWED = (sql.replace("MATCH ?", "MATCH ? AND allowed(rowid)") for sql in (_BEST, _TIES))
+
+
+class Found(NamedTuple):
+    """A chunk that a search found."""
+
+    number: int
+    chunk_id: str
+    score: float
+
+
+def search_words(
+    connection: Connection, terms: Sequence[str], limit: int, allowed: Callable[[int], bool] | None = None
+) -> list[Found]:
+    """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
+
+    A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
+
+    Args:
+        terms: The analysed question.
+        allowed: Says of a chunk's number whether the filter lets it pass; asked before the chunk is scored.
+    """
+    if not terms:
+        return []
+    expression = " OR ".join(_quoted(term) for term in terms[:MOST_TERMS])
+    connection.create_function("allowed", 1, allowed or bool, deterministic=True)
+    best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
+    # One more than asked for tells whether chunks with the score of the last one were cut off.
+    found = [Found(*row) for row in connection.execute(best, (expression, limit + 1))]
+    if len(found) > limit and found[-1].score == found[-2].score:
+        worst = found[-1].score
+        tied = connection.execute(ties, (expression, worst, limit))
+        found = [item for item in found if item.score > worst] + [Found(*row) for row in tied]
+    found.sort(key=lambda item: (-item.score, item.chunk_id))
+    return found[:limit]
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'

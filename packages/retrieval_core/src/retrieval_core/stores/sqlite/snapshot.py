@@ -1,0 +1,173 @@
+"""The rows of an index as arrays in memory, kept in step with the file by reading what is new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from retrieval_core.filters import lookup
+from retrieval_core.stores.sqlite.columns import Column, evaluate, paths_of
+from retrieval_core.stores.sqlite.connections import StaleReadError
+from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.stores.sqlite.schema import read_state
+from retrieval_core.stores.sqlite.write import KEPT_GENERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from sqlite3 import Connection
+
+    from numpy.typing import NDArray
+
+    from retrieval_core.filters import Filter
+    from retrieval_core.stores.sqlite.columns import Mask
+    from retrieval_core.types import JSON, Matrix
+
+BATCH = 4096
+"""Rows read at a time."""
+GROWTH = 8
+"""The matrix has room for one more row in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The index at one generation; the rows of all arrays line up.
+
+    Attributes:
+        numbers: The chunks' numbers, ascending; some of the chunks may be gone.
+        passing: Which rows are there and pass the filter.
+        matrix: One vector of unit length a row, shape ``(rows, dimension)``; of no columns where it was not asked for.
+    """
+
+    numbers: NDArray[np.int64]
+    passing: Mask
+    matrix: Matrix
+
+
+class SnapshotCache:
+    """The arrays of one process, shared by its threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._clear("", -1)
+
+    def _clear(self, identity: str, generation: int) -> None:
+        self._identity = identity
+        self._generation = generation
+        self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._alive: Mask = np.zeros(0, dtype=np.bool_)
+        self._vectors: _Vectors | None = None
+        self._columns: dict[str, Column] = {}
+
+    def get(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
+        """Return the arrays as of the connection's open transaction.
+
+        Args:
+            condition: Which rows pass; the fields it names are read when they are first used.
+            dimension: Given if the vectors are needed.
+
+        Raises:
+            StaleReadError: Another thread has read a later generation already.
+        """
+        with self._lock:
+            self._refresh(connection)
+            paths = frozenset[str]() if condition is None else paths_of(condition)
+            columns = self._filled_columns(connection, paths)
+            numbers, passing = self._numbers, self._alive
+            matrix = self._matrix(connection, dimension)
+        if condition is not None:
+            passing = passing & evaluate(condition, columns, len(numbers))
+        return Snapshot(numbers, passing, matrix)
+
+    def _refresh(self, connection: Connection) -> None:
+        identity, generation = read_state(connection)
+        if identity == self._identity and generation < self._generation:
+            raise StaleReadError
+        if identity != self._identity or generation - self._generation >= KEPT_GENERATIONS:
+            self._clear(identity, generation)
+        else:
+            self._drop_removed(connection, identity, generation)
+        last = int(self._numbers[-1]) if len(self._numbers) else 0
+        fresh = [row[0] for row in connection.execute("SELECT number FROM chunks WHERE number > ? ORDER BY 1", (last,))]
+        if fresh:
+            self._numbers = np.concatenate([self._numbers, np.array(fresh, dtype=np.int64)])
+            self._alive = np.concatenate([self._alive, np.ones(len(fresh), dtype=np.bool_)])
+        self._generation = generation
+
+    def _drop_removed(self, connection: Connection, identity: str, generation: int) -> None:
+        if generation == self._generation:
+            return
+        rows = connection.execute("SELECT number FROM removed WHERE generation > ?", (self._generation,))
+        removed = np.array([row[0] for row in rows], dtype=np.int64)
+        if not len(removed):
+            return
+        alive = self._alive.copy()  # searches under way keep the old one
+        alive[np.isin(self._numbers, removed)] = False
+        self._alive = alive
+        if np.count_nonzero(alive) < len(alive) // 2:
+            self._clear(identity, generation)  # mostly gaps: reading it all again is cheaper than keeping them
+
+    def _matrix(self, connection: Connection, dimension: int | None) -> Matrix:
+        if dimension is None:
+            return np.zeros((len(self._numbers), 0), dtype=np.float32)
+        if self._vectors is None:
+            self._vectors = _Vectors(dimension)
+        return self._vectors.filled(connection, self._numbers)
+
+    def _filled_columns(
+        self, connection: Connection, paths: frozenset[str]
+    ) -> Mapping[str, tuple[Column, NDArray[np.int32]]]:
+        columns = {path: self._columns.setdefault(path, Column()) for path in paths}
+        behind: dict[int, list[str]] = {}
+        for path, column in columns.items():
+            if len(column.codes) < len(self._numbers):
+                behind.setdefault(len(column.codes), []).append(path)
+        for length, group in behind.items():
+            self._read_columns(connection, group, length)
+        return {path: (column, column.codes) for path, column in columns.items()}
+
+    def _read_columns(self, connection: Connection, paths: list[str], length: int) -> None:
+        """Read the values of the rows from a position on; several paths cost one pass."""
+        fields_of = FieldReader()
+        last = int(self._numbers[length - 1]) if length else 0
+        numbers: list[int] = []
+        values: dict[str, list[JSON]] = {path: [] for path in paths}
+        sql = f"SELECT number, {FIELD_COLUMNS} FROM chunks WHERE number > ? ORDER BY number"  # noqa: S608 - constants
+        for number, *row in connection.execute(sql, (last,)):
+            numbers.append(number)
+            fields = fields_of(row)
+            for path in paths:
+                values[path].append(lookup(fields, path))
+        positions = np.searchsorted(self._numbers, np.array(numbers, dtype=np.int64))
+        for path in paths:
+            self._columns[path].extend(len(self._numbers), positions, values[path])
+
+
+class _Vectors:
+    """A matrix that grows by rows; who holds a part of it may go on reading that."""
+
+    def __init__(self, dimension: int) -> None:
+        self._rows: Matrix = np.zeros((0, dimension), dtype=np.float32)
+        self._length = 0
+
+    def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> Matrix:
+        """Return the matrix with a row for each number, reading those that are missing."""
+        if self._length < len(numbers):
+            self._reserve(len(numbers))
+            last = int(numbers[self._length - 1]) if self._length else 0
+            rows = connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
+            while batch := rows.fetchmany(BATCH):
+                positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
+                joined = np.frombuffer(b"".join(blob for _, blob in batch), dtype=np.float32)
+                self._rows[positions] = joined.reshape(len(batch), -1)
+            self._length = len(numbers)
+        return self._rows[: self._length]
+
+    def _reserve(self, length: int) -> None:
+        if length > len(self._rows):
+            # Rows that are never touched take no memory, so there is room for new ones from the beginning.
+            rows = np.zeros((length + length // GROWTH + BATCH, self._rows.shape[1]), dtype=np.float32)
+            rows[: self._length] = self._rows[: self._length]
+            self._rows = rows

@@ -1,0 +1,83 @@
+"""Changes to an index, inside the transaction that the caller opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.stores.checks import unit_rows
+from retrieval_core.stores.sqlite.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    SECTION_COLUMNS,
+    chunk_to_row,
+    document_to_row,
+    placeholders,
+    section_to_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from sqlite3 import Connection
+
+    from retrieval_core.analysis import Analyzer
+    from retrieval_core.ports import Change
+
+KEPT_GENERATIONS = 1000
+"""For how many writes the numbers of removed chunks are remembered; readers further behind start afresh."""
+
+_INSERT_CHUNK = f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES ({placeholders(CHUNK_COLUMNS)})"  # noqa: S608 - constants
+_INSERT_DOCUMENT = f"INSERT INTO documents ({DOCUMENT_COLUMNS}) VALUES ({placeholders(DOCUMENT_COLUMNS)})"  # noqa: S608
+_INSERT_SECTION = f"REPLACE INTO sections ({SECTION_COLUMNS}) VALUES ({placeholders(SECTION_COLUMNS)})"  # noqa: S608
+
+
+def next_generation(connection: Connection) -> int:
+    """Count a write, and forget which chunks went long ago."""
+    generation = connection.execute("UPDATE state SET generation = generation + 1 RETURNING generation").fetchone()[0]
+    connection.execute("DELETE FROM removed WHERE generation <= ?", (generation - KEPT_GENERATIONS,))
+    return generation
+
+
+def apply_change(connection: Connection, change: Change, analyzer: Analyzer) -> None:
+    """Apply a change that was checked before."""
+    generation = next_generation(connection)
+    remove_documents(connection, change.removed_documents, generation)
+    remove_documents(connection, (document.id for document in change.documents), generation)
+    connection.executemany(_INSERT_DOCUMENT, map(document_to_row, change.documents))
+    connection.executemany(_INSERT_SECTION, map(section_to_row, change.sections))
+    _insert_chunks(connection, change, analyzer, generation)
+    connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
+    connection.executemany(
+        "INSERT OR REPLACE INTO sources (source, content_hash, recipe, documents) VALUES (?, ?, ?, ?)",
+        ((state.source, state.content_hash, state.recipe, state.documents) for state in change.sources),
+    )
+
+
+def remove_documents(connection: Connection, document_ids: Iterable[str], generation: int) -> int:
+    """Remove documents with everything that belongs to them, and return how many chunks went."""
+    count = 0
+    for name in document_ids:
+        numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
+        _remove_chunks(connection, numbers, generation)
+        connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
+        connection.execute("DELETE FROM documents WHERE id = ?", (name,))
+        count += len(numbers)
+    return count
+
+
+def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int) -> None:
+    connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
+    connection.executemany("INSERT INTO removed VALUES (?, ?)", ((generation, number) for (number,) in numbers))
+
+
+def _insert_chunks(connection: Connection, change: Change, analyzer: Analyzer, generation: int) -> None:
+    vectors = None if change.vectors is None else unit_rows(change.vectors)
+    for position, chunk in enumerate(change.chunks):
+        former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
+        _remove_chunks(connection, former, generation)
+        number = connection.execute(_INSERT_CHUNK, chunk_to_row(chunk)).lastrowid
+        terms = " ".join(analyzer.terms(chunk.indexed_text))
+        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
+        if vectors is not None:
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))

@@ -1,0 +1,39 @@
+"""What every store must do, as tests for pytest.
+
+Subclass :class:`StoreConformance` in a test module, or :class:`CataloguedStoreConformance` for a store that remembers
+its sources, and say how to open one::
+
+    class TestMyStore(StoreConformance):
+        async def open_store(self, folder):
+            return MyStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+Each test opens an empty store in a folder of its own and closes it. Needed besides the library: pytest and hypothesis.
+"""
+
+from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
+from retrieval_core.testing.store_kit.catalog import CatalogTests
+from retrieval_core.testing.store_kit.fetching import FetchTests
+from retrieval_core.testing.store_kit.filtering import FilterTests
+from retrieval_core.testing.store_kit.hostile import HostileInputTests
+from retrieval_core.testing.store_kit.running import RunningTests
+from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
+from retrieval_core.testing.store_kit.writing import WriteTests
+
+__all__ = ["DIMENSION", "EMBEDDER_ID", "CataloguedStoreConformance", "StoreConformance"]
+
+
+class StoreConformance(
+    WriteTests,
+    SearchTests,
+    DenseSearchTests,
+    LexicalSearchTests,
+    FilterTests,
+    FetchTests,
+    HostileInputTests,
+    RunningTests,
+):
+    """The promises of :class:`retrieval_core.ports.Store`."""
+
+
+class CataloguedStoreConformance(StoreConformance, CatalogTests):
+    """The promises of :class:`retrieval_core.ports.CataloguedStore`."""

@@ -1,0 +1,113 @@
+"""How the tests of the kit open a store, and what they fill it with."""
+
+# ruff: noqa: S101 - these are tests
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from retrieval_core.errors import IndexNotFoundError
+from retrieval_core.ports import Change, FetchRequest, SearchRequest
+from retrieval_core.types import Chunk, Document, content_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from retrieval_core.filters import Filter
+    from retrieval_core.ports import Candidate, Side, Store
+    from retrieval_core.types import Matrix, Vector
+
+EMBEDDER_ID = "conformance-kit"
+"""Id of the embedder that the tests' vectors pretend to come from."""
+DIMENSION = 7
+"""Components of the tests' vectors; an odd number, so that rows are not aligned in memory."""
+
+
+class StoreTestBase:
+    """What a user of the kit overrides, and what the tests have in common."""
+
+    async def open_store(self, folder: Path) -> Store:
+        """Return a new, empty store for vectors of :data:`EMBEDDER_ID` with :data:`DIMENSION` components.
+
+        Args:
+            folder: An empty folder for the store's files.
+        """
+        raise NotImplementedError
+
+    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
+        """Run a test on a new store, on an event loop of its own, and close the store."""
+
+        async def main() -> None:
+            store = await self.open_store(folder)
+            try:
+                await test(store)
+            finally:
+                await store.aclose()
+
+        asyncio.run(main())
+
+
+def unit(seed: int) -> Vector:
+    """Return a vector of length 1 that depends on the seed only."""
+    vector = np.random.default_rng(seed).normal(size=DIMENSION)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def units(count: int, start: int = 0) -> Matrix:
+    """Return vectors of length 1, shape ``(count, DIMENSION)``."""
+    return np.array([unit(start + seed) for seed in range(count)], dtype=np.float32).reshape(count, DIMENSION)
+
+
+def chunk(name: str, text: str = "text", document: str = "d", **fields: Any) -> Chunk:
+    """Return a chunk."""
+    return Chunk(name, document, text, **fields)
+
+
+def document(name: str, text: str = "text", source: str = "source", **fields: Any) -> Document:
+    """Return a document."""
+    return Document(name, text, source, content_hash(text), **fields)
+
+
+async def put(store: Store, *chunks: Chunk, vectors: Matrix | None = None, **rest: Any) -> None:
+    """Write chunks, with vectors made from their position where none are given."""
+    vectors = units(len(chunks)) if vectors is None else vectors
+    await store.upsert(Change(chunks=chunks, vectors=vectors, **rest))
+
+
+async def need(store: Store, side: Side) -> None:
+    """Skip the test for a store that does not search in this way; the store must have been written to."""
+    if side not in (await store.describe()).sides:
+        pytest.skip(f"this store has no {side} search")
+
+
+async def by_text(store: Store, text: str, limit: int = 100, condition: Filter | None = None) -> list[str]:
+    """Search by words and return the ids found; an index that was never written to has none."""
+    try:
+        return ids(await store.search(SearchRequest(limit, text=text, filter=condition)))
+    except IndexNotFoundError:
+        return []
+
+
+async def by_vector(store: Store, vector: Vector, limit: int = 100, condition: Filter | None = None) -> list[str]:
+    """Search by vector and return the ids found; an index that was never written to has none."""
+    try:
+        return ids(await store.search(SearchRequest(limit, vector=vector, filter=condition)))
+    except IndexNotFoundError:
+        return []
+
+
+async def chunk_of(store: Store, name: str) -> Chunk:
+    """Return a chunk by its id."""
+    return (await store.fetch(FetchRequest(chunk_ids=(name,)))).chunks[name]
+
+
+def ids(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the ids of candidates, after checking that they come best first."""
+    scores = [candidate.score for candidate in candidates]
+    assert scores == sorted(scores, reverse=True), "candidates must come best first"
+    return [candidate.chunk_id for candidate in candidates]

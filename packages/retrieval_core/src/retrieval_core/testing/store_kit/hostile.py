@@ -1,0 +1,146 @@
+"""Input that is meant to break out of its place, or breaks things by accident."""
+
+# ruff: noqa: S101 - these are tests
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.filters import Eq, Glob, Text
+from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
+from retrieval_core.testing.store_kit.base import (
+    StoreTestBase,
+    by_text,
+    by_vector,
+    chunk,
+    chunk_of,
+    document,
+    need,
+    put,
+    unit,
+    units,
+)
+from retrieval_core.types import Section, Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from retrieval_core.ports import Store
+
+MEGABYTE = 1_000_000
+SURROGATE = "lone \ud800 surrogate"
+
+
+class HostileInputTests(StoreTestBase):
+    """Text is text, wherever it turns up."""
+
+    def test_hostile_texts_are_stored_and_found(self, tmp_path: Path) -> None:
+        """Quotes, operators, braces and control characters survive as ids, texts and values, and match themselves."""
+
+        async def test(store: Store) -> None:
+            chunks = [
+                chunk(f"{number}{text}", f"word {text}", text, title=text or None, metadata={"value": text, text: 1})
+                for number, text in enumerate(HOSTILE_TEXTS)
+            ]
+            await put(store, *chunks, documents=tuple(document(text, text, source=text) for text in HOSTILE_TEXTS))
+            sides = (await store.describe()).sides
+            for item in chunks:
+                text = item.document_id
+                assert await chunk_of(store, item.id) == item
+                ranges = (ChunkRange(text, 0, 0),)
+                found = await store.fetch(FetchRequest(ranges=ranges, document_ids=(text,), filter=Eq("value", text)))
+                assert list(found.chunks) == [item.id]
+                assert found.documents[text].text == text
+                for side in sides:
+                    names = await (
+                        by_vector(store, unit(0), 99, Eq("value", text))
+                        if side == "dense"
+                        else by_text(store, "word", 99, Eq("value", text))
+                    )
+                    assert names == [item.id]
+            assert await store.delete(list(HOSTILE_TEXTS)) == len(chunks)
+
+        self.run(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        "question", [*HOSTILE_TEXTS, SURROGATE, "* OR word", '"', "(", "word NOT word", "-word", "?"]
+    )
+    def test_hostile_questions_are_words(self, tmp_path: Path, question: str) -> None:
+        """No question is an error or a command; a word in it is found."""
+
+        async def test(store: Store) -> None:
+            await put(store, chunk("a", "word"), chunk("b", "other"))
+            await need(store, "lexical")
+            await store.search(SearchRequest(5, text=question))
+            assert "a" in await by_text(store, f"{question} word")
+
+        self.run(tmp_path, test)
+
+    def test_large_values(self, tmp_path: Path) -> None:
+        """Texts, words and values of a megabyte are stored, searched and filtered by."""
+
+        async def test(store: Store) -> None:
+            words = " ".join(f"w{number % 1000}" for number in range(MEGABYTE // 4))
+            large = chunk("words", words, metadata={"value": "v" * MEGABYTE, "list": list(range(10_000))})
+            await put(store, large, chunk("one", "x" * MEGABYTE), documents=(document("d", words),))
+            assert await chunk_of(store, "words") == large
+            sides = (await store.describe()).sides
+            for condition in (Eq("value", "v" * MEGABYTE), Glob("value", "v*v"), Text("value", "V" * 1000)):
+                if "dense" in sides:
+                    assert await by_vector(store, unit(0), condition=condition) == ["words"]
+            if "lexical" in sides:
+                assert await by_text(store, "w7") == ["words"]
+                assert await by_text(store, "x" * MEGABYTE) == ["one"]
+                assert await by_text(store, words[: MEGABYTE // 10]) == ["words"]
+
+        self.run(tmp_path, test)
+
+    def test_lone_surrogates_are_refused(self, tmp_path: Path) -> None:
+        """What UTF-8 cannot express is refused by name when it is written, wherever it stands."""
+
+        async def test(store: Store) -> None:
+            await put(store, chunk("a"))
+            section = Section("s", "d", "section", (SURROGATE,), Span(0, 1))
+            changes = [
+                Change(documents=(document("d", SURROGATE),)),
+                Change(documents=(document("d", metadata={"list": [{"key": SURROGATE}]}),)),
+                Change(sections=(section,)),
+                *(
+                    Change((item,), units(1))
+                    for item in (
+                        chunk(SURROGATE),
+                        chunk("a", SURROGATE),
+                        chunk("a", title=SURROGATE),
+                        chunk("a", section_path=("fine", SURROGATE)),
+                        chunk("a", metadata={SURROGATE: 1}),
+                        chunk("a", metadata={"value": [SURROGATE]}),
+                    )
+                ),
+            ]
+            for change in changes:
+                with pytest.raises(InvalidParameterError, match="surrogate"):
+                    await store.upsert(change)
+
+        self.run(tmp_path, test)
+
+    def test_lone_surrogates_can_be_asked_for(self, tmp_path: Path) -> None:
+        """Questions, filters and names that hold one find nothing, or what else they name."""
+
+        async def test(store: Store) -> None:
+            await put(store, chunk("a", "lone wolf", metadata={"value": "lone"}))
+            sides = (await store.describe()).sides
+            if "lexical" in sides:
+                assert await by_text(store, SURROGATE) == ["a"]
+                assert await by_text(store, "wolf", 5, Eq("value", SURROGATE)) == []
+            if "dense" in sides:
+                assert await by_vector(store, unit(0), 5, Text(SURROGATE, SURROGATE)) == []
+            names = (SURROGATE, "a")
+            found = await store.fetch(FetchRequest(names, (ChunkRange(SURROGATE, 0, 1),), names, names))
+            assert set(found.chunks) == {"a"}
+            assert await store.delete([SURROGATE]) == 0
+
+        self.run(tmp_path, test)

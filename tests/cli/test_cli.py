@@ -1,0 +1,242 @@
+"""The command ``retrieval``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from retrieval_core.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
+
+
+class Shell:
+    """Runs the command in a folder of its own, with an embedder that needs no model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runner = CliRunner()
+
+    def __call__(self, *arguments: str, fake: bool = True) -> Result:
+        return self.runner.invoke(main, [*arguments, *(FAKE if fake else ())])
+
+    def json(self, *arguments: str, code: int = 0, fake: bool = True) -> dict[str, Any]:
+        result = self(*arguments, "--json", fake=fake)
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/moon.md").write_text("# The moon\n\n## Distance\n\nThe moon is 384,400 km away.\n")
+    (tmp_path / "docs/sun.md").write_text("# The sun\n\n## Distance\n\nThe sun is eight light minutes away.\n")
+    (tmp_path / "phones.csv").write_text("text,brand,price\nA sturdy phone,Acme,99.5\nA thin phone,Zenith,500\n")
+    return Shell(tmp_path)
+
+
+def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:
+    """The keys are exactly those that are documented, and a second run finds everything unchanged."""
+    report = shell.json("index", "docs", "phones.csv")
+    assert report.keys() == {
+        "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds",
+    }  # fmt: skip
+    assert (report["documents"], report["added"], report["failed"]) == (4, 4, [])
+    assert (shell.folder / ".retrieval/index.db").is_file()
+    assert shell.json("index", "docs", "phones.csv")["unchanged"] == 4
+
+
+def test_indexing_says_what_it_did_to_people(shell: Shell) -> None:
+    """Counts in words, and a table of what failed, with exit code 1."""
+    assert "2 added" in shell("index", "docs").stdout
+    (shell.folder / "docs/broken.md").write_bytes(b"\0\1\2")
+    result = shell("index", "docs")
+    assert result.exit_code == 1
+    assert "broken.md" in result.stdout
+    assert "2 unchanged" in result.stdout
+
+
+def test_failed_files_are_listed_as_json(shell: Shell) -> None:
+    """Path and reason; everything else is indexed all the same."""
+    (shell.folder / "docs/empty.md").write_bytes(b"")
+    report = shell.json("index", "docs", code=1)
+    assert report["added"] == 2
+    (failed,) = report["failed"]
+    assert failed.keys() == {"path", "error"}
+    assert failed["path"].endswith("empty.md")
+
+
+def test_searching_gives_hits_with_their_origin_as_json(shell: Shell) -> None:
+    """The keys are those that are documented, and the best hit is the right one."""
+    shell("index", "docs")
+    result = shell.json("search", "how far is the moon")
+    assert result.keys() >= {"query", "hits", "degraded", "latency_ms", "from_cache"}
+    best = result["hits"][0]
+    assert best.keys() >= {"rank", "id", "score", "scores", "text", "metadata", "citation"}
+    assert (best["rank"], best["source"]) == (1, "docs/moon.md")
+    assert best["citation"].startswith("Doc: docs/moon.md")
+    assert best["scores"]["dense_rank"] == best["scores"]["lexical_rank"] == 1
+    assert result["degraded"] == []
+
+
+def test_searching_shows_passages_to_people(shell: Shell) -> None:
+    """Source, section and text."""
+    shell("index", "docs")
+    output = shell("search", "how far is the moon", "--top-k", "1").stdout
+    assert "docs/moon.md" in output
+    assert "Distance" in output
+    assert "384,400" in output
+
+
+def test_nothing_found_is_said(shell: Shell) -> None:
+    """An empty result is no failure."""
+    shell("index", "docs")
+    result = shell("search", "xylophone", "--mode", "lexical")
+    assert result.exit_code == 0
+    assert "Nothing was found" in result.stdout
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_the_mode_is_the_callers_choice(shell: Shell, mode: str) -> None:
+    """And is told in the result."""
+    shell("index", "docs")
+    assert shell.json("search", "moon", "--mode", mode)["metadata"]["mode"] == mode
+
+
+def test_filters_are_json(shell: Shell) -> None:
+    """Columns of a table are fields with types of their own."""
+    shell("index", "phones.csv")
+    hits = shell.json("search", "phone", "--filter", '{"price": {"$lte": 150}, "brand": "Acme"}')["hits"]
+    assert [hit["metadata"] for hit in hits] == [{"brand": "Acme", "price": 99.5}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["search", "moon", "--filter", "{"], "not valid JSON"),
+        (["search", "moon", "--filter", '{"price": {"$let": 1}}'], "$lte"),
+        (["search", "   "], "empty"),
+        (["search", "moon", "--set", "search.topk=3"], "top_k"),
+        (["search", "moon", "--set", "search.top_k"], "KEY=VALUE"),
+        (["search", "moon", "--config", "nowhere.toml"], "lexical"),
+        (["search", "moon", "--top-k", "0"], "1<=x<=1000"),
+        (["index", "nowhere"], "does not exist"),
+        (["serach", "moon"], "No such command"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_what_to_do(shell: Shell, arguments: list[str], complaint: str) -> None:
+    """No traceback, and a message on standard error."""
+    shell("index", "docs")
+    result = shell(*arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_missing_index_is_a_failure_that_says_how_to_make_one(shell: Shell) -> None:
+    """Exit code 1, as text and as JSON."""
+    result = shell("search", "moon")
+    assert result.exit_code == 1
+    assert "retrieval index" in result.stderr
+    assert shell.json("search", "moon", code=1)["error"]["type"] == "IndexNotFoundError"
+
+
+def test_another_embedder_is_a_failure_that_says_what_to_do(shell: Shell) -> None:
+    """The index is not searched with vectors that mean something else."""
+    shell("index", "docs")
+    error = shell.json("search", "moon", "--set", 'embedder.options={"dimension": 8}', code=1)["error"]
+    assert error["type"] == "EmbedderMismatchError"
+    assert "new index" in error["message"]
+
+
+def test_the_lexical_preset_needs_no_model(shell: Shell) -> None:
+    """Words alone, end to end."""
+    report = shell.json("index", "docs", "--config", "lexical", fake=False)
+    assert report["added"] == 2
+    hits = shell.json("search", "moon", "--config", "lexical", fake=False)["hits"]
+    assert [hit["source"] for hit in hits] == ["docs/moon.md"]
+
+
+def test_info_says_what_the_index_holds(shell: Shell) -> None:
+    """For people and as JSON."""
+    shell("index", "docs")
+    facts = shell.json("info")
+    assert (facts["documents"], facts["chunks"]) == (2, 2)
+    assert facts["embedder"].startswith("fake")
+    assert facts["bytes"] > 0
+    assert "documents" in shell("info").stdout
+
+
+def test_doctor_finds_a_healthy_installation(shell: Shell) -> None:
+    """Every finding has a verdict and a detail; a missing index is no fault."""
+    report = shell.json("doctor")
+    assert report["healthy"] is True
+    verdicts = {finding["subject"]: finding["verdict"] for finding in report["findings"]}
+    assert verdicts["SQLite"] == verdicts["embedder"] == "ok"
+    assert verdicts["index"] == "missing"
+    shell("index", "docs")
+    assert "2 documents" in shell("doctor").stdout
+
+
+def test_doctor_says_how_to_mend_what_is_wrong(shell: Shell) -> None:
+    """A model that is not where the configuration says is a fault, with exit code 1."""
+    report = shell.json(
+        "doctor", "--set", "embedder.model_folder=nowhere", "--set", "embedder.kind=local", code=1, fake=False
+    )
+    (finding,) = [finding for finding in report["findings"] if finding["subject"] == "embedder"]
+    assert finding["verdict"] == "wrong"
+    assert "nowhere" in finding["detail"]
+
+
+def test_a_retrieved_text_cannot_steer_the_terminal(shell: Shell) -> None:
+    """Control characters are shown as replacement characters, and markup is text."""
+    (shell.folder / "docs/evil.md").write_text("A lighthouse \x1b[31m[bold red]shines[/] \x07 at night.\n")
+    shell("index", "docs")
+    output = shell("search", "lighthouse", "--mode", "lexical").stdout
+    assert "\x1b[31m" not in output
+    assert "\x07" not in output
+    assert "[bold red]shines[/]" in output
+
+
+def test_a_long_passage_is_shown_around_the_words_of_the_question(shell: Shell) -> None:
+    """The excerpt holds the word, wherever it stands."""
+    text = "Filler words about nothing. " * 60 + "The lighthouse stands here. " + "More filler words. " * 10
+    (shell.folder / "docs/long.md").write_text(text)
+    shell("index", "docs")
+    output = shell("search", "lighthouse", "--mode", "lexical").stdout
+    assert "lighthouse" in output
+    assert "…" in output
+
+
+def test_settings_come_from_the_environment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an option wins over them."""
+    shell("index", "docs")
+    monkeypatch.setenv("RETRIEVAL_SEARCH__TOP_K", "1")
+    assert len(shell.json("search", "distance")["hits"]) == 1
+    assert len(shell.json("search", "distance", "--top-k", "2")["hits"]) == 2
+
+
+@pytest.mark.parametrize("command", [[], ["index"], ["search"], ["evaluate"], ["info"], ["doctor"]])
+def test_every_command_has_help(shell: Shell, command: list[str]) -> None:
+    """It ends with 0 and names the options."""
+    result = shell(*command, "--help", fake=False)
+    assert result.exit_code == 0
+    assert "--help" in result.stdout
+
+
+def test_the_module_is_the_command() -> None:
+    """``python -m retrieval_core.cli`` works as a real process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "retrieval_core.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("retrieval, version")

@@ -1,0 +1,25 @@
+"""What holds for all tests: the library makes no blocking call on an event loop, and no test fails for being slow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("here")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def blocking_calls_fail() -> Iterator[None]:
+    """Make every blocking call that the library makes on an event loop an error."""
+    with blockbuster_ctx("retrieval_core") as blocker:
+        blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
+        # A synchronous method called where a loop is running blocks that loop's thread; it says so.
+        blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
+        yield

@@ -1,0 +1,187 @@
+"""The measures, against values worked out by hand and against their definitions."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from math import log2
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval_core.errors import MissingExtraError
+from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run
+from retrieval_core.types import Chunk, Hit, Scores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ir_measures = pytest.importorskip("ir_measures")
+
+GRADES = {"a": 3, "b": 2, "c": 0, "d": 1}
+
+
+def ranked(*ids: str) -> tuple[ScoredDocument, ...]:
+    return tuple(ScoredDocument(document_id, -float(rank)) for rank, document_id in enumerate(ids))
+
+
+def measured(*ids: str, grades: Mapping[str, int] = GRADES) -> Measures:
+    return measure({"q": grades}, {"q": ranked(*ids)})
+
+
+def test_ndcg_takes_the_grade_itself_as_the_gain() -> None:
+    """DCG is 2/log2(2) + 3/log2(4), and the ideal order is a, b, d."""
+    ideal = 3 + 2 / log2(3) + 1 / log2(4)
+    assert measured("b", "x", "a", "c").ndcg_at_10 == pytest.approx((2 + 3 / 2) / ideal)
+    assert measured("a", "b", "d").ndcg_at_10 == pytest.approx(1)
+
+
+def test_ndcg_and_mrr_end_at_rank_ten() -> None:
+    """The tenth document still counts and the eleventh does not."""
+    others = [f"x{number}" for number in range(9)]
+    grades = {"a": 1}
+    assert measured(*others, "a", grades=grades).ndcg_at_10 == pytest.approx(1 / log2(11))
+    assert measured(*others, "a", grades=grades).mrr_at_10 == pytest.approx(1 / 10)
+    assert measured(*others, "x", "a", grades=grades) == Measures(0, 1, 0)
+
+
+def test_recall_ends_at_rank_one_hundred() -> None:
+    """It is the share of the relevant documents, whatever their grades."""
+    others = [f"x{number}" for number in range(98)]
+    assert measured(*others, "a", "b", "d").recall_at_100 == pytest.approx(2 / 3)
+
+
+def test_mrr_is_that_of_the_first_relevant_document() -> None:
+    """A document judged irrelevant is none, and neither is one that nobody judged."""
+    assert measured("c", "x", "d", "a").mrr_at_10 == pytest.approx(1 / 3)
+
+
+def test_grades_below_zero_count_as_zero() -> None:
+    """Some collections mark spam so."""
+    grades = {"a": 1, "spam": -2}
+    assert measured("spam", "a", grades=grades) == measured("x", "a", grades=grades)
+
+
+def test_the_mean_is_over_all_judged_queries() -> None:
+    """One that found nothing, one that was not asked and one without relevant documents count as 0."""
+    judgements = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}, "q4": {"a": 0}}
+    assert measure(judgements, {"q1": ranked("a"), "q2": (), "q4": ranked("a")}) == Measures(0.25, 0.25, 0.25)
+
+
+def test_a_document_stands_where_its_best_chunk_does() -> None:
+    """Further chunks of it neither move it nor take places from others."""
+
+    def hit(document_id: str, index: int, score: float) -> Hit:
+        chunk = Chunk(f"{document_id}#{index}", document_id, "text", chunk_index=index)
+        return Hit(chunk, score, Scores(final=score))
+
+    hits = (hit("a", 1, 0.9), hit("a", 0, 0.8), hit("b", 3, 0.7), hit("a", 2, 0.7), hit("c", 0, 0.7))
+    best = (ScoredDocument("a", 0.9), ScoredDocument("b", 0.7), ScoredDocument("c", 0.7))
+    assert rank_documents(hits) == best
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message is the line that mends it."""
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'retrieval-core\[evaluate\]'"):
+        measured("a")
+
+
+ids = st.text(min_size=1, max_size=6)
+scores = st.floats(-(2.0**99), 2.0**99, width=32)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[dict[str, int], list[ScoredDocument]]:
+    """Return grades and a ranking, best first, with judged and unjudged documents and equal scores."""
+    grades = draw(st.dictionaries(ids, st.integers(-1, 4), max_size=15))
+    pool = st.sampled_from(sorted(grades)) | ids if grades else ids
+    documents = draw(st.lists(pool, unique=True, max_size=120))
+    values = sorted(draw(st.lists(scores, min_size=len(documents), max_size=len(documents))), reverse=True)
+    return grades, [ScoredDocument(*pair) for pair in zip(documents, values, strict=True)]
+
+
+def by_definition(grades: Mapping[str, int], ranking: Sequence[ScoredDocument]) -> Measures:
+    def dcg(gains: Sequence[int]) -> float:
+        return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:10], start=1))
+
+    gains = [max(grades.get(document.document_id, 0), 0) for document in ranking]
+    relevant = [grade for grade in grades.values() if grade > 0]
+    first = next((rank for rank, gain in enumerate(gains[:10], start=1) if gain > 0), None)
+    return Measures(
+        ndcg_at_10=dcg(gains) / dcg(sorted(relevant, reverse=True)) if relevant else 0,
+        recall_at_100=sum(gain > 0 for gain in gains[:100]) / len(relevant) if relevant else 0,
+        mrr_at_10=1 / first if first else 0,
+    )
+
+
+def approximately(measures: Measures) -> Any:
+    return pytest.approx((measures.ndcg_at_10, measures.recall_at_100, measures.mrr_at_10), abs=1e-6)
+
+
+def as_tuple(measures: Measures) -> tuple[float, float, float]:
+    return measures.ndcg_at_10, measures.recall_at_100, measures.mrr_at_10
+
+
+@settings(deadline=None)
+@given(cases())
+def test_the_measures_are_what_their_definitions_say(case: tuple[dict[str, int], list[ScoredDocument]]) -> None:
+    """The library agrees with the formulas in our documentation."""
+    grades, ranking = case
+    assert as_tuple(measure({"q": grades}, {"q": ranking})) == approximately(by_definition(grades, ranking))
+
+
+@settings(deadline=None)
+@given(cases(), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+def test_only_the_order_counts(case: tuple[dict[str, int], list[ScoredDocument]], factor: float, offset: float) -> None:
+    """Scores on another scale, or that are all the same, change nothing."""
+    grades, ranking = case
+    moved = [ScoredDocument(item.document_id, item.score * factor + offset) for item in ranking]
+    flat = [ScoredDocument(item.document_id, 1.0) for item in ranking]
+    before = measure({"q": grades}, {"q": ranking})
+    assert measure({"q": grades}, {"q": moved}) == measure({"q": grades}, {"q": flat}) == before
+
+
+@settings(deadline=None)
+@given(st.dictionaries(ids, st.integers(0, 4), min_size=1, max_size=100).filter(lambda grades: any(grades.values())))
+def test_the_best_order_measures_one(grades: dict[str, int]) -> None:
+    """No order is better than that of the grades."""
+    ideal = ranked(*sorted(grades, key=lambda document_id: -grades[document_id]))
+    assert as_tuple(measure({"q": grades}, {"q": ideal})) == approximately(Measures(1, 1, 1))
+
+
+@settings(deadline=None)
+@given(st.dictionaries(ids, cases(), min_size=1, max_size=4))
+def test_a_run_file_read_back_is_the_same_run(
+    tmp_path_factory: pytest.TempPathFactory, queries: dict[str, tuple[dict[str, int], list[ScoredDocument]]]
+) -> None:
+    """Ids may hold anything; the order survives, and other tools get our figures from the file."""
+    path = tmp_path_factory.mktemp("run") / "run.txt"
+    judgements = {query_id: grades for query_id, (grades, _) in queries.items()}
+    rankings = {query_id: ranking for query_id, (_, ranking) in queries.items()}
+    write_run(path, rankings)
+    read: dict[str, list[ScoredDocument]] = {}
+    for row in ir_measures.read_trec_run(str(path)):
+        document = ScoredDocument(unquote(row.doc_id), row.score)
+        read.setdefault(unquote(row.query_id), []).append(document)
+    assert {query_id: [item.document_id for item in ranking] for query_id, ranking in read.items()} == {
+        query_id: [item.document_id for item in ranking] for query_id, ranking in rankings.items() if ranking
+    }
+    for ranking in read.values():
+        assert all(first.score > second.score for first, second in pairwise(ranking))
+    assert measure(judgements, read) == measure(judgements, rankings)
+
+
+def test_a_run_file_has_the_six_columns_of_trec(tmp_path: Path) -> None:
+    """Usual ids stand as they are; a score that does not fall is written as the next smaller number."""
+    ranking = [ScoredDocument("Geneva Durben", 0.9), ScoredDocument("70%", 0.5), ScoredDocument("straße/1", 0.5)]
+    write_run(tmp_path / "run.txt", {"q 1": ranking}, tag="my run")
+    assert (tmp_path / "run.txt").read_text(encoding="utf-8") == (
+        "q%201 Q0 Geneva%20Durben 1 0.9 my%20run\n"
+        "q%201 Q0 70%25 2 0.5 my%20run\n"
+        "q%201 Q0 straße/1 3 0.49999997 my%20run\n"
+    )

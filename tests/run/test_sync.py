@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import warnings
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.run.sync import SyncBridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def bridge() -> Iterator[SyncBridge]:
+    bridge = SyncBridge()
+    yield bridge
+    bridge.close()
+
+
+async def thread_name() -> str:
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+async def running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_results_and_errors_come_back(bridge: SyncBridge) -> None:
+    """A coroutine's result is returned and its error raised, the loop surviving both."""
+
+    async def fail() -> None:
+        raise KeyError("mine")
+
+    assert bridge.run(thread_name()) == "retrieval-sync"
+    with pytest.raises(KeyError, match="mine"):
+        bridge.run(fail())
+    assert bridge.run(running_loop()) is bridge.run(running_loop())
+
+
+def test_inside_a_running_loop(bridge: SyncBridge) -> None:
+    """It works where a loop is running already, as in a notebook, and uses another one."""
+
+    async def cell() -> bool:
+        return bridge.run(running_loop()) is asyncio.get_running_loop()
+
+    assert asyncio.run(cell()) is False
+
+
+def test_from_many_threads(bridge: SyncBridge) -> None:
+    """Calls from several threads share the one loop and run at the same time."""
+    everyone = asyncio.Event()
+    arrived: list[str] = []
+
+    async def meet() -> int:
+        arrived.append(threading.current_thread().name)
+        if len(arrived) == 8:
+            everyone.set()
+        await everyone.wait()
+        return id(asyncio.get_running_loop())
+
+    with ThreadPoolExecutor(8) as threads:
+        loops = [task.result() for task in [threads.submit(lambda: bridge.run(meet())) for _ in range(8)]]
+    assert len(set(loops)) == 1
+
+
+def test_context_variables_are_carried_over(bridge: SyncBridge) -> None:
+    """A coroutine sees the caller's context, as traces need it."""
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+    async def read() -> str:
+        return variable.get()
+
+    variable.set("the caller's")
+    assert bridge.run(read()) == "the caller's"
+
+
+def test_an_interrupt_cancels_the_coroutine(bridge: SyncBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When waiting is interrupted, as by Ctrl-C, the coroutine does not go on in the background."""
+    cancelled = threading.Event()
+    started = threading.Event()
+
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def interrupt(future: Future[None], timeout: float | None = None) -> None:
+        assert started.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bridge.run(hang())
+    assert cancelled.wait(PATIENCE)
+
+
+def test_calling_back_from_the_loop_is_an_error_and_no_deadlock(bridge: SyncBridge) -> None:
+    """A synchronous method called from the background loop itself would wait for itself, so it is refused."""
+
+    async def calls_back() -> None:
+        bridge.run(thread_name())
+
+    with pytest.raises(RuntimeError, match="synchronous"):
+        bridge.run(calls_back())
+    assert bridge.run(thread_name()) == "retrieval-sync"
+
+
+def test_close_and_use_again(bridge: SyncBridge) -> None:
+    """Closing ends thread and loop; closing twice is fine, and the next call starts another loop."""
+    bridge.close()
+    loop = bridge.run(running_loop())
+    bridge.close()
+    assert loop.is_closed()
+    assert "retrieval-sync" not in {thread.name for thread in threading.enumerate()}
+    bridge.close()
+    assert bridge.run(running_loop()) is not loop
+
+
+def test_closing_ends_what_is_under_way(bridge: SyncBridge) -> None:
+    """Who waits for a call while another thread closes is told, and does not wait for ever."""
+    started = threading.Event()
+    ended = threading.Event()
+
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(bridge.run, hang())
+        assert started.wait(PATIENCE)
+        bridge.close()
+        with pytest.raises(CancelledError):
+            waiting.result(PATIENCE)
+    assert ended.is_set()
+
+
+def in_child_process(work: Callable[[], object]) -> int:
+    """Fork, do the work in the child, and return its exit status: 0 where it returned something true."""
+    with warnings.catch_warnings():
+        if sys.version_info >= (3, 12):
+            warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(int(PATIENCE))
+            status = 0 if work() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_after_a_fork(bridge: SyncBridge) -> None:
+    """A child process gets a loop of its own, and the parent's goes on."""
+    loop = bridge.run(running_loop())
+    assert in_child_process(lambda: bridge.run(running_loop()) is not loop) == 0
+    assert in_child_process(lambda: bridge.close() is None and bridge.run(thread_name()) == "retrieval-sync") == 0
+    assert bridge.run(running_loop()) is loop
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_a_thread_holds_the_lock(bridge: SyncBridge) -> None:
+    """A lock that was held when the process forked does not hold up the child."""
+    bridge.run(thread_name())
+    with bridge._lock:
+        assert in_child_process(lambda: bridge.run(thread_name()) == "retrieval-sync") == 0

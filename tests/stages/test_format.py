@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.stages.format import format_citation, format_context
+from retrieval_core.templates import parse_template
+from retrieval_core.types import Chunk, Hit, PageSpan, Scores
+
+
+def hit(text: str = "text", score: float = 0.5, document_id: str = "guide.md", **fields: object) -> Hit:
+    chunk = Chunk(f"{document_id}#0", document_id, text, **fields)  # pyright: ignore[reportArgumentType]
+    return Hit(chunk, score, Scores(final=score))
+
+
+def formatted(template: str, **fields: object) -> str:
+    return format_context([hit(**fields)], template=template).text  # pyright: ignore[reportArgumentType]
+
+
+def test_the_default_template() -> None:
+    """A passage is preceded by its rank and its citation."""
+    assert format_context([hit("First."), hit("Second.")]).text == (
+        "[1] Doc: guide.md\nFirst.\n\n---\n\n[2] Doc: guide.md\nSecond."
+    )
+
+
+@given(text=st.text(), name=st.text())
+def test_values_are_never_read_as_templates(text: str, name: str) -> None:
+    """Text and metadata appear as they are, whatever braces or field names they hold."""
+    assert formatted("<{text}|{name}>", text=text, metadata={"name": name}) == f"<{text}|{name}>"
+
+
+@pytest.mark.parametrize("value", ["{score}", "{0.__class__}", "{{text}}", "{", "}", "%s", "{text!r}", "\\1"])
+def test_values_that_look_like_fields(value: str) -> None:
+    """Nothing inside a value is filled in."""
+    assert formatted("{text} {title}", text=value, title=value) == f"{value} {value}"
+
+
+@pytest.mark.parametrize(
+    "field", ["0.__class__", "text.__class__", "0", "metadata.__init__.__globals__", "no.such.thing"]
+)
+def test_fields_reach_data_only(field: str) -> None:
+    """A path leads through mappings and never to an attribute of an object."""
+    assert formatted(f"{{{field}}}", metadata={"metadata": {"a": 1}}) == "N/A"
+
+
+@pytest.mark.parametrize(
+    "template", ["{", "}", "{}", "{text", "{text!r}", "{text:>10}", "{a[0]}", "{a{b}}", "{text:{rank}}"]
+)
+def test_templates_that_ask_for_more_are_refused(template: str) -> None:
+    """Unbalanced braces, conversions, formats, indexes and nesting are errors."""
+    with pytest.raises(ConfigurationError):
+        parse_template(template)
+    with pytest.raises(ConfigurationError):
+        format_context([], template=template)
+
+
+def test_doubled_braces_are_single_ones() -> None:
+    """A brace is written by doubling it."""
+    assert formatted("{{{rank}}}") == "{1}"
+    assert parse_template("a{{b}}{c}d")[-1] == ("d", None)
+
+
+def test_every_kind_of_value() -> None:
+    """Numbers, booleans, lists and nested fields are written plainly; what is absent is ``N/A``."""
+    metadata = {"price": 9.5, "tags": ["a", "b"], "in_stock": True, "specs": {"ram": 8}, "nothing": None, "empty": []}
+    template = "{price} {tags} {in_stock} {specs.ram} {specs.rom} {nothing} {empty} {page} {section} {missing}"
+    assert formatted(template, metadata=metadata, page_span=PageSpan(2, 4)) == (
+        "9.5 a, b True 8 N/A N/A N/A 2, 3, 4 N/A N/A"
+    )
+    assert formatted("{section}", section_path=("One", "Two")) == "One, Two"
+    assert formatted("{score} {rank} {title}", score=0.25, title=None) == "0.2500 1 N/A"
+
+
+def test_fields_of_filters_and_of_formats_have_one_meaning() -> None:
+    """Metadata win over a chunk's own fields as they do in filters, save for the four that describe the hit."""
+    metadata = {"source": "mine", "text": "not this", "rank": 99}
+    assert formatted("{source} {text} {rank}", metadata=metadata, source="theirs") == "mine text 1"
+    moment = datetime(2024, 5, 1, tzinfo=UTC)
+    assert formatted("{timestamp} {chunk_index} {id}", timestamp=moment) == "2024-05-01T00:00:00+00:00 0 guide.md#0"
+
+
+@pytest.mark.property("data-retrieval-pipeline", 8)
+@given(texts=st.lists(st.text(alphabet="abc{} \n")), delimiter=st.sampled_from(["\n\n---\n\n", "|", "=="]))
+def test_one_delimiter_less_than_hits(texts: list[str], delimiter: str) -> None:
+    """Between N passages stand exactly N-1 delimiters, and each passage is there whole."""
+    context = format_context([hit(text) for text in texts], template="{text}{missing}", delimiter=delimiter)
+    assert context.text.count(delimiter) == max(0, len(texts) - 1)
+    assert context.text.split(delimiter) == ([f"{text}N/A" for text in texts] or [""])
+    assert (context.document_count, context.truncated) == (len(texts), False)
+
+
+@given(texts=st.lists(st.text(alphabet="ab", max_size=5)), max_length=st.integers(1, 30))
+def test_the_length_limit(texts: list[str], max_length: int) -> None:
+    """The text is cut to exactly the limit, the flag is set exactly then, and hits that were begun are counted."""
+    hits = [hit(text) for text in texts]
+    whole = format_context(hits, template="<{text}>", delimiter=", ").text
+    context = format_context(hits, template="<{text}>", delimiter=", ", max_length=max_length)
+    assert context.text == whole[:max_length]
+    assert context.truncated == (len(whole) > max_length)
+    assert context.document_count == context.text.count("<")
+
+
+def test_scores_on_request() -> None:
+    """Each passage may be preceded by the score that it is ordered by."""
+    context = format_context([hit(score=0.75), hit(score=-1)], template="{text}", delimiter="|", include_scores=True)
+    assert context.text == "Score: 0.7500\ntext|Score: -1.0000\ntext"
+
+
+def test_no_hits() -> None:
+    """No hits make an empty text."""
+    context = format_context([])
+    assert (context.text, context.document_count, context.truncated) == ("", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "citation"),
+    [
+        ({}, "Doc: guide.md"),
+        ({"page_span": PageSpan(3, 3)}, "Doc: guide.md | Page: 3"),
+        (
+            {"page_span": PageSpan(3, 4), "section_path": ("Setup", "Linux")},
+            "Doc: guide.md | Page: 3-4 | Section: Setup > Linux",
+        ),
+        ({"row_range": (7, 7)}, "Doc: guide.md | Rows: 7"),
+        ({"row_range": (7, 9), "item_range": (1, 2)}, "Doc: guide.md | Rows: 7-9 | Items: 1-2"),
+    ],
+)
+def test_citations(fields: dict[str, object], citation: str) -> None:
+    """A citation names the document and every place in it that is known."""
+    assert format_citation(hit(**fields).chunk) == citation  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval_core.errors import QueryValidationError
+from retrieval_core.stages.normalize import normalize
+
+QUESTIONS = st.text().filter(lambda text: bool(text.strip()))
+WHITE_SPACE = "".join(chr(code) for code in range(0x3100) if chr(code).isspace())
+
+
+@pytest.mark.property("data-retrieval-pipeline", 1)
+@given(query=QUESTIONS, max_length=st.integers(1, 40))
+def test_normalisation_and_truncation(query: str, max_length: int) -> None:
+    """The ends are stripped, what is too long is cut to exactly the limit, and the flag is set exactly then."""
+    whole = normalize(query, 10**9)
+    assert whole.text == whole.text.strip()
+    assert not whole.truncated
+    cut = normalize(query, max_length)
+    assert cut.original == query
+    assert cut.truncated == (len(whole.text) > max_length)
+    assert cut.text == whole.text[:max_length]
+    assert len(cut.text) == min(len(whole.text), max_length)
+
+
+@pytest.mark.property("data-retrieval-pipeline", 2)
+@given(query=st.text(alphabet=WHITE_SPACE))
+def test_white_space_alone_is_refused(query: str) -> None:
+    """A query without anything but white space is an error that holds the query."""
+    with pytest.raises(QueryValidationError, match="empty") as caught:
+        normalize(query, 100)
+    assert caught.value.query == query
+
+
+@given(query=QUESTIONS)
+def test_the_result_is_composed_and_normalising_again_changes_nothing(query: str) -> None:
+    """The text is in NFC with single spaces, which makes it a fixed point."""
+    text = normalize(query, 10**9).text
+    assert unicodedata.is_normalized("NFC", text)
+    assert text.split() == text.split(" ")
+    assert normalize(text, 10**9).text == text
+
+
+def test_different_spellings_of_one_text_meet() -> None:
+    """Composed and decomposed letters, and any run of white space, come out the same."""
+    assert normalize("  cafe\u0301\t\r\n\u2003noir\u00a0", 100).text == "caf\u00e9 noir"
+
+
+@pytest.mark.parametrize("query", [None, 5, b"bytes", ["text"]])
+def test_what_is_no_text_is_refused(query: object) -> None:
+    """The error names the type that was given and has no query."""
+    with pytest.raises(QueryValidationError, match=type(query).__name__) as caught:
+        normalize(cast("Any", query), 100)
+    assert caught.value.query is None

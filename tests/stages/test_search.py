@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from retrieval_core.errors import DimensionMismatchError, EmbeddingError, ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.filters import Eq
+from retrieval_core.ports import Candidate
+from retrieval_core.run.runner import Run
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.plan import Plan
+from retrieval_core.stages.search import search
+from retrieval_core.types import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from retrieval_core.ports import SearchRequest, Store
+    from retrieval_core.stages.search import Found
+    from retrieval_core.types import SearchMode
+
+QUERY = Query(original="  What?", text="What?")
+
+
+@dataclass
+class Sides:
+    """A store that answers every search with one candidate and remembers the requests."""
+
+    requests: list[SearchRequest] = field(default_factory=list["SearchRequest"])
+    lexical_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        self.requests.append(request)
+        if request.text is not None:
+            self.lexical_asked.set()
+        return (Candidate("dense" if request.vector is not None else "lexical", 0.5),)
+
+
+class Embeds:
+    """An embedder that gives what it was told to, or raises it."""
+
+    def __init__(self, outcome: object = (1.0, 0.0)) -> None:
+        self.id, self.dimension, self.outcome = "embeds", 2, outcome
+
+    async def embed_query(self, text: str) -> Any:
+        assert text == "What?"
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPool]:
+    pool = ThreadPool("test", threads=1)
+    yield pool
+    pool.close()
+
+
+def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> Plan:
+    return Plan(
+        mode=mode,
+        top_k=5,
+        candidates=50,
+        condition=Eq("brand", "Acme"),
+        fusion="zscore",
+        dense_weight=0.6,
+        score_threshold=score_threshold,
+        on_unscored="drop",
+        fetch_k=None,
+        lambda_mult=0.7,
+    )
+
+
+def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[Found, Run]:
+    run = Run(pool)
+    return asyncio.run(search(run, cast("Store", store), cast("Any", embedder), QUERY, settings)), run
+
+
+def test_both_sides_are_asked_alike(pool: ThreadPool) -> None:
+    """Each side gets the limit and the filter, one the text and the other the vector, in one call each."""
+    store = Sides()
+    found, run = find(pool, store, Embeds(), plan())
+    assert found.dense == (Candidate("dense", 0.5),)
+    assert found.lexical == (Candidate("lexical", 0.5),)
+    assert found.failures == ()
+    assert found.query.embedding is not None
+    assert sorted(request.text or "" for request in store.requests) == ["", "What?"]
+    assert {(request.limit, request.filter, request.with_vectors) for request in store.requests} == {
+        (50, Eq("brand", "Acme"), False)
+    }
+    assert sorted(record.stage for record in run.records) == ["dense", "embed", "lexical"]
+
+
+@pytest.mark.parametrize(("mode", "stages"), [("dense", ["embed", "dense"]), ("lexical", ["lexical"])])
+def test_one_side_alone(pool: ThreadPool, mode: SearchMode, stages: list[str]) -> None:
+    """In a single mode the other side is not asked, and words need no embedding."""
+    found, run = find(pool, Sides(), Embeds(), plan(mode))
+    assert [record.stage for record in run.records] == stages
+    assert (found.dense is None, found.lexical is None) == (mode == "lexical", mode == "dense")
+
+
+def test_a_threshold_in_lexical_mode_needs_the_embedding(pool: ThreadPool) -> None:
+    """Cosines to hold against the threshold are reckoned from the question's vector, so it is made there too."""
+    found, run = find(pool, Sides(), Embeds(), plan("lexical", 0.5))
+    assert sorted(record.stage for record in run.records) == ["embed", "lexical"]
+    assert found.query.embedding is not None
+    assert found.dense is None
+    found, _ = find(pool, Sides(), None, plan("lexical", 0.5))
+    assert found.query.embedding is None
+
+
+def test_words_do_not_wait_for_the_embedding(pool: ThreadPool) -> None:
+    """The lexical search is made while the embedder is still at work."""
+    store = Sides()
+
+    class Waits(Embeds):
+        async def embed_query(self, text: str) -> Any:
+            await store.lexical_asked.wait()
+            return await super().embed_query(text)
+
+    found, _ = find(pool, store, Waits(), plan())
+    assert found.dense
+    assert found.lexical
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyError(), EmbeddingError("too long")])
+def test_failures_to_embed_carry_the_query(pool: ThreadPool, error: Exception) -> None:
+    """Whatever an embedder raises becomes an error of embedding that holds the question as it was asked."""
+    found, _ = find(pool, Sides(), Embeds(error), plan())
+    assert found.dense is None
+    assert found.lexical
+    (failure,) = found.failures
+    assert failure.stage == "embed"
+    assert isinstance(failure.error, EmbeddingError)
+    assert failure.error.query == QUERY.original
+    assert error in (failure.error, failure.error.__cause__)
+
+
+@pytest.mark.parametrize("error", [ServiceConnectionError("refused"), ServiceTimeoutError("slow")])
+def test_failures_of_services_stay_what_they_are(pool: ThreadPool, error: Exception) -> None:
+    """Errors that already say what happened are kept, and so is a query that they already hold."""
+    found, _ = find(pool, Sides(), Embeds(error), plan())
+    assert found.failures[0].error is error
+    known = EmbeddingError("no", "another query")
+    find(pool, Sides(), Embeds(known), plan())
+    assert known.query == "another query"
+
+
+@pytest.mark.parametrize("outcome", [None, "text", [[1.0], [2.0, 3.0]], [float("nan"), 0.0], [float("inf"), 0.0]])
+def test_what_is_no_vector_is_a_failure_to_embed(pool: ThreadPool, outcome: object) -> None:
+    """An embedder that gives nonsense has failed; nonsense is not searched for."""
+    store = Sides()
+    found, _ = find(pool, store, Embeds(outcome), plan())
+    (failure,) = found.failures
+    assert isinstance(failure.error, EmbeddingError)
+    assert [request.text for request in store.requests] == ["What?"]
+    assert found.query.embedding is None
+
+
+@pytest.mark.parametrize("outcome", [[1.0], [1.0, 0.0, 0.0], np.eye(2, dtype=np.float32)])
+def test_another_dimension_is_named(pool: ThreadPool, outcome: object) -> None:
+    """A vector with another number of components than the embedder promises is a mismatch."""
+    found, _ = find(pool, Sides(), Embeds(outcome), plan())
+    assert isinstance(found.failures[0].error, DimensionMismatchError)
