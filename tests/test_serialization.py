@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ports import Candidate
-from retrieval_core.serialization import chunk_to_json, hit_to_json, result_to_json
+from retrieval_core.serialization import chunk_to_json, hit_to_json, report_to_json, result_to_json
 from retrieval_core.stages.fuse import fuse
 from retrieval_core.types import Chunk, Degradation, Hit, PageSpan, RetrievalResult, Scores, Span, StageRecord
 
@@ -92,6 +93,21 @@ def test_a_hit() -> None:
         "embedding_model": "fake",
         "metadata": {"price": 9.5, "tags": ["a"]},
         "citation": "Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux | Rows: 1-2 | Items: 3",
+    }
+
+
+def test_a_report() -> None:
+    """What an indexing run did has exactly these keys."""
+    report = IndexReport(2, 5, 1, 0, 1, 0, (FailedFile("a.pdf", "it is encrypted"),), 0.12345)
+    assert as_json(report_to_json(report)) == {
+        "documents": 2,
+        "chunks": 5,
+        "added": 1,
+        "updated": 0,
+        "unchanged": 1,
+        "removed": 0,
+        "failed": [{"path": "a.pdf", "error": "it is encrypted"}],
+        "seconds": 0.123,
     }
 
 

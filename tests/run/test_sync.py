@@ -175,6 +175,15 @@ def test_after_a_fork(bridge: SyncBridge) -> None:
     assert bridge.run(running_loop()) is loop
 
 
+def test_the_parents_loop_is_left_as_it_is(bridge: SyncBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process the loop is replaced and not closed, for its file descriptors are the parent's too."""
+    loop = bridge.run(running_loop())
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert bridge.run(running_loop()) is not loop
+    assert loop.is_running()
+    loop.call_soon_threadsafe(loop.stop)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_while_a_thread_holds_the_lock(bridge: SyncBridge) -> None:
     """A lock that was held when the process forked does not hold up the child."""

@@ -174,7 +174,7 @@ def test_extreme_scores_fuse_like_ordinary_ones(method: FusionMethod, unit: floa
     assert fused(extreme) == approx(fused(usual))
 
 
-@given(number=any_numbers, count=st.integers(1, 300))
+@given(number=any_numbers, count=st.integers(1, 100))
 def test_equal_scores_are_exactly_equal(number: float, count: int) -> None:
     """A side whose scores are all the same says nothing, however its mean is rounded."""
     same = tuple(Candidate(f"{position:03}", number) for position in range(count))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from sqlite3 import Connection
 
-MOST_TERMS = 1000
-"""A question is searched for by its first this many terms; each one costs a walk through its postings."""
+MOST_TERMS = 128
+"""A question is searched for by its first terms, this many: the work for a chunk grows with more than their number."""
+MOST_REPEATS = 8
+"""A term that a question repeats counts at most this many times."""
 
 
 # ORDER BY bm25() LIMIT is faster than FTS5's own ORDER BY rank, which carries the positions of all words along.
@@ -51,7 +54,7 @@ def search_words(
     """
     if not terms:
         return []
-    expression = " OR ".join(_quoted(term) for term in terms[:MOST_TERMS])
+    expression = " OR ".join(_quoted(term) for term in _limited(terms))
     connection.create_function("allowed", 1, allowed or bool, deterministic=True)
     best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
     # One more than asked for tells whether chunks with the score of the last one were cut off.
@@ -62,6 +65,16 @@ def search_words(
         found = [item for item in found if item.score > worst] + [Found(*row) for row in tied]
     found.sort(key=lambda item: (-item.score, item.chunk_id))
     return found[:limit]
+
+
+def _limited(terms: Sequence[str]) -> list[str]:
+    counts = Counter[str]()
+    kept: list[str] = []
+    for term in terms:
+        counts[term] += 1
+        if counts[term] <= MOST_REPEATS:
+            kept.append(term)
+    return kept[:MOST_TERMS]
 
 
 def _quoted(term: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.filters import Eq
-from retrieval_core.ports import ChunkRange, FetchRequest
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put, unit
 from retrieval_core.types import Section, Span
 
@@ -61,7 +61,7 @@ class FetchTests(StoreTestBase):
             assert not found.sections
             assert not found.documents
             nothing = await store.fetch(FetchRequest())
-            assert not (nothing.chunks or nothing.vectors or nothing.sections or nothing.documents)
+            assert nothing == Fetched()
 
         self.run(tmp_path, test)
 

@@ -24,9 +24,10 @@ from retrieval_core.testing.store_kit.base import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from retrieval_core.ports import Store
+    from retrieval_core.ports import Candidate, Store
 
 QUERY = 1000
 """Seed of the query vectors."""
@@ -76,10 +77,10 @@ class SearchTests(StoreTestBase):
             sides = (await store.describe()).sides
             if "dense" in sides:
                 found = await store.search(SearchRequest(5, vector=unit(0), with_vectors=True))
-                _assert_vectors({item.chunk_id: item.vector for item in found})
+                _assert_vectors(found)
             if "lexical" in sides:
                 found = await store.search(SearchRequest(5, text="word", with_vectors=True))
-                _assert_vectors({item.chunk_id: item.vector for item in found})
+                _assert_vectors(found)
 
         self.run(tmp_path, test)
 
@@ -99,8 +100,8 @@ class DenseSearchTests(StoreTestBase):
             for limit in (1, 7, 59, 60, 61, 1000):
                 found = await store.search(SearchRequest(limit, vector=query))
                 assert [item.chunk_id for item in found] == expected[:limit]
-                for item in found:
-                    assert item.score == pytest.approx(cosines[int(item.chunk_id[1:])], abs=1e-5)
+                rows = [int(item.chunk_id[1:]) for item in found]
+                np.testing.assert_allclose([item.score for item in found], cosines[rows], atol=1e-5)
 
         self.run(tmp_path, test)
 
@@ -114,7 +115,7 @@ class DenseSearchTests(StoreTestBase):
                 await need(store, "dense")
                 found = await store.search(SearchRequest(3, vector=unit(seed)))
                 assert [item.chunk_id for item in found] == ["same", "zero", "opposite"]
-                assert [item.score for item in found] == pytest.approx([1, 0, -1], abs=1e-6)
+                np.testing.assert_allclose([item.score for item in found], [1, 0, -1], atol=1e-6)
                 assert all(-1 <= item.score <= 1 for item in found)
 
         self.run(tmp_path, test)
@@ -124,7 +125,7 @@ class DenseSearchTests(StoreTestBase):
         names = [f"c{number:02}" for number in range(30)]
 
         async def test(store: Store) -> None:
-            shuffled = [names[position] for position in np.random.default_rng(1).permutation(30)]
+            shuffled = [*names[1::2], *reversed(names[::2])]
             same = np.repeat(unit(1)[np.newaxis], 30, axis=0)
             await put(store, *(chunk(name) for name in shuffled), vectors=same)
             await need(store, "dense")
@@ -206,8 +207,8 @@ class LexicalSearchTests(StoreTestBase):
         names = [f"c{number:02}" for number in range(30)]
 
         async def test(store: Store) -> None:
-            order = np.random.default_rng(2).permutation(30)
-            await put(store, *(chunk(names[position], "same words", document=f"d{position}") for position in order))
+            shuffled = [*names[1::2], *reversed(names[::2])]
+            await put(store, *(chunk(name, "same words", document=f"document of {name}") for name in shuffled))
             await put(store, chunk("best", "same same"), *(chunk(f"x{number}", "other") for number in range(40)))
             await need(store, "lexical")
             for limit in (1, 11, 31):
@@ -257,7 +258,8 @@ class LexicalSearchTests(StoreTestBase):
         self.run(tmp_path, test)
 
 
-def _assert_vectors(found: dict[str, np.ndarray | None]) -> None:
-    assert set(found) == {"a", "b"}
-    for position, name in enumerate("ab"):
-        np.testing.assert_allclose(found[name], unit(position), atol=1e-6)
+def _assert_vectors(found: Sequence[Candidate]) -> None:
+    assert {item.chunk_id for item in found} == {"a", "b"}
+    for item in found:
+        assert item.vector is not None
+        np.testing.assert_allclose(item.vector, unit("ab".index(item.chunk_id)), atol=1e-6)

