@@ -23,7 +23,7 @@ ANALYZER = Analyzer()
         ("", []),
         ("Running runners ran", ["run", "runner", "ran"]),
         ("CAFÉ cafe\u0301", ["cafe", "cafe"]),
-        ("Straße ﬁnd Ａｂｃ İstanbul", ["strass", "find", "abc", "istanbul"]),
+        ("Straße ﬁnd \uff21\uff42\uff43 İstanbul", ["strass", "find", "abc", "istanbul"]),
         ("user_id __init__ ___", ["user_id", "user", "id", "init"]),
         ("getUserName HTTPServer", ["getusernam", "get", "user", "name", "httpserver", "http", "server"]),
         ("IL6 IL-6", ["il6", "il", "6", "il", "6", "il6"]),

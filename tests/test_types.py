@@ -34,8 +34,8 @@ def test_a_frozen_dict_refuses_every_change() -> None:
         lambda: frozen.__delitem__("a"),
         lambda: frozen.update(a=2),
         lambda: frozen.pop("a"),
-        lambda: frozen.popitem(),
-        lambda: frozen.clear(),
+        frozen.popitem,
+        frozen.clear,
         lambda: frozen.setdefault("b", 2),
         lambda: frozen.__ior__({"b": 2}),
     ]
@@ -65,14 +65,14 @@ def test_numbers_must_be_finite(value: float) -> None:
         freeze({"a": [value]})
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", MappingProxyType({}), {"a": {1: 2}}])
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", MappingProxyType[str, int]({}), {"a": {1: 2}}])
 def test_what_json_cannot_express_is_refused(value: Any) -> None:
     with pytest.raises(InvalidParameterError, match="metadata"):
         freeze({"a": value})
 
 
 def test_later_changes_of_the_given_metadata_do_not_reach_a_chunk() -> None:
-    given_list = [1]
+    given_list: list[Any] = [1]
     chunk = Chunk("c", "d", "text", metadata={"list": given_list})
     given_list.append(2)
     assert chunk.metadata["list"] == (1,)

@@ -124,7 +124,7 @@ def test_filters_are_json(shell: Shell) -> None:
     ("arguments", "complaint"),
     [
         (["search", "moon", "--filter", "{"], "not valid JSON"),
-        (["search", "moon", "--filter", '{"price": {"$let": 1}}'], "$lte"),
+        (["search", "moon", "--filter", '{"price": {"$let": 1}}'], "Did you mean $lt"),
         (["search", "   "], "empty"),
         (["search", "moon", "--set", "search.topk=3"], "top_k"),
         (["search", "moon", "--set", "search.top_k"], "KEY=VALUE"),
@@ -200,7 +200,9 @@ def test_doctor_says_how_to_mend_what_is_wrong(shell: Shell) -> None:
 
 def test_a_retrieved_text_cannot_steer_the_terminal(shell: Shell) -> None:
     """Control characters are shown as replacement characters, and markup is text."""
-    (shell.folder / "docs/evil.md").write_text("A lighthouse \x1b[31m[bold red]shines[/] \x07 at night.\n")
+    (shell.folder / "docs/evil.md").write_text(
+        "A lighthouse \x1b[31m[bold red]shines[/] \x07 at night.\n" + "More words. " * 20
+    )
     shell("index", "docs")
     output = shell("search", "lighthouse", "--mode", "lexical").stdout
     assert "\x1b[31m" not in output

@@ -82,7 +82,7 @@ class SearchConfig(_Settings):
     """Passages asked of each side before they are combined; never less than ``top_k``."""
     fusion: Literal["zscore", "rrf", "minmax", "dbsf"] = "zscore"
     """How the sides are combined; see ``retrieval_core.stages.fuse``."""
-    dense_weight: float = Field(default=0.6, ge=0, le=1)
+    dense_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the dense side; the lexical side has the rest."""
     score_threshold: float | None = Field(default=None, ge=0, le=1)
     """The least cosine similarity of a passage in a result."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.ports import Embedder
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
@@ -145,21 +146,21 @@ def _embedder(config: RetrievalConfig) -> Finding:
     from retrieval_core.build import build_embedder  # noqa: PLC0415
     from retrieval_core.errors import RetrievalError  # noqa: PLC0415
 
-    async def embed_one() -> str:
-        embedder = build_embedder(config.embedder)
-        if embedder is None:
-            return "none is configured: lexical search only"
+    async def embed_one(embedder: Embedder) -> int:
         try:
-            vector = await embedder.embed_query("Does it work?")
+            return len(await embedder.embed_query("Does it work?"))
         finally:
             if (close := getattr(embedder, "aclose", None)) is not None:
                 await close()
-        return f"{embedder.id} gives vectors of {len(vector)} components"
 
     try:
-        return Finding("embedder", "ok", asyncio.run(embed_one()))
+        embedder = build_embedder(config.embedder)
+        if embedder is None:
+            return Finding("embedder", "ok", "none is configured: lexical search only")
+        components = asyncio.run(embed_one(embedder))
     except RetrievalError as error:
         return Finding("embedder", "wrong", str(error))
+    return Finding("embedder", "ok", f"{embedder.id} gives vectors of {components} components")
 
 
 def _index(config: RetrievalConfig) -> Finding:

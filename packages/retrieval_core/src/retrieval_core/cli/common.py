@@ -79,19 +79,21 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def ends_well(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the library's errors into one message and an exit code: 2 for wrong use and 1 for every other failure."""
+    """Turn the library's errors, and the file system's, into one message and an exit code: 2 for wrong use and 1 for every other failure."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except RetrievalError as error:
+        except BrokenPipeError:  # click ends quietly when nobody reads on
+            raise
+        except (RetrievalError, OSError) as error:
             _end_with(error, as_json=bool(kwargs.get("as_json")))
 
     return wrapped
 
 
-def _end_with(error: RetrievalError, *, as_json: bool) -> NoReturn:
+def _end_with(error: Exception, *, as_json: bool) -> NoReturn:
     wrong_use = (ConfigurationError, FilterError, InvalidParameterError, QueryValidationError)
     not_installed = (MissingExtraError, ModelNotFoundError)
     code = WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE

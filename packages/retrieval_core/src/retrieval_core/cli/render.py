@@ -61,7 +61,8 @@ def print_result(result: RetrievalResult) -> None:
         console.print(_heading(rank, hit))
         console.print(_excerpt(result.query, hit.chunk.text))
         console.print()
-    console.print(Text(f"{len(result.hits)} passages in {result.latency_ms:.0f} ms", style="dim"))
+    count = len(result.hits)
+    console.print(Text(f"{count} passage{'s' * (count != 1)} in {result.latency_ms:.0f} ms", style="dim"))
 
 
 def _heading(rank: int, hit: Hit) -> Text:

@@ -52,7 +52,7 @@ def fuse(
     lexical: Sequence[Candidate] | None,
     *,
     method: FusionMethod = "zscore",
-    dense_weight: float = 0.6,
+    dense_weight: float = 0.5,
 ) -> tuple[Ranked, ...]:
     """Put the chunks that either side found into one order, each chunk once, by its id.
 

@@ -30,6 +30,9 @@ PAGE_BYTES = 8192
 BUSY_STEP = 0.1
 """Seconds that SQLite waits for another writer before this module looks whether its own caller still waits."""
 
+OPCODES = 100_000
+"""Steps of SQLite's machine, some milliseconds of work, between two looks whether the caller still waits."""
+
 
 class StaleReadError(Exception):
     """What was read is older than what this process knows already; read again."""
@@ -47,34 +50,31 @@ class _FileId(NamedTuple):
 
 
 class _Call:
-    """What one caller waits for; when the caller is gone, whatever its connection does is interrupted."""
+    """What one caller waits for; when the caller is gone, the work for it stops at the next opportunity."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
         self._abandoned = False
 
-    @contextmanager
-    def using(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
-        self.check()
-        with self._lock:
-            self._connection = connection
-        try:
-            yield
-        finally:
-            # Behind the lock, so that an interrupt never meets the next caller's work on the same connection.
-            with self._lock:
-                self._connection = None
+    def abandon(self) -> None:
+        self._abandoned = True
 
     def check(self) -> None:
         if self._abandoned:
             raise _AbandonedError
 
-    def abandon(self) -> None:
-        with self._lock:
-            self._abandoned = True
-            if self._connection is not None:
-                self._connection.interrupt()
+    @contextmanager
+    def using(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
+        """Let the connection ask now and then whether anyone still waits.
+
+        Unlike an interrupt from outside, this never comes too early, between two statements, nor too late, when the
+        connection works for the next caller.
+        """
+        self.check()
+        connection.set_progress_handler(lambda: self._abandoned, OPCODES)
+        try:
+            yield
+        finally:
+            connection.set_progress_handler(None, 0)
 
 
 class Connections:

@@ -21,6 +21,7 @@ APPLICATION_ID = 0x52455452
 FORMAT = 1
 """Version of the tables; it grows when an older version of this library could no longer read them."""
 OLDEST_SQLITE = (3, 40, 0)
+WORD_SEARCH = "fts5"
 
 # Rows of chunks are numbered for life: a chunk that is replaced gets a new number, so that readers who keep arrays know
 # what is new by its number, and what is gone by the table "removed". Long texts are last in their rows, where reading
@@ -68,7 +69,7 @@ def check_sqlite() -> None:
         raise IndexFormatError(msg)
     connection = sqlite3.connect(":memory:")
     try:
-        has_words = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
+        has_words = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = ?", (WORD_SEARCH,)).fetchone()
     finally:
         connection.close()
     if not has_words:

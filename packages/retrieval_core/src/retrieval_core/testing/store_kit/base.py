@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import IndexNotFoundError
+from retrieval_core.filters import operators_of
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.types import Chunk, Document, content_hash
 
@@ -83,6 +84,13 @@ async def need(store: Store, side: Side) -> None:
     """Skip the test for a store that does not search in this way; the store must have been written to."""
     if side not in (await store.describe()).sides:
         pytest.skip(f"this store has no {side} search")
+
+
+async def need_operators(store: Store, *conditions: Filter) -> None:
+    """Skip the test for a store that lacks an operator of these filters; the store must have been written to."""
+    missing = frozenset[str]().union(*map(operators_of, conditions)) - (await store.describe()).filter_operators
+    if missing:
+        pytest.skip(f"this store lacks {', '.join(sorted(missing))}")
 
 
 async def by_text(store: Store, text: str, limit: int = 100, condition: Filter | None = None) -> list[str]:

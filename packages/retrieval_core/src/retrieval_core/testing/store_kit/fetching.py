@@ -10,7 +10,7 @@ import numpy as np
 
 from retrieval_core.filters import Eq
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
-from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put, unit
+from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, need_operators, put, unit
 from retrieval_core.types import Section, Span
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class FetchTests(StoreTestBase):
             assert set(free.chunks) == {"d0", "d1", "e0"}
             assert set(free.sections) == {"shared", "foreign", "childless"}
             assert set(free.documents) == {"d", "e", "empty"}
+            await need_operators(store, Eq("tenant", "one"))
             names = (request.chunk_ids, request.ranges, request.section_ids, request.document_ids)
             bound = await store.fetch(FetchRequest(*names, filter=Eq("tenant", "one"), with_vectors=True))
             assert set(bound.chunks) == {"d0"} == set(bound.vectors)

@@ -17,7 +17,17 @@ from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.filters import OPERATORS, And, Eq, Exists, Gte, Lt, Not, Or, chunk_fields, matches
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.testing import filter_strategies
-from retrieval_core.testing.store_kit.base import StoreTestBase, by_text, by_vector, chunk, need, put, unit, units
+from retrieval_core.testing.store_kit.base import (
+    StoreTestBase,
+    by_text,
+    by_vector,
+    chunk,
+    need,
+    need_operators,
+    put,
+    unit,
+    units,
+)
 from retrieval_core.types import PageSpan
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core.filters import Filter
     from retrieval_core.ports import Store
 
-EXAMPLES = 200
+EXAMPLES = 120
 """Cases that hypothesis makes, each with several chunks and filters."""
 
 
@@ -59,7 +69,9 @@ class FilterTests(StoreTestBase):
         async def test(store: Store) -> None:
             chunks = [chunk(f"c{row:03}", "word " * (row % 5 + 1), metadata={"n": row}) for row in range(200)]
             await put(store, *chunks, vectors=units(200))
-            for condition in (Gte("n", 197), Lt("n", 150), And(()), Or(()), Not(Eq("n", 3))):
+            conditions = (Gte("n", 197), Lt("n", 150), And(()), Or(()), Not(Eq("n", 3)))
+            await need_operators(store, *conditions)
+            for condition in conditions:
                 wanted = {item.id for item in chunks if matches(condition, chunk_fields(item))}
                 for limit in (1, 3, 200):
                     sides = (await store.describe()).sides
@@ -83,6 +95,7 @@ class FilterTests(StoreTestBase):
                 store, *(chunk(f"c{row}", "word", f"d{row}", metadata={"kind": "ab"[row % 2]}) for row in range(6))
             )
             await need(store, "dense")
+            await need_operators(store, is_a, Exists("new"))
             assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c2", "c4"]
             await put(store, chunk("c1", "word", "d1", metadata={"kind": "a"}), chunk("c6", "word", "d6"))
             assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c1", "c2", "c4"]

@@ -1,0 +1,123 @@
+"""The kit itself: it accepts stores that can do less and say so, and catches those that do wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.errors import UnsupportedFilterError
+from retrieval_core.filters import And, Eq, Filter, operators_of
+from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, SearchRequest, StoreInfo
+from retrieval_core.stores.checks import check_search
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
+from retrieval_core.testing.store_kit.base import StoreTestBase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from retrieval_core.ports import Store
+
+
+class Limited(MemoryStore):
+    """Searches one side only, knows two operators, and has no generation and no manifest."""
+
+    side = "lexical"
+    operators = frozenset({"$eq", "$not"})
+
+    async def describe(self) -> StoreInfo:
+        info = await super().describe()
+        sides = info.sides & {self.side}
+        return replace(info, sides=sides, filter_operators=self.operators, generation=None, manifest=None)
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        self.check_filter(request.filter)
+        return await super().search(request)
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        self.check_filter(request.filter)
+        return await super().fetch(request)
+
+    def check_filter(self, condition: Filter | None) -> None:
+        if condition is not None and not operators_of(condition) <= self.operators:
+            raise UnsupportedFilterError("not here")
+
+
+class LimitedToVectors(Limited):
+    side = "dense"
+    operators = frozenset({"$eq"})
+
+
+class TestWordsOnly(StoreConformance):
+    async def open_store(self, folder: Path) -> Store:
+        return Limited(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+
+class TestVectorsOnly(StoreConformance):
+    async def open_store(self, folder: Path) -> Store:
+        return LimitedToVectors(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+
+class ForgetsTies(MemoryStore):
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        found = reversed(await super().search(replace(request, limit=1000)))
+        return tuple(sorted(found, key=lambda item: -item.score)[: request.limit])
+
+
+class FiltersAfterTheLimit(MemoryStore):
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        everything = await super().search(replace(request, limit=1000))
+        best = {item.chunk_id for item in await super().search(replace(request, filter=None))}
+        return tuple(item for item in everything if item.chunk_id in best)
+
+
+class IgnoresFiltersOfFetch(MemoryStore):
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        return await super().fetch(replace(request, filter=None))
+
+
+class AppliesHalf(MemoryStore):
+    async def upsert(self, change: Change) -> None:
+        await super().upsert(replace(change, chunks=(), vectors=None))
+        await super().upsert(change)
+
+
+class SkipsOperators(Limited):
+    def check_filter(self, condition: Filter | None) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (ForgetsTies, "test_equal_cosines_are_ordered_by_id"),
+        (ForgetsTies, "test_equal_scores_are_ordered_by_id"),
+        (FiltersAfterTheLimit, "test_filters_apply_before_the_limit"),
+        (IgnoresFiltersOfFetch, "test_the_filter_guards_everything"),
+        (AppliesHalf, "test_a_change_that_fails_changes_nothing"),
+        (SkipsOperators, "test_operators_that_are_not_declared_are_refused"),
+    ],
+)
+def test_the_kit_catches(tmp_path: Path, broken: type[MemoryStore], test: str) -> None:
+    class Tests(StoreConformance):
+        async def open_store(self, folder: Path) -> Store:
+            return broken(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(Tests(), test)(tmp_path)
+
+
+def test_a_kit_without_a_store_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(NotImplementedError):
+        StoreConformance().test_a_store_can_be_closed_unused(tmp_path)
+    assert issubclass(StoreConformance, StoreTestBase)
+
+
+def test_operators_that_nothing_defines_are_refused() -> None:
+    class Near(Eq):
+        operator = "$near"
+
+    with pytest.raises(UnsupportedFilterError, match=r"\$near"):
+        check_search(SearchRequest(1, text="x", filter=And((Near("a", 1),))))
