@@ -17,6 +17,7 @@ nox.options.reuse_venv = "yes"
 ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 EXTRAS = "local,documents,evaluate"
+PARALLEL = ("--numprocesses", "auto")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -43,7 +44,7 @@ def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, and measure their coverage."""
     session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     if not session.posargs:
         session.run("coverage", "report", "--fail-under=95")
@@ -53,14 +54,14 @@ def tests(session: nox.Session) -> None:
 def tests_on(session: nox.Session) -> None:
     """Run all tests with the other supported interpreters that are found."""
     session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session
 def core_alone(session: nox.Session) -> None:
     """Run the tests of the core without any extra: what needs one is skipped, and everything else must work."""
     session.install(f"./{CORE}", *group("test"))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -96,7 +97,7 @@ def build(session: nox.Session) -> None:
     session.install(
         "--force-reinstall", f"retrieval-core[{EXTRAS}] @ {wheel.resolve().as_uri()}", *group("test", "test-files")
     )
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session

@@ -7,7 +7,7 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -95,6 +95,6 @@ def test_every_setting_is_documented_with_its_default() -> None:
     documented = re.findall(r"^\| `([\w.]+)` \|", page, flags=re.MULTILINE)
     settings: list[str] = []
     for name, field in RetrievalConfig.model_fields.items():
-        inner = getattr(type(field.default), "model_fields", None)
+        inner: dict[str, Any] | None = getattr(cast("object", field.default).__class__, "model_fields", None)
         settings += [f"{name}.{key}" for key in inner] if inner else [name]
     assert sorted(name for name in documented if name != "lexical") == sorted(settings)

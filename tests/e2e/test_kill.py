@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = 400
+FILES = 300
 KILLS = 20
 
 CHILD = """

@@ -79,7 +79,10 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def ends_well(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the library's errors, and the file system's, into one message and an exit code: 2 for wrong use and 1 for every other failure."""
+    """Turn the library's errors, and the file system's, into one message and an exit code.
+
+    It is 2 for wrong use and 1 for every other failure.
+    """
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -159,6 +159,7 @@ class Connections:
             if is_blank(connection, self._path):
                 create(connection)
             result = function(connection)
+            call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
