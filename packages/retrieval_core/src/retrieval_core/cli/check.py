@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
+from retrieval_core.cli.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
-
-Verdict = Literal["ok", "missing", "wrong"]
 
 
 @click.command("info")
@@ -54,15 +52,6 @@ def info_command(
         print_json(facts)
     else:
         print_facts(facts)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; ``missing`` is optional and absent, ``wrong`` has to be mended."""
-
-    subject: str
-    verdict: Verdict
-    detail: str
 
 
 @click.command("doctor")

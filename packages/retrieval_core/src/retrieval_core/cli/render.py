@@ -14,7 +14,7 @@ from retrieval_core.analysis import highlight_spans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.cli.check import Finding
+    from retrieval_core.cli.finding import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
     from retrieval_core.types import Hit, RetrievalResult

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from retrieval_core.types import Span
-
-if TYPE_CHECKING:
-    from retrieval_core.ingest.parsed import Markup
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 
@@ -34,13 +31,9 @@ class Block:
     parts: tuple[Span, ...] = ()
 
 
-def parse_blocks(text: str, markup: Markup) -> tuple[Block, ...]:
-    """Return the blocks of a text in order; every character outside them is white space."""
-    if markup == "plain":
-        return tuple(
-            Block("paragraph", Span(match.start(), match.start() + len(match[0].rstrip())))
-            for match in _PARAGRAPH.finditer(text)
-        )
-    from retrieval_core.ingest.markdown import parse_markdown  # noqa: PLC0415 - it imports this module
-
-    return parse_markdown(text)
+def plain_blocks(text: str) -> tuple[Block, ...]:
+    """Return the paragraphs of a plain text in order; every character outside them is white space."""
+    return tuple(
+        Block("paragraph", Span(match.start(), match.start() + len(match[0].rstrip())))
+        for match in _PARAGRAPH.finditer(text)
+    )

@@ -12,8 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.blocks import parse_blocks
+from retrieval_core.ingest.blocks import plain_blocks
 from retrieval_core.ingest.headings import fit_headings
+from retrieval_core.ingest.markdown import parse_markdown
 from retrieval_core.ingest.packing import Packer, section_tree
 from retrieval_core.ingest.pages import page_span
 from retrieval_core.ingest.parents import parents_of, sections_of
@@ -85,7 +86,7 @@ def split_document(
         as a whole. A chunk's parent is the innermost section that holds all of it.
     """
     text = document.text
-    blocks = parse_blocks(text, parsed.markup)
+    blocks = parse_markdown(text) if parsed.markup == "markdown" else plain_blocks(text)
     tree = section_tree(blocks)
 
     @cache
