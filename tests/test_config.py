@@ -197,3 +197,11 @@ def test_a_configuration_can_be_written_and_read_back() -> None:
     """What is dumped as JSON is read back to an equal configuration."""
     config = load_config(overrides={"search.top_k": 3, "embedder.model_folder": "m", "store.options.a": [1]})
     assert load_config(overrides=json.loads(config.model_dump_json())) == config
+
+
+def test_a_setting_in_the_wrong_place_is_told_the_right_one() -> None:
+    """One underscore for two in the environment, and a key without its section."""
+    with pytest.raises(ConfigurationError, match="RETRIEVAL_SEARCH__TOP_K"):
+        load_config(environment={"RETRIEVAL_SEARCH_TOP_K": "3"})
+    with pytest.raises(ConfigurationError, match=r"search\.top_k"):
+        load_config(overrides={"top_k": 3})

@@ -99,3 +99,22 @@ def test_asking_from_a_callback_is_refused(tmp_path: Path, files: Path) -> None:
     """A synchronous method called from a progress callback says so, instead of waiting for itself for ever."""
     with an_index(tmp_path) as index, pytest.raises(RuntimeError, match="synchronous"):
         index.index(files, lambda _: index.describe() and None)
+
+
+def test_a_whole_document_can_be_read(tmp_path: Path, files: Path) -> None:
+    """A passage is a range of its document's text; a document that is not there is none."""
+    with an_index(tmp_path) as index:
+        index.index(files)
+        chunk = index.retrieve("rings of saturn", top_k=1).hits[0].chunk
+        document = index.document(chunk.document_id)
+        assert document is not None
+        assert chunk.span is not None
+        assert document.text[chunk.span.start : chunk.span.end] == chunk.text
+        assert index.document("nowhere") is None
+
+
+def test_a_preset_is_a_configuration(tmp_path: Path, files: Path) -> None:
+    """By its name, as on the command line."""
+    with open_index(tmp_path / "words.db", config="lexical") as index:
+        index.index(files)
+        assert index.retrieve("crust").hits[0].chunk.document_id == "files/bread.txt"

@@ -203,12 +203,16 @@ class TestFilters:
         """A passage that passes is found however many better ones do not."""
         assert ids(ask(a_pipeline(store, search__candidates=1), QUESTION, {"price": 300}, top_k=1)) == ["p3"]
 
-    @pytest.mark.parametrize("filters", [{"price": {"$foo": 1}}, {}, [1], {"$or": []}, {"price": [1]}, "{", 5])
+    @pytest.mark.parametrize("filters", [{"price": {"$foo": 1}}, [1], {"$or": []}, {"price": [1]}, "{", 5])
     def test_what_is_no_filter_is_refused(self, store: TroubledStore, filters: Any) -> None:
         """A malformed filter is the caller's error, never an empty result."""
         with pytest.raises(FilterError):
             ask(a_pipeline(store), QUESTION, filters)
         assert store.calls == {}
+
+    def test_an_empty_object_is_no_filter(self, store: TroubledStore) -> None:
+        """Programs that put filters together end up with one when there is nothing to filter by."""
+        assert ids(ask(a_pipeline(store), QUESTION, {})) == ids(ask(a_pipeline(store), QUESTION))
 
 
 class TestThresholds:

@@ -242,3 +242,23 @@ def test_the_module_is_the_command() -> None:
         [sys.executable, "-m", "retrieval_core.cli", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("retrieval, version")
+
+
+def test_an_index_without_vectors_serves_those_who_have_an_embedder(shell: Shell) -> None:
+    """It is described and searched by words; searching it by meaning says what to do instead."""
+    shell("index", "docs", "--config", "lexical", fake=False)
+    assert shell.json("info")["embedder"] is None
+    assert shell.json("search", "moon", "--mode", "lexical")["hits"][0]["source"] == "docs/moon.md"
+    assert "lexical" in shell.json("search", "moon", code=1)["error"]["message"]
+
+
+def test_rows_are_told_apart_for_people(shell: Shell) -> None:
+    """A row of a table is shown with its number."""
+    shell("index", "phones.csv")
+    assert "phones.csv, row 1" in shell("search", "sturdy").stdout
+
+
+def test_lines_are_not_broken_where_nobody_looks(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is piped on is whole, whatever the width of the terminal."""
+    monkeypatch.setenv("COLUMNS", "20")
+    assert "2 added, 0 updated, 0 unchanged, 0 removed" in shell("index", "docs").stdout

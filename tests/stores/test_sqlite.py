@@ -204,10 +204,14 @@ def test_an_index_without_vectors(tmp_path: Path) -> None:
         assert found[0].vector is None
         with pytest.raises(StoreError, match="no vectors"):
             await store.search(SearchRequest(1, vector=unit(0)))
-        with pytest.raises(InvalidParameterError, match="no vectors"):
+        with pytest.raises(EmbedderMismatchError, match="no vectors"):
             await put(store, chunk("c"))
-        with pytest.raises(EmbedderMismatchError, match="none"):
-            await dense.describe()
+        assert (await dense.describe()).sides == {"lexical"}
+        assert await by_text(dense, "alpha", condition=Gte("n", 1)) == ["a"]
+        with pytest.raises(StoreError, match="no vectors"):
+            await dense.search(SearchRequest(1, vector=unit(0)))
+        with pytest.raises(EmbedderMismatchError, match="no vectors"):
+            await put(dense, chunk("c"))
 
     with_stores(test, open_store(path, embedder_id=None, dimension=None), open_store(path))
 

@@ -1,4 +1,17 @@
-"""Turn a question into the few passages that answer it, and say where they come from and why they were chosen."""
+"""Turn a question into the few passages that answer it, and say where they come from and why they were chosen.
+
+::
+
+    from retrieval_core import open_index
+
+    with open_index("pages.db") as index:
+        index.index("docs")
+        for hit in index.retrieve("how do I roll back to an earlier revision").hits:
+            print(hit.score, hit.chunk.source, hit.chunk.section_path, hit.chunk.text)
+
+The public names are those of ``__all__``. What may be plugged in is in :mod:`retrieval_core.ports`, what can go wrong
+in :mod:`retrieval_core.errors`, and stand-ins for tests are in :mod:`retrieval_core.testing`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -51,3 +64,8 @@ def __getattr__(name: str) -> Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that were not used yet."""
+    return sorted({*globals(), *__all__})

@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.config import RetrievalConfig
+from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def open_index(
     path: str | Path | None = None,
     *,
-    config: RetrievalConfig | None = None,
+    config: RetrievalConfig | str | Path | None = None,
     embedder: Embedder | None = None,
     store: CataloguedStore | None = None,
 ) -> Index:
@@ -30,15 +30,16 @@ def open_index(
 
     Args:
         path: The index file; ``config.index`` where it is not given. The first write makes it.
-        config: Settings; the defaults where they are not given. The environment is not looked at, see
-            :func:`retrieval_core.load_config`.
+        config: Settings, a TOML file, or the name of a preset; the defaults where it is not given. The environment is
+            not looked at, see :func:`retrieval_core.load_config`.
         embedder: Used in place of the configured one.
         store: Used in place of the configured one.
 
     Raises:
         ConfigurationError: A name in the configuration stands for nothing.
     """
-    config = config or RetrievalConfig()
+    if not isinstance(config, RetrievalConfig):
+        config = load_config(config)
     location = Path(path or config.index)
     if embedder is None:
         embedder = build_embedder(config.embedder)

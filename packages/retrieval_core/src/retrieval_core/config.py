@@ -236,8 +236,12 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         path = name[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+        section = path[0].partition("_")[0]
         if path[0] in known:
             _merge(tree, _nested(path, parse_value(text)))
+        elif section in known:
+            meant = f"{ENVIRONMENT_PREFIX}{section}__{path[0].removeprefix(section).strip('_')}".upper()
+            problems.append(f"{name}: unknown setting; did you mean {meant}?")
         elif near := get_close_matches(path[0], known, n=1):
             problems.append(f"{name}: unknown setting; did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}?")
     return tree
@@ -246,10 +250,22 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
 def _describe(detail: ErrorDetails) -> str:
     key = ".".join(map(str, detail["loc"]))
     if detail["type"] == "extra_forbidden":
-        near = get_close_matches(str(detail["loc"][-1]), _siblings(detail["loc"]), n=1)
+        name = str(detail["loc"][-1])
+        near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
         return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
     given = "" if detail["type"] == "missing" else f", got {detail['input']!r:.80}"
     return f"{key}: {detail['msg'].removeprefix('Value error, ')}{given}"
+
+
+def _elsewhere(name: str) -> list[str]:
+    """Return the full keys of the settings with a name, in whatever section."""
+    return [
+        f"{section}.{name}"
+        for section, field in RetrievalConfig.model_fields.items()
+        if isinstance(field.annotation, type)
+        and issubclass(field.annotation, BaseModel)
+        and name in field.annotation.model_fields
+    ]
 
 
 def _siblings(location: tuple[int | str, ...]) -> list[str]:

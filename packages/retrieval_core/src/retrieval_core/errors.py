@@ -151,10 +151,17 @@ class EmbedderMismatchError(StoreError):
     """The index holds the vectors of another embedder; comparing with them would be meaningless."""
 
     def __init__(self, indexed_with: str | None, opened_with: str | None, location: str) -> None:
-        super().__init__(
-            f"{location} was built with the embedder {indexed_with or 'none (lexical only)'} and cannot be used with "
-            f"{opened_with or 'none'}. Configure embedder {indexed_with or 'none'} again, or build a new index."
-        )
+        if indexed_with is None:
+            advice = (
+                "holds no vectors. Search it by words (mode 'lexical'), fill it without an embedder (the preset "
+                f"'lexical'), or build a new index with {opened_with}."
+            )
+        else:
+            advice = (
+                f"was built with the embedder {indexed_with} and cannot be used with {opened_with or 'none'}. "
+                f"Configure {indexed_with} again, or build a new index."
+            )
+        super().__init__(f"{location} {advice}")
         self.indexed_with = indexed_with
         self.opened_with = opened_with
 

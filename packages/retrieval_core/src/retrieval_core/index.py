@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.ports import FetchRequest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
@@ -110,6 +112,15 @@ class Index:
     async def adelete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
         return await self._ingester.delete(document_id)
+
+    def document(self, document_id: str) -> Document | None:
+        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
+        return self.pipeline.sync.run(self.adocument(document_id))
+
+    async def adocument(self, document_id: str) -> Document | None:
+        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
+        fetched = await self.pipeline.store.fetch(FetchRequest(document_ids=(document_id,)))
+        return fetched.documents.get(document_id)
 
     def describe(self) -> StoreInfo:
         """Say what the index holds and can do."""

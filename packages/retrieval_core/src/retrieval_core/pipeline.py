@@ -135,7 +135,7 @@ class RetrievalPipeline:
             mode=mode,
             top_k=top_k,
             candidates=max(settings.candidates, top_k, fetch_k or 0),
-            condition=filters if filters is None or isinstance(filters, Filter) else parse_filter(filters),
+            condition=_condition(filters),
             fusion=settings.fusion,
             dense_weight=settings.dense_weight,
             score_threshold=settings.score_threshold,
@@ -217,3 +217,10 @@ class RetrievalPipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _condition(filters: Filter | Mapping[str, Any] | None) -> Filter | None:
+    """Return the filter that a caller means; an empty object, as programs build it, means none."""
+    if filters is None or isinstance(filters, Filter):
+        return filters
+    return None if filters == {} else parse_filter(filters)

@@ -28,6 +28,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
 
+def _console() -> Console:
+    """Return a console that does not break lines where no person looks at a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=10_000)
+
+
 def harmless(text: str) -> str:
     """Return text with control characters shown as a replacement character, so that it cannot steer a terminal."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
@@ -35,7 +41,7 @@ def harmless(text: str) -> str:
 
 def print_report(report: IndexReport, location: str) -> None:
     """Print what an indexing run did."""
-    console = Console()
+    console = _console()
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     console.print(
         f"{report.documents:,} documents, {report.chunks:,} chunks in {location} ({report.seconds:.1f} s): "
@@ -52,7 +58,7 @@ def print_report(report: IndexReport, location: str) -> None:
 
 def print_result(result: RetrievalResult) -> None:
     """Print hits, best first, each with its citation and the words of the question highlighted."""
-    console = Console()
+    console = _console()
     for entry in result.degraded:
         console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
     if not result.hits:
@@ -71,13 +77,17 @@ def _heading(rank: int, hit: Hit) -> Text:
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
         line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
-    if chunk.section_path:
-        line.append(f" > {harmless(' > '.join(chunk.section_path))}", "cyan")
+    if chunk.row_range:
+        first, last = chunk.row_range
+        line.append(f", row {first}" if first == last else f", rows {first}-{last}", "cyan")
+    headings = chunk.section_path or ((chunk.title,) if chunk.title else ())
+    if headings:
+        line.append(f" > {harmless(' > '.join(headings))}", "cyan")
     found = [
         f"dense {scores.dense:.3f}" if scores.dense is not None else "",
         f"lexical {scores.lexical:.2f}" if scores.lexical is not None else "",
     ]
-    line.append(f"  ({', '.join((f'score {hit.score:.3f}', *filter(None, found)))})", "dim")
+    line.append(f"  ({', '.join(filter(None, found))})", "dim")
     return line
 
 
@@ -87,6 +97,8 @@ def _excerpt(query: str, passage: str) -> Text:
     start = max(0, spans[0].start - EXCERPT // 4) if spans and len(passage) > EXCERPT else 0
     start = passage.rfind(" ", 0, start) + 1 if start else 0
     end = start + EXCERPT
+    if end < len(passage):
+        end = max(start + EXCERPT // 2, passage.rfind(" ", start, end))
     text = Text(harmless(passage[start:end]))
     for span in spans:
         text.stylize("bold yellow", max(0, span.start - start), max(0, span.end - start))
@@ -103,7 +115,7 @@ def print_evaluation(report: EvaluationReport, name: str) -> None:
                 table.add_row(f"{key} {inner}", f"{figure:.1f}")
         else:
             table.add_row(key, f"{value:.4f}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    _console().print(table)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -111,12 +123,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
     table = Table(show_header=False)
     for name, value in facts.items():
         table.add_row(name, Text(harmless("-" if value is None else str(value))))
-    Console().print(table)
+    _console().print(table)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print what was looked at, each with a sign that says how it is."""
-    console = Console()
+    console = _console()
     for finding in findings:
         sign, colour = _SIGNS[finding.verdict]
         line = Text.assemble((sign, f"bold {colour}"), " ", (finding.subject, "bold"), ": ", harmless(finding.detail))

@@ -166,7 +166,7 @@ class Ingester:
                     continue
                 chunks, sections = await self._pool.run(self._split, parsed, document)
                 yield Prepared(document, chunks, sections, is_new=document.id not in existing)
-        except (UnreadableFileError, MissingExtraError, OSError) as error:
+        except (UnreadableFileError, OSError) as error:
             yield Finished(file, failure=_failure(file, error))
             return
         now_known = SourceState(file.source, digest, self._recipe, len(seen))
@@ -175,7 +175,14 @@ class Ingester:
     async def _documents(self, file: FoundFile) -> AsyncIterator[tuple[Document, ParsedDocument]]:
         """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread."""
         parsed_documents = read_file(file.path, ReadOptions(text_column=self._chunking.text_column))
-        while parsed := await self._pool.run(lambda: list(islice(parsed_documents, DOCUMENTS_PER_READ))):
+
+        def next_parsed() -> list[ParsedDocument]:
+            try:
+                return list(islice(parsed_documents, DOCUMENTS_PER_READ))
+            except MissingExtraError as error:  # one format that cannot be read is no reason to leave out the others
+                raise UnreadableFileError(str(file.path), str(error)) from error
+
+        while parsed := await self._pool.run(next_parsed):
             for item in parsed:
                 yield self._document(file, item), item
 
@@ -258,12 +265,6 @@ class Ingester:
         return len(removed)
 
 
-def _failure(file: FoundFile, error: UnreadableFileError | MissingExtraError | OSError) -> FailedFile:
-    match error:
-        case UnreadableFileError():
-            reason = error.reason
-        case MissingExtraError():
-            reason = str(error)
-        case _:
-            reason = error.strerror or type(error).__name__
+def _failure(file: FoundFile, error: UnreadableFileError | OSError) -> FailedFile:
+    reason = error.reason if isinstance(error, UnreadableFileError) else error.strerror or type(error).__name__
     return FailedFile(str(file.path), reason)

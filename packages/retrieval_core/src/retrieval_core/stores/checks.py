@@ -60,8 +60,10 @@ class Identity:
     def check_manifest(self, manifest: Manifest) -> None:
         """Refuse an index that was built with another embedder or analysis.
 
+        One without vectors may be opened with any embedder: searching by words and reading need none.
+
         Raises:
-            EmbedderMismatchError: The index was built with another embedder, or with none.
+            EmbedderMismatchError: The index was built with another embedder.
             DimensionMismatchError: Its vectors have another dimension.
             IndexFormatError: Its words went through another analysis.
         """
@@ -71,9 +73,9 @@ class Identity:
                 f"{self.analyzer!r}, so they would not meet. Build the index anew."
             )
             raise IndexFormatError(msg)
-        if self.embedder_id is None or self.dimension is None:
+        if self.embedder_id is None or self.dimension is None or manifest.dimension is None:
             return
-        if manifest.embedder_id != self.embedder_id or manifest.dimension is None:
+        if manifest.embedder_id != self.embedder_id:
             raise EmbedderMismatchError(manifest.embedder_id, self.embedder_id, self.location)
         if manifest.dimension != self.dimension:
             raise DimensionMismatchError(manifest.dimension, self.dimension, self.location)
@@ -93,8 +95,7 @@ class Identity:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
         if manifest.dimension is None:
             if vectors is not None:
-                msg = f"{self.location}: this index holds no vectors; open a new one with an embedder_id to store them"
-                raise InvalidParameterError(msg)
+                raise EmbedderMismatchError(None, self.embedder_id or "an embedder", self.location)
             return
         if vectors is None:
             msg = f"{self.location}: {len(change.chunks)} chunks came without vectors, and the index needs them"
@@ -114,7 +115,9 @@ class Identity:
             StoreError: The index holds no vectors.
         """
         if manifest.dimension is None:
-            msg = f"{self.location} holds no vectors: search it by text, or build an index with an embedder"
+            msg = (
+                f"{self.location} holds no vectors; search it by words (mode 'lexical') or build one with vectors"
+            )
             raise StoreError(msg)
         if self.embedder_id is None:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
