@@ -262,3 +262,37 @@ def test_lines_are_not_broken_where_nobody_looks(shell: Shell, monkeypatch: pyte
     """What is piped on is whole, whatever the width of the terminal."""
     monkeypatch.setenv("COLUMNS", "20")
     assert "2 added, 0 updated, 0 unchanged, 0 removed" in shell("index", "docs").stdout
+
+
+def collection(folder: Path) -> None:
+    """Write three documents and two questions in BEIR form."""
+    texts = {"d1": "The moon is far away.", "d2": "The sun is hot.", "d3": "Bread is baked."}
+    (folder / "beir/qrels").mkdir(parents=True)
+    corpus = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in texts.items()]
+    (folder / "beir/corpus.jsonl").write_text("\n".join(corpus))
+    queries = [{"_id": "q1", "text": "how far is the moon"}, {"_id": "q2", "text": "is the sun hot"}]
+    (folder / "beir/queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "beir/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+
+
+def test_evaluating_prints_figures(shell: Shell) -> None:
+    """As JSON with exactly the documented keys, for people as a table, and as a TREC run."""
+    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
+    collection(shell.folder)
+    figures = shell.json("evaluate", "beir", "--run", "run.txt")
+    assert figures.keys() == {"queries", "ndcg@10", "recall@100", "mrr@10", "latency_ms", "index_seconds"}
+    assert figures["latency_ms"].keys() == {"p50", "p95"}
+    assert (figures["queries"], figures["ndcg@10"]) == (2, 1.0)
+    assert (shell.folder / "run.txt").read_text().startswith("q1 Q0 d1 1 ")
+    assert shell.json("evaluate", "beir", "--limit", "1", "--store", "memory", "--fusion", "rrf")["queries"] == 1
+    assert "ndcg@10" in shell("evaluate", "beir", "--mode", "lexical").stdout
+
+
+def test_a_file_that_cannot_be_written_is_a_failure(shell: Shell) -> None:
+    """One line that names it, and no traceback."""
+    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
+    collection(shell.folder)
+    (shell.folder / "taken").mkdir()
+    result = shell("evaluate", "beir", "--run", "beir/corpus.jsonl/run.txt")
+    assert result.exit_code == 2
+    assert "run.txt" in result.stderr
