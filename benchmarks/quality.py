@@ -2,7 +2,8 @@
 
 Every figure comes from the command line that users have. The folder holds the BEIR collections ``scifact``,
 ``cranfield`` and ``limit_small``, a folder ``docs/argocd`` with that project's documentation, and ``files`` with
-documents of many formats. Prints a table; ends with 1 if a figure is below its threshold.
+documents of many formats. Prints a table; ends with 1 if a figure is below its threshold. Dense search alone, which
+costs another long indexing run, is measured with ``--all`` behind the folder.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def collections(data: Path) -> Iterator[Check]:
     """Yield nDCG@10 on the collections; the thresholds are what a plain program with the same model nearly reaches."""
     for name, mode, threshold in (
         ("scifact", "hybrid", 0.73),
-        ("scifact", "dense", 0.70),
+        *((("scifact", "dense", 0.70),) if "--all" in sys.argv else ()),
         ("scifact", "lexical", 0.675),
         ("cranfield", "hybrid", 0.415),
         ("limit_small", "lexical", 0.99),
@@ -69,8 +70,12 @@ def documentation(data: Path, index: Path) -> Iterator[Check]:
     yield Check("argocd: all unchanged in the second run", float(second["unchanged"] == first["documents"]), 1)
     yield Check("argocd: first run / second run", first["seconds"] / second["seconds"], 10)
     hits = retrieval("search", ROLLBACK, "--top-k", "3", "--index", index)["hits"]
-    found = [hit for hit in hits if "rollback" in hit["text"].lower() and "argocd app rollback" in hit["text"]]
-    yield Check("argocd: the rollback passage is among the first three", float(bool(found)), 1)
+    found = [
+        hit
+        for hit in hits
+        if "rollback" in hit["text"] and "previous" in hit["text"] and hit["source"] and hit["section_path"]
+    ]
+    yield Check("argocd: a passage on going back to previous revisions is among the first three", len(found), 1)
 
 
 def files(data: Path, index: Path) -> Iterator[Check]:
