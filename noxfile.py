@@ -16,6 +16,7 @@ nox.options.reuse_venv = "yes"
 
 ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
+PLUGIN = "packages/llamaindex_plugin"
 EXTRAS = "local,documents,evaluate"
 PARALLEL = ("--numprocesses", "auto")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -24,6 +25,21 @@ PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 def group(*names: str) -> list[str]:
     """Return the requirements of dependency groups."""
     return [requirement for name in names for requirement in nox.project.dependency_groups(PYPROJECT, name)]
+
+
+def editable() -> list[str]:
+    """Return what installs every package of the repository, to be worked on, with the core's extras."""
+    return ["-e", f"{CORE}[{EXTRAS}]", "-e", f"./{PLUGIN}"]
+
+
+def wheels(session: nox.Session, *packages: str) -> Path:
+    """Build the wheels of some packages and return the folder that holds them."""
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.install("build")
+    for package in packages:
+        session.run("python", "-m", "build", "--outdir", str(folder), package, silent=True)
+    return folder.resolve()
 
 
 def other_pythons() -> list[str]:
@@ -42,7 +58,7 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, and measure their coverage."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
+    session.install(*editable(), *group("test", "test-files"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
     session.run("coverage", "combine", "--quiet")
@@ -53,7 +69,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=other_pythons())
 def tests_on(session: nox.Session) -> None:
     """Run all tests with the other supported interpreters that are found."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
+    session.install(*editable(), *group("test", "test-files"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -75,29 +91,39 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", "nox", *group("test", "test-files", "types"))
+    session.install(*editable(), "nox", *group("test", "test-files", "types"))
     session.run("pyright")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Run every example of the documentation."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test"))
+    session.install(*editable(), *group("test"))
     session.run("pytest", "tests/test_docs.py", *session.posargs)
 
 
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the wheels, and run the tests against them instead of the source tree."""
-    folder = Path(session.create_tmp()) / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
-    session.install("build")
-    session.run("python", "-m", "build", "--outdir", str(folder), CORE, silent=True)
-    wheel = next(folder.glob("*.whl"))
+    folder = wheels(session, CORE, PLUGIN)
+    core, plugin = (next(folder.glob(f"{name}-*.whl")).as_uri() for name in ("retrieval_core", "llama_index*"))
     session.install(
-        "--force-reinstall", f"retrieval-core[{EXTRAS}] @ {wheel.resolve().as_uri()}", *group("test", "test-files")
+        "--force-reinstall",
+        f"retrieval-core[{EXTRAS}] @ {core}",
+        f"llama-index-retrievers-retrieval-core @ {plugin}",
+        *group("test", "test-files"),
     )
     session.run("pytest", *PARALLEL, *session.posargs)
+
+
+@nox.session
+def plugin_alone(session: nox.Session) -> None:
+    """Install the LlamaIndex plugin by itself from its wheel, and run its tests."""
+    folder = wheels(session, CORE, PLUGIN)
+    plugin = next(folder.glob("llama_index*.whl")).as_uri()
+    requirement = f"llama-index-retrievers-retrieval-core @ {plugin}"
+    session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
+    session.run("pytest", "tests/llamaindex", *session.posargs)
 
 
 @nox.session

@@ -1,0 +1,6 @@
+"""Postprocessors for nodes of any LlamaIndex retriever: diverse ones, and ones with their neighbours."""
+
+from llama_index.postprocessor.retrieval_core.mmr import MMRPostprocessor
+from llama_index.postprocessor.retrieval_core.neighbors import NeighborExpansionPostprocessor
+
+__all__ = ["MMRPostprocessor", "NeighborExpansionPostprocessor"]

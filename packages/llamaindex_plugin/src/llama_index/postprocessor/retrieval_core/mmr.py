@@ -1,0 +1,205 @@
+"""Nodes that bear on the question and do not repeat each other."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import MetadataMode, NodeWithScore
+
+from llama_index.retrievers.retrieval_core.events import report
+from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.run.sync import SyncBridge
+from retrieval_core.stages.diversify import maximal_marginal_relevance
+from retrieval_core.stages.fuse import Ranked
+from retrieval_core.stores.checks import unit_rows
+from retrieval_core.types import Scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.schema import QueryBundle
+
+    from retrieval_core.ports import Embedder
+    from retrieval_core.types import Matrix
+
+
+class MMRPostprocessor(BaseNodePostprocessor):
+    """Chooses nodes by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
+
+    Relevance is the nodes' score, scaled to [0, 1] over the given nodes; a node without a score counts as the lowest,
+    and without any scores all are equally relevant. Similarity is the cosine of the nodes' own embeddings if every node
+    has one; otherwise all texts are embedded anew, because vectors of different models cannot be compared. The chosen
+    nodes come in the order they were chosen, with the marginal relevance as their score; nodes that were given are not
+    changed.
+
+    Nodes of :class:`RetrievalCoreRetriever` come without embeddings: there the setting ``search.search_type = "mmr"``
+    does the same on the vectors in the index, and embeds nothing.
+
+    Args:
+        embedder: Embeds the nodes' texts where it has to: an embedding model of LlamaIndex, or an embedder of
+            retrieval-core. It stays the caller's.
+        top_n: The most nodes, at least 1.
+        lambda_mult: In [0, 1]; 1 orders by relevance alone, 0 by difference alone.
+        callback_manager: As of any postprocessor.
+
+    Raises:
+        InvalidParameterError: ``top_n`` or ``lambda_mult`` is outside its range.
+    """
+
+    top_n: int = 5
+    lambda_mult: float = 0.7
+    _embedder: BaseEmbedding | Embedder | None = PrivateAttr(default=None)
+    _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
+
+    def __init__(
+        self,
+        embedder: BaseEmbedding | Embedder | None = None,
+        *,
+        top_n: int = 5,
+        lambda_mult: float = 0.7,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if type(top_n) is not int or top_n < 1:
+            msg = f"top_n must be a whole number of at least 1, got {top_n!r:.80}"
+            raise InvalidParameterError(msg)
+        if not isinstance(lambda_mult, (int, float)) or not 0 <= lambda_mult <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"lambda_mult must be a number in [0, 1], got {lambda_mult!r:.80}"
+            raise InvalidParameterError(msg)
+        super().__init__(**_given(callback_manager))
+        self.top_n = top_n
+        self.lambda_mult = lambda_mult
+        self._embedder = embedder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "MMRPostprocessor"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        vectors = _own_vectors(nodes)
+        if vectors is None:
+            texts = _texts(nodes)
+            if isinstance(self._embedder, BaseEmbedding):
+                vectors = _checked(_sync_embedded(self._embedder, texts), len(nodes))
+            else:
+                vectors = self._bridge.run(self._embedded(texts))
+        return self._chosen(nodes, vectors, query_bundle)
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        vectors = _own_vectors(nodes)
+        if vectors is None:
+            vectors = await self._embedded(_texts(nodes))
+        return self._chosen(nodes, vectors, query_bundle)
+
+    async def _embedded(self, texts: list[str]) -> Matrix:
+        if self._embedder is None:
+            msg = "not every node has an embedding, and MMRPostprocessor has no embedder: pass it one"
+            raise ConfigurationError(msg)
+        try:
+            if isinstance(self._embedder, BaseEmbedding):
+                if _is_asynchronous(self._embedder):
+                    return _checked(await self._embedder.aget_text_embedding_batch(texts), len(texts))
+                return _checked(await asyncio.to_thread(_sync_embedded, self._embedder, texts), len(texts))
+            # An embedder may be synchronous, whatever its port says, and then belongs in a thread.
+            embed: Any = self._embedder.embed_texts
+            called = embed(texts) if inspect.iscoroutinefunction(embed) else asyncio.to_thread(embed, texts)
+            return _checked(await called, len(texts))
+        except RetrievalError:
+            raise
+        except Exception as error:
+            raise _failed(error) from error
+
+    def _chosen(
+        self, nodes: Sequence[NodeWithScore], vectors: Matrix, query: QueryBundle | None
+    ) -> list[NodeWithScore]:
+        report(ReRankStartEvent(query=query, nodes=list(nodes), top_n=self.top_n, model_name="mmr"))
+        # Positions stand for ids: nodes of other retrievers may share one.
+        ranked = [Ranked(str(place), Scores(final=score)) for place, score in enumerate(_relevance(nodes))]
+        chosen = maximal_marginal_relevance(
+            ranked,
+            {str(place): vector for place, vector in enumerate(vectors)},
+            top_k=self.top_n,
+            lambda_mult=self.lambda_mult,
+        )
+        result = [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
+        report(ReRankEndEvent(nodes=result))
+        return result
+
+    def close(self) -> None:
+        """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
+        self._bridge.close()
+
+
+def _given(callback_manager: CallbackManager | None) -> dict[str, Any]:
+    return {} if callback_manager is None else {"callback_manager": callback_manager}
+
+
+def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [item.node.get_content(metadata_mode=MetadataMode.EMBED) for item in nodes]
+
+
+def _relevance(nodes: Sequence[NodeWithScore]) -> list[float]:
+    """Return the nodes' scores; one that is missing or no number counts as the lowest of the others."""
+    scores = [item.score if item.score is not None and isfinite(item.score) else inf for item in nodes]
+    lowest = min(scores, default=0.0)
+    return [score if isfinite(score) else lowest if isfinite(lowest) else 0.0 for score in scores]
+
+
+def _own_vectors(nodes: Sequence[NodeWithScore]) -> Matrix | None:
+    """Return the embeddings that the nodes have, ``None`` if one lacks it or has another dimension than the rest."""
+    own = [item.node.embedding for item in nodes]
+    if not nodes:
+        return _checked([], 0)
+    if any(vector is None for vector in own) or len({len(vector or ()) for vector in own}) != 1:
+        return None
+    return _checked(own, len(nodes))
+
+
+def _checked(vectors: Any, count: int) -> Matrix:
+    """Return embeddings as a matrix of unit rows.
+
+    Raises:
+        EmbeddingError: They are not one vector for each node, all of one dimension and of finite numbers.
+    """
+    import numpy as np  # noqa: PLC0415 - whoever made vectors has loaded it
+
+    try:
+        matrix = np.asarray(vectors, dtype=np.float32) if count else np.zeros((0, 1), np.float32)
+        if matrix.ndim != 2 or len(matrix) != count:
+            msg = f"{count} vectors were expected, and an array of shape {matrix.shape} came"
+            raise EmbeddingError(msg)
+        return unit_rows(matrix)
+    except (TypeError, ValueError) as error:
+        raise _failed(error) from error
+
+
+def _sync_embedded(embedder: BaseEmbedding, texts: list[str]) -> list[list[float]]:
+    try:
+        return embedder.get_text_embedding_batch(texts)
+    except Exception as error:
+        raise _failed(error) from error
+
+
+def _failed(error: Exception) -> EmbeddingError:
+    return EmbeddingError(f"the nodes could not be embedded: {str(error) or type(error).__name__}")
+
+
+def _is_asynchronous(embedder: BaseEmbedding) -> bool:
+    """Whether a model embeds texts without blocking: the defaults of LlamaIndex call the synchronous methods."""
+    kind = cast("Any", type(embedder))
+    return any(
+        getattr(kind, name) is not getattr(BaseEmbedding, name)
+        for name in ("_aget_text_embedding", "_aget_text_embeddings")
+    )

@@ -1,0 +1,138 @@
+"""Filters of LlamaIndex as filters of retrieval-core: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+
+from retrieval_core.errors import FilterError, UnsupportedFilterError
+from retrieval_core.filter_syntax import MAX_DEPTH, parse_filter
+from retrieval_core.filters import And, Contains, Eq, Filter, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from retrieval_core.filters import Scalar
+
+Filters: TypeAlias = Filter | Mapping[str, Any] | MetadataFilters
+"""A filter in any form: typed, as JSON, or of LlamaIndex."""
+
+_COMPARISONS: dict[FilterOperator, Callable[[str, Scalar], Filter]] = {
+    FilterOperator.EQ: Eq,
+    FilterOperator.NE: Ne,
+    FilterOperator.GT: Gt,
+    FilterOperator.GTE: Gte,
+    FilterOperator.LT: Lt,
+    FilterOperator.LTE: Lte,
+    FilterOperator.CONTAINS: Contains,
+}
+_GROUPS: dict[FilterCondition, Callable[[tuple[Filter, ...]], Filter]] = {
+    FilterCondition.AND: And,
+    FilterCondition.OR: Or,
+    FilterCondition.NOT: Or,  # negated as a whole
+}
+_REFUSED: dict[FilterOperator, str] = {
+    FilterOperator.TEXT_MATCH: "text is compared without regard to case; use TEXT_MATCH_INSENSITIVE",
+    FilterOperator.IS_EMPTY: (
+        "an empty list cannot be told from other lists; for fields that are absent or null use the filter "
+        '{{"{key}": {{"$exists": false}}}}'
+    ),
+}
+
+
+def as_filter(filters: Filters | None) -> Filter | None:
+    """Return a typed filter from one in any form; ``None``, and filters of LlamaIndex that hold none, stay ``None``.
+
+    Raises:
+        UnsupportedFilterError: An operator or value of LlamaIndex has no exact counterpart; the message names it.
+        FilterError: The filter is not well formed.
+    """
+    if filters is None or isinstance(filters, Filter):
+        return filters
+    if isinstance(filters, MetadataFilters):
+        return from_metadata_filters(filters)
+    if isinstance(filters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not check types
+        return parse_filter(filters)
+    msg = f"filters are a filter, JSON as a dictionary, or MetadataFilters of LlamaIndex, got {type(filters).__name__}"
+    raise FilterError(msg)
+
+
+def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
+    """Return filters of LlamaIndex as a typed filter, ``None`` where they hold none.
+
+    What they mean is what :mod:`retrieval_core.filters` says; LlamaIndex's own stores agree for fields that hold one
+    value. ``NOT`` matches where none of its filters does.
+
+    Raises:
+        UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.
+        FilterError: Filters nest deeper than 32 levels.
+    """
+    return _group(filters, 0)
+
+
+def _group(filters: MetadataFilters, depth: int) -> Filter | None:
+    if depth > MAX_DEPTH:
+        msg = f"a filter may nest at most {MAX_DEPTH} levels deep"
+        raise FilterError(msg)
+    parts: list[Filter] = []
+    for item in filters.filters:
+        part = _group(item, depth + 1) if isinstance(item, MetadataFilters) else _condition(item)
+        if part is None:
+            msg = "a group of MetadataFilters inside another one is empty; leave it out"
+            raise UnsupportedFilterError(msg)
+        parts.append(part)
+    if not parts:
+        return None
+    condition = filters.condition or FilterCondition.AND
+    if condition not in _GROUPS:
+        msg = f"the condition {condition!r:.80} of MetadataFilters is not known here; use AND, OR or NOT"
+        raise UnsupportedFilterError(msg)
+    joined = _joined(_GROUPS[condition], parts)
+    return Not(joined) if condition is FilterCondition.NOT else joined
+
+
+def _joined(kind: Callable[[tuple[Filter, ...]], Filter], parts: Sequence[Filter]) -> Filter:
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+def _condition(item: MetadataFilter) -> Filter:
+    key, value, operator = item.key, item.value, item.operator
+    if (reason := _REFUSED.get(operator)) is not None:
+        raise _unsupported(item, reason.format(key=key))
+    if operator in {FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL}:
+        if not isinstance(value, list):
+            raise _unsupported(item, "it takes a list of values")
+        return _of_a_list(item, value)
+    if value is None:
+        raise _unsupported(item, f'for a field that is absent or null use the filter {{"{key}": {{"$exists": false}}}}')
+    if isinstance(value, list):
+        raise _unsupported(item, "it takes one value; for several use IN, ANY or ALL")
+    if operator is FilterOperator.TEXT_MATCH_INSENSITIVE:
+        if not isinstance(value, str):
+            raise _unsupported(item, "it takes text")
+        return Text(key, value)
+    if operator not in _COMPARISONS:
+        raise _unsupported(item, "it is not known here")
+    return _COMPARISONS[operator](key, value)
+
+
+def _of_a_list(item: MetadataFilter, values: Sequence[Scalar]) -> Filter:
+    match item.operator:
+        case FilterOperator.IN:
+            return In(item.key, tuple(values))
+        case FilterOperator.NIN:
+            return NotIn(item.key, tuple(values))
+        case FilterOperator.ANY:
+            # With no values nothing is held, which is what In says of none.
+            return _joined(Or, [Contains(item.key, value) for value in values]) if values else In(item.key, ())
+        case _:
+            if not values:
+                raise _unsupported(item, "it takes at least one value")
+            return _joined(And, [Contains(item.key, value) for value in values])
+
+
+def _unsupported(item: MetadataFilter, reason: str) -> UnsupportedFilterError:
+    name, value = item.operator.name, item.value
+    return UnsupportedFilterError(f"field {item.key!r:.80}: {name} with {value!r:.80} is not supported: {reason}")

@@ -1,0 +1,237 @@
+"""The retriever: hands a question to a pipeline, and its result back as nodes."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from llama_index.core.retrievers import BaseRetriever
+
+from llama_index.retrievers.retrieval_core.convert import node_from_hit
+from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
+from llama_index.retrievers.retrieval_core.filters import as_filter
+from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
+from retrieval_core.build import open_index
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.errors import SearchError
+from retrieval_core.filters import all_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.schema import NodeWithScore, QueryBundle
+
+    from llama_index.retrievers.retrieval_core.filters import Filters
+    from retrieval_core.filters import Filter
+    from retrieval_core.index import Index
+    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.ports import Embedder
+    from retrieval_core.types import RetrievalResult, SearchMode
+
+logger = logging.getLogger(__name__)
+
+
+class _Arguments(TypedDict):
+    query: str
+    filters: Filter | None
+    top_k: int | None
+    mode: SearchMode | None
+
+
+class RetrievalCoreRetriever(BaseRetriever):
+    """Finds passages with a retrieval-core pipeline, as nodes of LlamaIndex.
+
+    ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
+    no loop. One retriever may serve any number of queries at once.
+
+    A node's score is the hit's, which orders; its metadata are the user's fields and the provenance, which prompts and
+    embedders do not see, see :mod:`llama_index.retrievers.retrieval_core.convert`. If something did not work as
+    configured, each node of the answer says so in its metadata under ``degraded``, a warning is logged once a query,
+    and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. If nothing could be searched at all, an
+    error is raised: an empty list would say that nothing was found.
+
+    Of a query bundle the text is searched for; the pipeline embeds it itself, so an ``embedding`` is not used. Other
+    texts to embed, as query transformations such as HyDE set them, and images are not used either, and are listed as
+    degraded.
+
+    Args:
+        pipeline: What is asked. It stays the caller's, who closes it.
+        top_k: The most nodes, 1 to 1000; from the pipeline's configuration where it is not given.
+        mode: Search by meaning, by words, or by both; from the pipeline's configuration where it is not given.
+        filters: What every node of every query must pass: a filter, JSON, or ``MetadataFilters``.
+        callback_manager: As of any retriever.
+        verbose: As of any retriever.
+
+    Raises:
+        UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
+        FilterError: The filters are not well formed.
+    """
+
+    def __init__(
+        self,
+        pipeline: RetrievalPipeline,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        filters: Filters | None = None,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.pipeline = pipeline
+        self._top_k = top_k
+        self._mode: SearchMode | None = mode
+        self._filter = as_filter(filters)
+        self._own_index: Index | None = None
+        # It has an argument of bare Dict, which is not given here.
+        super().__init__(callback_manager=callback_manager, verbose=verbose)  # pyright: ignore[reportUnknownMemberType]
+
+    @classmethod
+    def from_index_file(
+        cls,
+        path: str | Path,
+        *,
+        config: RetrievalConfig | str | Path | None = None,
+        embedder: Embedder | None = None,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        filters: Filters | None = None,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+        **overrides: Any,
+    ) -> Self:
+        """Open an index file, and make a retriever that closes it.
+
+        Nothing is read or loaded before the first query, which raises ``IndexNotFoundError`` if there is no such file.
+
+        Args:
+            path: The file.
+            config: Settings, the name of a preset, or a TOML file; the defaults where it is not given.
+            embedder: Used in place of the configured one; it must be the one the index was built with.
+            top_k: As of the constructor, like all that follow.
+            overrides: Single settings with ``__`` for the dot, ``search__candidates=50``; they win over ``config``.
+
+        Raises:
+            ConfigurationError: A setting is wrong; ``problems`` has one line for each, beginning with its key.
+            FilterError: As of the constructor.
+        """
+        index = open_index(path, config=_settings(config, overrides), embedder=embedder)
+        retriever = cls(
+            index.pipeline, top_k=top_k, mode=mode, filters=filters, callback_manager=callback_manager, verbose=verbose
+        )
+        retriever._own_index = index
+        return retriever
+
+    def retrieve_with(
+        self,
+        query: str | QueryBundle,
+        *,
+        filters: Filters | None = None,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> list[NodeWithScore]:
+        """Find nodes as ``retrieve`` does, with settings for this query.
+
+        Args:
+            query: The question.
+            filters: What every node must pass, on top of the retriever's own filters.
+            top_k: The most nodes, 1 to 1000; the retriever's where it is not given.
+            mode: Search by meaning, by words, or by both; the retriever's where it is not given.
+
+        Raises:
+            RetrievalError: As of :meth:`retrieval_core.RetrievalPipeline.aretrieve`.
+        """
+        return self.retrieve(question(query, filters=filters, top_k=top_k, mode=mode))
+
+    async def aretrieve_with(
+        self,
+        query: str | QueryBundle,
+        *,
+        filters: Filters | None = None,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> list[NodeWithScore]:
+        """Find nodes as ``aretrieve`` does, with settings for this query; see :meth:`retrieve_with`."""
+        return await self.aretrieve(question(query, filters=filters, top_k=top_k, mode=mode))
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return _nodes(query_bundle, self.pipeline.retrieve(**self._arguments(query_bundle)))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return _nodes(query_bundle, await self.pipeline.aretrieve(**self._arguments(query_bundle)))
+
+    def _arguments(self, query: QueryBundle) -> _Arguments:
+        asked = query if isinstance(query, RetrievalQueryBundle) else RetrievalQueryBundle(query.query_str)
+        return {
+            "query": query.query_str,
+            "filters": all_of(self._filter, as_filter(asked.filters)),
+            "top_k": self._top_k if asked.top_k is None else asked.top_k,
+            "mode": self._mode if asked.mode is None else asked.mode,
+        }
+
+    def close(self) -> None:
+        """Close the index that :meth:`from_index_file` opened; a pipeline that was given stays open.
+
+        Closing twice is fine.
+        """
+        if self._own_index is not None:
+            self._own_index.close()
+
+    async def aclose(self) -> None:
+        """Do what :meth:`close` does, without blocking the event loop."""
+        if self._own_index is not None:
+            await self._own_index.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+
+def _settings(config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]) -> RetrievalConfig:
+    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    if not isinstance(config, RetrievalConfig):
+        return load_config(config, changes)
+    if not changes:
+        return config
+    tree: dict[str, Any] = {}
+    for name, value in config.model_dump().items():
+        # One level deep, so that an override of a whole table is laid over it and does not take its place.
+        table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        tree |= {name: value} if table is None else {f"{name}.{key}": item for key, item in table.items()}
+    return load_config(overrides=tree | changes)
+
+
+def _nodes(query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
+    """Return the hits as nodes, and say what did not work.
+
+    Raises:
+        SearchError: Nothing could be searched.
+    """
+    degraded = [f"{item.stage}: {item.reason}" for item in result.degraded]
+    if not result.hits and (error := result.metadata.get("error")) is not None:
+        msg = f"nothing could be searched: {error}"
+        raise SearchError(msg, {"degraded": degraded})
+    degraded += _unused(query)
+    if degraded:
+        logger.warning("a query was answered, but not as configured: %s", "; ".join(degraded))
+        report(RetrievalDegradedEvent(query_str=query.query_str, degraded=degraded))
+    return [node_from_hit(hit, rank, degraded) for rank, hit in enumerate(result.hits, start=1)]
+
+
+def _unused(query: QueryBundle) -> list[str]:
+    """Say which parts of a query would have changed the answer of another retriever, and did not change this one."""
+    parts: list[str] = []
+    if query.embedding_strs not in ([], [query.query_str]):
+        parts.append("query: custom_embedding_strs are not used, the query's text was embedded")
+    if query.image_path is not None:
+        parts.append("query: the image is not used")
+    return parts

@@ -1,0 +1,26 @@
+"""The plugin makes no blocking call on an event loop either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLUGIN = ["llama_index.retrievers.retrieval_core", "llama_index.postprocessor.retrieval_core"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def blocking_calls_of_the_plugin_fail() -> Iterator[None]:
+    """Make every blocking call that the plugin or the core makes on an event loop an error.
+
+    Inside this one the core's own guard is out of action, so both are named; and it ends with the module.
+    """
+    with blockbuster_ctx([*PLUGIN, "retrieval_core"]) as blocker:
+        blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
+        # A synchronous method called where a loop is running blocks that loop's thread; it says so.
+        blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
+        yield

@@ -1,0 +1,214 @@
+"""Maximal marginal relevance on the nodes of any retriever."""
+
+from __future__ import annotations
+
+import asyncio
+from math import nan
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from llama_index.postprocessor.retrieval_core import MMRPostprocessor
+from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, ServiceError
+from retrieval_core.stages.diversify import maximal_marginal_relevance
+from retrieval_core.stages.fuse import Ranked
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types import Scores
+
+
+def node(text: str, score: float | None = None, embedding: list[float] | None = None) -> NodeWithScore:
+    return NodeWithScore(node=TextNode(text=text, embedding=embedding), score=score)
+
+
+def both(postprocessor: MMRPostprocessor, nodes: list[NodeWithScore]) -> list[str]:
+    """Return the chosen texts, the same from the sync and the async method, also inside a running loop."""
+
+    async def inside() -> list[NodeWithScore]:
+        return [*await postprocessor.apostprocess_nodes(nodes), *postprocessor.postprocess_nodes(nodes)]
+
+    texts = [item.node.get_content() for item in postprocessor.postprocess_nodes(nodes)]
+    assert [item.node.get_content() for item in asyncio.run(inside())] == texts * 2
+    return texts
+
+
+ALIKE = [
+    node("moon far", 0.9, [1.0, 0.0]),
+    node("moon far away", 0.8, [2.0, 0.1]),
+    node("sun", 0.5, [0.0, 3.0]),
+]
+WITHOUT = [node(item.node.get_content(), item.score) for item in ALIKE]
+
+
+def test_nodes_embeddings_are_used_where_all_have_one() -> None:
+    """Whatever their length is; the embedder is not asked."""
+    embedder = FakeEmbedder()
+    assert both(MMRPostprocessor(embedder, top_n=2, lambda_mult=0.3), ALIKE) == ["moon far", "sun"]
+    assert embedder.batches == []
+
+
+def test_relevance_alone_keeps_the_order() -> None:
+    """``lambda_mult=1``; ``top_n`` may be more than there are."""
+    assert both(MMRPostprocessor(top_n=9, lambda_mult=1), ALIKE) == ["moon far", "moon far away", "sun"]
+
+
+class Blocking(BaseEmbedding):
+    """A model of LlamaIndex with nothing asynchronous of its own, as many are."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        import threading
+
+        assert threading.current_thread() is not threading.main_thread() or not _loop_runs()
+        return [float("moon" in text), float("sun" in text)]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Asynchronous(Blocking):
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return [float("moon" in text), float("sun" in text)]
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return [float("moon" in text), float("sun" in text)]
+
+
+class Synchronous(FakeEmbedder):
+    def embed_texts(self, texts: Any) -> Any:
+        assert not _loop_runs()
+        return np.array([[float("moon" in text), float("sun" in text)] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("embedder", [FakeEmbedder(), Synchronous(), Asynchronous()])
+@pytest.mark.parametrize("nodes", [WITHOUT, [*ALIKE[:2], WITHOUT[2]], [*ALIKE[:2], node("sun", 0.5, [1.0])]])
+def test_texts_are_embedded_where_nodes_cannot_be_compared(embedder: Any, nodes: list[NodeWithScore]) -> None:
+    """All of them, because vectors of different models cannot be compared."""
+    postprocessor = MMRPostprocessor(embedder, top_n=2, lambda_mult=0.3)
+    assert both(postprocessor, nodes) == ["moon far", "sun"]
+    postprocessor.close()
+    postprocessor.close()
+
+
+def test_a_model_that_can_only_block_runs_in_a_thread() -> None:
+    """LlamaIndex's default would call it on the event loop."""
+    postprocessor = MMRPostprocessor(Blocking(), top_n=2, lambda_mult=0.3)
+    chosen = asyncio.run(postprocessor.apostprocess_nodes(WITHOUT))
+    assert [item.node.get_content() for item in chosen] == ["moon far", "sun"]
+    assert len(postprocessor.postprocess_nodes(WITHOUT)) == 2
+    assert len(MMRPostprocessor(MockEmbedding(embed_dim=4)).postprocess_nodes(WITHOUT)) == 3
+
+
+def test_without_embeddings_and_embedder_the_error_says_what_to_do() -> None:
+    """Silence would leave the order as it was."""
+    with pytest.raises(ConfigurationError, match="pass it one"):
+        MMRPostprocessor().postprocess_nodes(WITHOUT)
+    assert MMRPostprocessor().postprocess_nodes([]) == []
+
+
+class Broken(Asynchronous):
+    answer: Any
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embedding(text)
+
+
+@pytest.mark.parametrize("answer", [OSError("no net"), [nan, 1.0], "text", 1.0])
+def test_an_embedding_that_fails_is_an_error_of_ours(answer: Any) -> None:
+    """With the vendor's error as its cause."""
+    postprocessor = MMRPostprocessor(Broken(answer=answer))
+    with pytest.raises(EmbeddingError):
+        postprocessor.postprocess_nodes(WITHOUT)
+    with pytest.raises(EmbeddingError):
+        asyncio.run(postprocessor.apostprocess_nodes(WITHOUT))
+
+
+def test_errors_of_our_embedders_pass_through() -> None:
+    """They say what happened already; the wrong number of vectors is noticed."""
+    embedder = FakeEmbedder()
+    embedder.failure = ServiceError("quota used up")
+    with pytest.raises(ServiceError, match="quota"):
+        MMRPostprocessor(embedder).postprocess_nodes(WITHOUT)
+
+    class Forgetful(Synchronous):
+        def embed_texts(self, texts: Any) -> Any:
+            return super().embed_texts(texts[1:])
+
+    with pytest.raises(EmbeddingError, match="3 vectors were expected"):
+        MMRPostprocessor(Forgetful()).postprocess_nodes(WITHOUT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"top_n": 0}, {"top_n": True}, {"top_n": 1.5}, {"lambda_mult": -0.1}, {"lambda_mult": nan}, {"lambda_mult": "x"}],
+)
+def test_settings_outside_their_range_are_refused(wrong: dict[str, Any]) -> None:
+    """By name."""
+    with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
+        MMRPostprocessor(**wrong)
+
+
+def test_nodes_without_scores_are_equally_relevant_and_one_without_counts_as_lowest() -> None:
+    """So the first comes first, and then what differs from it."""
+    bare = [node("a", None, [1.0, 0.0]), node("b", None, [1.0, 0.0]), node("c", nan, [0.0, 1.0])]
+    assert both(MMRPostprocessor(top_n=2, lambda_mult=0.5), bare) == ["a", "c"]
+    mixed = [node("a", None, [1.0, 0.0]), node("b", 2.0, [0.0, 1.0]), node("c", -1.0, [0.0, 1.0])]
+    assert both(MMRPostprocessor(top_n=1), mixed) == ["b"]
+
+
+def test_given_nodes_are_not_changed_and_the_new_score_orders() -> None:
+    """The nodes themselves are the same."""
+    chosen = MMRPostprocessor(top_n=3, lambda_mult=0.5).postprocess_nodes(ALIKE)
+    assert [item.score for item in ALIKE] == [0.9, 0.8, 0.5]
+    assert [id(item.node) for item in chosen] == [id(ALIKE[0].node), id(ALIKE[1].node), id(ALIKE[2].node)] or len(
+        chosen
+    ) == 3
+    scores = [item.get_score() for item in chosen]
+    assert scores == sorted(scores, reverse=True)
+    assert MMRPostprocessor.class_name() == "MMRPostprocessor"
+
+
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.tuples(*[st.floats(-1, 1)] * 3)), min_size=1, max_size=8),
+    st.integers(1, 9),
+    st.floats(0, 1),
+)
+@settings(max_examples=100)
+def test_the_choice_is_the_cores(rows: list[tuple[float, tuple[float, ...]]], top_n: int, lambda_mult: float) -> None:
+    """The same arithmetic, also where nodes share an id."""
+    nodes = [
+        NodeWithScore(node=TextNode(id_="same", text=str(place), embedding=list(vector)), score=score)
+        for place, (score, vector) in enumerate(rows)
+    ]
+    chosen = MMRPostprocessor(top_n=top_n, lambda_mult=lambda_mult).postprocess_nodes(nodes)
+    vectors: dict[str, Any] = {}
+    for place, (_, vector) in enumerate(rows):
+        length = float(np.linalg.norm(np.asarray(vector, np.float32).astype(np.float64)))
+        vectors[str(place)] = (np.asarray(vector, np.float32) / (length or 1)).astype(np.float32)
+    ranked = [Ranked(str(place), Scores(final=score)) for place, (score, _) in enumerate(rows)]
+    expected = maximal_marginal_relevance(ranked, vectors, top_k=top_n, lambda_mult=lambda_mult)
+    assert len(chosen) == len(expected) == min(top_n, len(rows))
+    assert [item.score for item in chosen] == pytest.approx([item.score for item in expected], abs=1e-5)

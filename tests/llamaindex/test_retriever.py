@@ -1,0 +1,349 @@
+"""The retriever: sync, async and inside a running loop, with settings of a query, and honest when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
+
+from llama_index.core.instrumentation import get_dispatcher  # pyright: ignore[reportPrivateImportUsage]
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+
+from llama_index.retrievers.retrieval_core import (
+    RetrievalCoreRetriever,
+    RetrievalDegradedEvent,
+    RetrievalQueryBundle,
+    hit_from_node,
+)
+from llamaindex.support import CHUNKS, Library
+from retrieval_core import open_index
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    FilterError,
+    IndexNotFoundError,
+    InvalidParameterError,
+    QueryValidationError,
+    RetrievalError,
+    SearchError,
+    StoreError,
+    UnsupportedFilterError,
+)
+from retrieval_core.filters import Eq
+from retrieval_core.testing.fakes import FakeEmbedder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUESTION = "how far away is the moon"
+
+
+def ids(nodes: list[NodeWithScore]) -> list[str]:
+    return [item.node.node_id for item in nodes]
+
+
+@pytest.fixture
+def library() -> Iterator[Library]:
+    with Library() as library:
+        yield library
+
+
+@pytest.fixture
+def retriever(library: Library) -> RetrievalCoreRetriever:
+    return RetrievalCoreRetriever(library.pipeline, top_k=3)
+
+
+@pytest.fixture
+def events() -> Iterator[list[Any]]:
+    caught: list[Any] = []
+
+    class Catch(BaseEventHandler):
+        def handle(self, event: Any, **_kwargs: Any) -> None:
+            caught.append(event)
+
+    dispatcher = get_dispatcher()
+    handler = Catch()
+    dispatcher.add_event_handler(handler)
+    yield caught
+    dispatcher.event_handlers.remove(handler)
+
+
+def test_nodes_are_the_hits_of_the_pipeline(library: Library, retriever: RetrievalCoreRetriever) -> None:
+    """The same passages in the same order, with the same scores, and nothing lost."""
+    nodes = retriever.retrieve(QUESTION)
+    assert ids(nodes)[0] == "moon.md#1"
+    assert [item.node.metadata["rank"] for item in nodes] == [1, 2, 3]
+    assert tuple(map(hit_from_node, nodes)) == library.pipeline.retrieve(QUESTION, top_k=3).hits
+
+
+def test_sync_async_and_sync_inside_a_running_loop_agree(retriever: RetrievalCoreRetriever) -> None:
+    """A notebook has a running loop."""
+    expected = retriever.retrieve(QUESTION)
+
+    async def inside() -> None:
+        assert retriever.retrieve(QUESTION) == expected
+        assert await retriever.aretrieve(QUESTION) == expected
+        assert await asyncio.to_thread(retriever.retrieve, QUESTION) == expected
+
+    asyncio.run(inside())
+
+
+def test_a_hundred_questions_at_once(library: Library) -> None:
+    """Each gets its own answer, with its own settings; nothing blocks the loop."""
+    retriever = RetrievalCoreRetriever(library.pipeline)
+
+    async def ask(number: int) -> None:
+        kind = ("moon", "star")[number % 2]
+        nodes = await retriever.aretrieve_with(f"how far away, {number}", filters={"kind": kind}, top_k=1 + number % 3)
+        assert {item.node.metadata["kind"] for item in nodes} == {kind}
+        assert len(nodes) == min(1 + number % 3, 4 if kind == "moon" else 2)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(ask(number) for number in range(100)))
+
+    asyncio.run(all_at_once())
+
+
+def test_a_hundred_questions_at_once_on_a_file(tmp_path: Path) -> None:
+    """The default store answers in threads of its own."""
+    with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+        index.add(CHUNKS)
+
+    async def all_at_once() -> None:
+        async with RetrievalCoreRetriever.from_index_file(
+            tmp_path / "index.db", embedder=FakeEmbedder(), top_k=1
+        ) as retriever:
+            answers = await asyncio.gather(*(retriever.aretrieve(QUESTION) for _ in range(100)))
+        assert [ids(nodes) for nodes in answers] == [["moon.md#1"]] * 100
+
+    asyncio.run(all_at_once())
+
+
+def test_a_blocking_call_in_the_async_path_would_be_noticed(retriever: RetrievalCoreRetriever) -> None:
+    """The guard of these tests covers the plugin: the synchronous path fails where it is called on a loop unguarded."""
+    import time
+
+    class Slow(FakeEmbedder):
+        async def embed_query(self, text: str) -> Any:
+            time.sleep(0)  # noqa: ASYNC251
+            return await super().embed_query(text)
+
+    cast("Any", retriever.pipeline).embedder = Slow()
+    nodes = asyncio.run(retriever.aretrieve(QUESTION))
+    assert "Blocking call to time.sleep" in nodes[0].node.metadata["degraded"][0]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"kind": "star"},
+        Eq("kind", "star"),
+        MetadataFilters(filters=[MetadataFilter(key="kind", value="star")]),
+    ],
+)
+def test_filters_come_in_any_form_with_the_retriever_or_the_query(library: Library, filters: Any) -> None:
+    """Typed, as JSON and of LlamaIndex."""
+    of_the_retriever = RetrievalCoreRetriever(library.pipeline, filters=filters)
+    assert set(ids(of_the_retriever.retrieve(QUESTION))) == {"sun.md#0", "sun.md#1"}
+    of_the_query = RetrievalCoreRetriever(library.pipeline)
+    assert of_the_query.retrieve_with(QUESTION, filters=filters) == of_the_retriever.retrieve(QUESTION)
+
+
+def test_filters_of_a_query_narrow_those_of_the_retriever(library: Library) -> None:
+    """They cannot widen them."""
+    retriever = RetrievalCoreRetriever(library.pipeline, filters={"kind": "moon"})
+    assert ids(retriever.retrieve_with(QUESTION, filters={"year": {"$gte": 1972}})) == ["moon.md#3"]
+    assert retriever.retrieve_with(QUESTION, filters={"kind": "star"}) == []
+
+
+def test_settings_of_a_query_win_and_go_with_it(library: Library) -> None:
+    """A bundle carries them wherever LlamaIndex takes a query, and keeps what is not given anew."""
+    retriever = RetrievalCoreRetriever(library.pipeline, top_k=3, mode="lexical")
+    assert len(retriever.retrieve(QUESTION)) == 3
+    bundle = RetrievalQueryBundle(QUESTION, filters={"kind": "moon"}, top_k=1, mode="dense")
+    nodes = retriever.retrieve(bundle)
+    assert len(nodes) == 1
+    assert set(nodes[0].node.metadata["scores"]) == {"dense", "dense_rank", "final"}
+    more = retriever.retrieve_with(bundle, top_k=2)
+    assert [len(more), *more[0].node.metadata["scores"]] == [2, "dense", "dense_rank", "final"]
+    assert len(retriever.retrieve_with(QueryBundle(QUESTION), top_k=2)) == 2
+    assert len(asyncio.run(retriever.aretrieve_with(QUESTION, top_k=2, mode="hybrid"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "query"),
+    [
+        (QueryValidationError, "  "),
+        (InvalidParameterError, RetrievalQueryBundle(QUESTION, top_k=0)),
+        (InvalidParameterError, RetrievalQueryBundle(QUESTION, mode=cast("Any", "psychic"))),
+        (FilterError, RetrievalQueryBundle(QUESTION, filters={"kind": {"$like": "x"}})),
+        (
+            UnsupportedFilterError,
+            RetrievalQueryBundle(QUESTION, filters=MetadataFilters(filters=[MetadataFilter(key="kind", value=None)])),
+        ),
+    ],
+)
+def test_errors_are_those_of_the_core(
+    retriever: RetrievalCoreRetriever, error: type[RetrievalError], query: str | QueryBundle
+) -> None:
+    """Sync and async alike."""
+    with pytest.raises(error):
+        retriever.retrieve(query)
+    with pytest.raises(error):
+        asyncio.run(retriever.aretrieve(query))
+
+
+def test_what_did_not_work_is_in_the_nodes_the_log_and_an_event(
+    library: Library, retriever: RetrievalCoreRetriever, caplog: pytest.LogCaptureFixture, events: list[Any]
+) -> None:
+    """Once a query, and gone with the next one that works."""
+    library.embedder.failure = EmbeddingError("the model is gone")
+    with caplog.at_level(logging.WARNING):
+        nodes = retriever.retrieve(QUESTION)
+    assert [item.node.metadata["degraded"] for item in nodes] == [["embed: the model is gone"]] * 3
+    assert "degraded" in nodes[0].node.excluded_llm_metadata_keys
+    assert [record.getMessage() for record in caplog.records] == [
+        "a query was answered, but not as configured: embed: the model is gone"
+    ]
+    degraded = [event for event in events if isinstance(event, RetrievalDegradedEvent)]
+    assert [(event.query_str, event.degraded) for event in degraded] == [(QUESTION, ["embed: the model is gone"])]
+    assert degraded[0].model_dump()["class_name"] == "RetrievalDegradedEvent"
+    library.embedder.failure = None
+    assert "degraded" not in asyncio.run(retriever.aretrieve(QUESTION))[0].node.metadata
+
+
+def test_an_answer_without_hits_because_nothing_could_be_searched_is_an_error(
+    library: Library, retriever: RetrievalCoreRetriever
+) -> None:
+    """An empty list would say that nothing was found."""
+    library.store.failing = {"dense", "lexical"}
+    with pytest.raises(SearchError, match="the index went away") as caught:
+        retriever.retrieve(QUESTION)
+    assert len(caught.value.details["degraded"]) == 2
+    library.store.failing = {"lexical"}
+    assert retriever.retrieve(QUESTION)
+
+
+def test_nothing_found_is_no_error(retriever: RetrievalCoreRetriever) -> None:
+    """A filter may let nothing pass."""
+    assert retriever.retrieve_with(QUESTION, filters={"kind": "comet"}) == []
+
+
+def test_strict_settings_raise_what_would_be_degraded() -> None:
+    """As in the core."""
+    with Library(settings={"strict": True}) as library:
+        library.embedder.failure = EmbeddingError("the model is gone")
+        with pytest.raises(EmbeddingError):
+            RetrievalCoreRetriever(library.pipeline).retrieve(QUESTION)
+
+
+def test_parts_of_a_bundle_that_are_not_used_are_listed(library: Library, retriever: RetrievalCoreRetriever) -> None:
+    """An embedding is for the same text, and the pipeline makes its own; other texts and images would matter."""
+    library.embedder.queries.clear()
+    fine = QueryBundle(QUESTION, embedding=[0.0], custom_embedding_strs=[QUESTION])
+    assert "degraded" not in retriever.retrieve(fine)[0].node.metadata
+    assert library.embedder.queries == [QUESTION]
+    other = QueryBundle(QUESTION, custom_embedding_strs=["a made-up answer"], image_path="moon.png")
+    degraded = retriever.retrieve_with(other)[0].node.metadata["degraded"]
+    assert [reason.split()[1] for reason in degraded] == ["custom_embedding_strs", "the"]
+
+
+def test_events_are_those_of_any_retriever(retriever: RetrievalCoreRetriever, events: list[Any]) -> None:
+    """Also with a bundle of ours, and events can be recorded as JSON."""
+    retriever.retrieve_with(QUESTION, filters={"kind": "star"}, top_k=1)
+    kinds = [type(event) for event in events if isinstance(event, (RetrievalStartEvent, RetrievalEndEvent))]
+    assert kinds == [RetrievalStartEvent, RetrievalEndEvent]
+    assert ids(next(event for event in events if isinstance(event, RetrievalEndEvent)).nodes) == ["sun.md#1"]
+    for event in events:
+        event.model_dump_json()
+
+
+def test_a_pipeline_that_was_given_stays_open(library: Library) -> None:
+    """Several retrievers may share it."""
+    with RetrievalCoreRetriever(library.pipeline) as first:
+        first.retrieve(QUESTION)
+    asyncio.run(first.aclose())
+    assert RetrievalCoreRetriever(library.pipeline).retrieve(QUESTION)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "index.db"
+    with open_index(path, embedder=FakeEmbedder()) as index:
+        index.add(CHUNKS)
+    return path
+
+
+def test_an_index_file_is_closed_with_its_retriever(file: Path) -> None:
+    """Closing twice is fine; asking afterwards is an error of ours."""
+    with RetrievalCoreRetriever.from_index_file(file, embedder=FakeEmbedder(), top_k=1) as retriever:
+        assert ids(retriever.retrieve(QUESTION)) == ["moon.md#1"]
+    retriever.close()
+    with pytest.raises(RetrievalError):
+        retriever.retrieve(QUESTION)
+
+    async def asynchronously() -> None:
+        async with RetrievalCoreRetriever.from_index_file(file, embedder=FakeEmbedder()) as other:
+            await other.aretrieve(QUESTION)
+        await other.aclose()
+        with pytest.raises(RetrievalError):
+            await other.aretrieve(QUESTION)
+
+    asyncio.run(asynchronously())
+
+
+@pytest.mark.parametrize(
+    "config", [None, load_config(overrides={"search.mode": "lexical", "search.top_k": 5}), "lexical"]
+)
+def test_single_settings_win_over_a_configuration(file: Path, config: RetrievalConfig | str | None) -> None:
+    """An object, a preset or none; a whole table is laid over the configured one."""
+    embedder = None if config == "lexical" else FakeEmbedder()
+    with (
+        open_index(file.parent / "words.db", config=load_config("lexical")) as index,
+        RetrievalCoreRetriever.from_index_file(
+            file if embedder else file.parent / "words.db",
+            config=config,
+            embedder=embedder,
+            search={"candidates": 7},
+            search__top_k=2,
+            deadline_seconds=None,
+        ) as retriever,
+    ):
+        index.add(CHUNKS)
+        settings = retriever.pipeline.config
+        assert (settings.search.top_k, settings.search.candidates, settings.deadline_seconds) == (2, 7, None)
+        assert settings.search.mode == ("hybrid" if config is None else "lexical")
+        assert len(retriever.retrieve(QUESTION)) == 2
+
+
+def test_a_configuration_alone_is_used_as_it_is(file: Path) -> None:
+    """Nothing is read from elsewhere."""
+    config = load_config(overrides={"search.top_k": 1})
+    with RetrievalCoreRetriever.from_index_file(file, config=config, embedder=FakeEmbedder()) as retriever:
+        assert retriever.pipeline.config is config
+
+
+def test_a_wrong_setting_or_filter_is_an_error_at_once(file: Path) -> None:
+    """With the setting's key."""
+    with pytest.raises(ConfigurationError, match=r"search\.topk: unknown setting; did you mean top_k"):
+        RetrievalCoreRetriever.from_index_file(file, search__topk=2)
+    with pytest.raises(FilterError):
+        RetrievalCoreRetriever.from_index_file(file, filters={})
+
+
+def test_a_missing_file_is_named_by_the_first_query(tmp_path: Path) -> None:
+    """Opening reads nothing; and nothing is made."""
+    with RetrievalCoreRetriever.from_index_file(tmp_path / "no.db", embedder=FakeEmbedder()) as retriever:
+        with pytest.raises(IndexNotFoundError, match=r"no\.db"):
+            retriever.retrieve(QUESTION)
+        assert not (tmp_path / "no.db").exists()
+        assert issubclass(IndexNotFoundError, StoreError)
