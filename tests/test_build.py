@@ -46,11 +46,14 @@ def test_factories_of_ones_own() -> None:
     assert embedder.dimension == 8
     store = build_store(StoreConfig(kind="retrieval_core.stores.memory:MemoryStore"), Path("unused"), embedder)
     assert isinstance(store, MemoryStore)
-    assert build_store(StoreConfig(kind="builtins:dict", options={"a": 1}), Path("unused"), None) == {
-        "embedder_id": None,
-        "dimension": None,
-        "a": 1,
-    }
+
+
+def test_a_factory_that_makes_something_else() -> None:
+    """What is no store and no embedder is told at once, with what it lacks."""
+    with pytest.raises(ConfigurationError, match=r"builtins:dict.*has no describe"):
+        build_store(StoreConfig(kind="builtins:dict", options={"a": 1}), Path("unused"), None)
+    with pytest.raises(ConfigurationError, match=r"os:getcwd.*has no id"):
+        build_embedder(EmbedderConfig(kind="os:getcwd"))
 
 
 @pytest.mark.parametrize("kind", NOTHING)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,7 +27,7 @@ def test_folders_are_walked_in_order_and_hidden_or_unknown_files_passed_over(tmp
     found = discover([tmp_path / "docs"], tmp_path, SUFFIXES)
     assert [file.source for file in found.files] == ["docs/a/c.TXT", "docs/b.md"]
     assert [file.size for file in found.files] == [len("docs/a/c.TXT"), len("docs/b.md")]
-    assert found.folders == ("docs",)
+    assert found.folders == (tmp_path / "docs",)
 
 
 def test_a_named_file_counts_whatever_its_suffix(tmp_path: Path) -> None:
@@ -44,7 +46,7 @@ def test_missing_paths_are_told_apart(tmp_path: Path) -> None:
     """What does not exist is reported and stops nothing."""
     write(tmp_path, "a.md")
     found = discover([tmp_path / "nowhere", tmp_path / "a.md"], tmp_path, SUFFIXES)
-    assert found.missing == (tmp_path / "nowhere",)
+    assert found.refused == ((tmp_path / "nowhere", "there is no such file or folder"),)
     assert len(found.files) == 1
 
 
@@ -69,7 +71,6 @@ def test_names_are_relative_to_the_base_also_above_it(tmp_path: Path, monkeypatc
     [
         ("docs", "docs/a.md", True),
         ("docs", "docs2/a.md", False),
-        ("docs", "docs", False),
         (".", "a.md", True),
         (".", "../a.md", False),
         ("../shared", "../shared/a.md", True),
@@ -86,3 +87,49 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
     """SHA-256 of the content, not of the name or the time."""
     write(tmp_path, "a.md")
     assert hash_file(tmp_path / "a.md") == sha256(b"a.md").hexdigest()
+
+
+def test_a_folder_above_the_base_covers_just_what_lies_below_it(tmp_path: Path) -> None:
+    """Names that begin with ``..`` are compared as places, not as texts."""
+    write(tmp_path, "arch/a.md", "app/n.md", "app/sub/w.md")
+    found = discover([tmp_path / "app"], tmp_path / "app/sub", SUFFIXES)
+    assert [file.source for file in found.files] == ["../n.md", "w.md"]
+    assert found.covers("../n.md")
+    assert found.covers("gone.md")
+    assert not found.covers("../../arch/a.md")
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be listed today is reported, and nothing below it counts as vanished."""
+    write(tmp_path, "docs/a.md", "docs/closed/b.md")
+    listing = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = discover([tmp_path / "docs"], tmp_path, SUFFIXES)
+    assert [file.source for file in found.files] == ["docs/a.md"]
+    assert found.refused == ((tmp_path / "docs/closed", "the folder cannot be read: Permission denied"),)
+    assert found.covers("docs/gone.md")
+    assert not found.covers("docs/closed/b.md")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
+    """Reading a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.md")
+    found = discover([tmp_path / "pipe.md"], tmp_path, SUFFIXES)
+    assert found.refused == ((tmp_path / "pipe.md", "it is no ordinary file"),)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
+def test_a_name_that_is_not_unicode_is_refused(tmp_path: Path) -> None:
+    """It could be neither kept nor printed; the files beside it are found."""
+    write(tmp_path, "a.md")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.md")).write_text("b")
+    found = discover([tmp_path], tmp_path, SUFFIXES)
+    assert [file.source for file in found.files] == ["a.md"]
+    assert [reason for _, reason in found.refused] == ["its name is not valid Unicode; rename it"]

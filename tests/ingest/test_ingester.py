@@ -250,3 +250,57 @@ def test_without_an_embedder_there_are_words_and_no_vectors(tmp_path: Path) -> N
 def test_tokens_are_estimated_where_the_embedder_does_not_count_them(text: str, tokens: int) -> None:
     """One for each four characters, rounded up."""
     assert approximate_tokens(text) == tokens
+
+
+def test_a_deleted_document_comes_back_when_its_file_is_indexed_again(bench: Bench) -> None:
+    """What is remembered of the file goes with the document."""
+    bench.write("a.md", "A word.")
+    bench.index()
+    asyncio.run(bench.ingester.delete("a.md"))
+    assert counts(bench.index()) == (1, 0, 0, 0)
+    assert bench.chunks().keys() == {"a.md#0"}
+
+
+def test_rows_with_an_id_are_the_same_wherever_they_stand(bench: Bench) -> None:
+    """An incremental run leaves what a fresh one would make: no number of a row that has moved."""
+    bench.write("rows.csv", "id,text\nx,one word\n")
+    bench.index()
+    bench.write("rows.csv", "id,text\nnew,another word\nx,one word\n")
+    bench.index()
+    assert {chunk.row_range for chunk in bench.chunks().values()} == {None}
+
+
+def test_documents_with_the_same_id_are_refused_by_name(bench: Bench) -> None:
+    """A row and a file that would be called the same: the second is reported, and the rest goes on."""
+    bench.write("a.csv", "id,text\nx.md,one word\n")
+    bench.write("a.csv#x.md", "Another word.")
+    bench.write("z.md", "The last word.")
+    report = bench.index()
+    assert report.added == 2
+    assert "same document id" in report.failed[0].error
+
+
+def test_one_file_that_cannot_be_taken_in_stops_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a parser raises is that file's failure."""
+    from retrieval_core.ingest.split import split_document
+
+    def split(parsed: Any, *rest: Any, **more: Any) -> Any:
+        if "unlucky" in parsed.text:
+            raise RecursionError
+        return split_document(parsed, *rest, **more)
+
+    monkeypatch.setattr("retrieval_core.ingest.ingester.split_document", split)
+    bench.write("a.md", "An unlucky word.")
+    bench.write("b.md", "A word.")
+    report = bench.index()
+    assert report.added == 1
+    assert "RecursionError" in report.failed[0].error
+
+
+def test_an_embedders_error_is_an_embedding_error(bench: Bench) -> None:
+    """Whatever a plug-in raises, callers have one class to catch."""
+    from retrieval_core.errors import EmbeddingError
+
+    bench.embedder.failure = ValueError("no such model")
+    with pytest.raises(EmbeddingError, match="no such model"):
+        asyncio.run(bench.ingester.add([Chunk("c", "d", "a word")]))

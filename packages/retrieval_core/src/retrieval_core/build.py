@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from retrieval_core.ports import CataloguedStore, Embedder
 
 
+EMBEDDER_ABILITIES = ("id", "dimension", "embed_query", "embed_texts")
+STORE_ABILITIES = ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of")
+"""What a factory's product must have, so that a wrong one is told at once."""
+
+
 def open_index(
     path: str | Path | None = None,
     *,
@@ -63,7 +68,9 @@ def build_embedder(config: EmbedderConfig) -> Embedder | None:
         from retrieval_core.embedders.local import LocalEmbedder  # noqa: PLC0415
 
         return LocalEmbedder(folder=config.model_folder, threads=config.threads)
-    return cast("Embedder", _call_factory("embedder.kind", config.kind, config.options, ("local", "none")))
+    return cast(
+        "Embedder", _call_factory("embedder.kind", config.kind, config.options, ("local", "none"), EMBEDDER_ABILITIES)
+    )
 
 
 def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) -> CataloguedStore:
@@ -80,11 +87,15 @@ def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) 
         from retrieval_core.stores.memory import MemoryStore  # noqa: PLC0415
 
         return MemoryStore(**identity)
-    store = _call_factory("store.kind", config.kind, {**identity, **config.options}, ("sqlite", "memory"))
+    store = _call_factory(
+        "store.kind", config.kind, {**identity, **config.options}, ("sqlite", "memory"), STORE_ABILITIES
+    )
     return cast("CataloguedStore", store)
 
 
-def _call_factory(key: str, name: str, options: dict[str, Any], built_in: tuple[str, ...]) -> object:
+def _call_factory(
+    key: str, name: str, options: dict[str, Any], built_in: tuple[str, ...], abilities: tuple[str, ...]
+) -> object:
     module_name, colon, attribute = name.partition(":")
     if not colon:
         msg = f'{key}: {name!r} is none of {", ".join(built_in)}; a factory of your own is "package.module:factory"'
@@ -100,4 +111,8 @@ def _call_factory(key: str, name: str, options: dict[str, Any], built_in: tuple[
     except TypeError as error:
         msg = f"{key}: {name!r} cannot be called with {', '.join(options) or 'no arguments'} ({error})"
         raise ConfigurationError(msg) from error
-    return factory(**options)
+    made = factory(**options)
+    if missing := [ability for ability in abilities if not hasattr(made, ability)]:
+        msg = f"{key}: {name!r} made {made!r:.80}, which has no {', '.join(missing)}; see retrieval_core.ports"
+        raise ConfigurationError(msg)
+    return made

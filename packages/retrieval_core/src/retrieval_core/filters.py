@@ -15,7 +15,7 @@ in :mod:`retrieval_core.testing` checks that. The JSON form is in :mod:`retrieva
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -93,14 +93,19 @@ class Ne(_Comparison):
 @dataclass(frozen=True, slots=True)
 class _Membership(_Condition):
     values: tuple[Scalar, ...]
+    _wanted: frozenset[tuple[bool, Scalar]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         for value in self.values:
             _check_scalar(self.operator, value)
+        object.__setattr__(self, "_wanted", frozenset((isinstance(value, bool), value) for value in self.values))
 
     def _found(self, value: JSON) -> bool:
-        return any(_same(item, wanted) for item in _items(value) for wanted in self.values)
+        return any(
+            isinstance(item, (str, int, float)) and (isinstance(item, bool), item) in self._wanted
+            for item in _items(value)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,10 @@ class Store(Protocol):
         ...
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with everything that belongs to them, and return how many chunks went."""
+        """Remove documents with everything that belongs to them, and return how many chunks went.
+
+        What a catalog remembers of their sources goes too, so that indexing these again brings the documents back.
+        """
         ...
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +31,13 @@ MODES = click.Choice(("hybrid", "dense", "lexical"))
 @click.version_option(package_name="retrieval-core", prog_name="retrieval")
 def main() -> None:
     """Turn a question into the few passages that answer it, and say where they come from."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the terminal's encoding lacks is shown as a question mark
+            stream.reconfigure(errors="replace")
 
 
 @main.command("index")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @index_option
 @common_options
 @ends_well

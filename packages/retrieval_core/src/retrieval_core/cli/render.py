@@ -73,13 +73,10 @@ def print_result(result: RetrievalResult) -> None:
 
 def _heading(rank: int, hit: Hit) -> Text:
     chunk, scores = hit.chunk, hit.scores
-    line = Text.assemble((f"{rank}. ", "bold"), (harmless(chunk.source or chunk.document_id), "bold cyan"))
+    line = Text.assemble((f"{rank}. ", "bold"), (harmless(chunk.document_id), "bold cyan"))
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
         line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
-    if chunk.row_range:
-        first, last = chunk.row_range
-        line.append(f", row {first}" if first == last else f", rows {first}-{last}", "cyan")
     headings = chunk.section_path or ((chunk.title,) if chunk.title else ())
     if headings:
         line.append(f" > {harmless(' > '.join(headings))}", "cyan")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,27 @@ class Discovery:
 
     Attributes:
         files: Each once, ordered by source.
-        folders: Names, in the index, of the folders that were walked: what was indexed below them and is not among the
-            files is gone.
-        missing: Paths that do not exist.
+        base: The folder that sources are relative to.
+        folders: Those that were walked: what was indexed below them and is not among the files is gone.
+        refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
     """
 
     files: tuple[FoundFile, ...]
-    folders: tuple[str, ...]
-    missing: tuple[Path, ...]
+    base: Path
+    folders: tuple[Path, ...]
+    refused: tuple[tuple[Path, str], ...]
+
+    def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some sources that were looked for and not found."""
+        present = {file.source for file in self.files}
+        return tuple(source for source in sources if source not in present and self.covers(source))
 
     def covers(self, source: str) -> bool:
-        """Whether a source lies below one of the folders that were walked."""
-        return any(_lies_below(source, folder) for folder in self.folders)
+        """Whether a source lies below one of the folders that were walked, and would have been seen there."""
+        path = _absolute(self.base / source)
+        if any(path.is_relative_to(refused) for refused, _ in self.refused):
+            return False
+        return any(path.is_relative_to(folder) for folder in self.folders)
 
 
 def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str]) -> Discovery:
@@ -52,22 +61,53 @@ def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str]) -> Di
         base: The folder that names in the index are relative to.
         suffixes: In lower case, with their dot.
     """
-    files: dict[str, FoundFile] = {}
-    folders: list[str] = []
-    missing: list[Path] = []
+    base = base.resolve()  # the working folder, which paths are often given relative to, has no links in it either
+    finder = _Finder(base, suffixes)
+    folders: list[Path] = []
     for path in paths:
         if path.is_dir():
-            folders.append(source_name(path, base))
-            found = _walk(path, suffixes)
-        elif path.exists():
-            found = iter((path,))
+            folders.append(_absolute(path))
+            finder.walk(path)
         else:
-            missing.append(path)
-            continue
-        for file in found:
-            source = source_name(file, base)
-            files[source] = FoundFile(file, source, file.stat().st_size)
-    return Discovery(tuple(files[source] for source in sorted(files)), tuple(folders), tuple(missing))
+            finder.add(path, named=True)
+    found = tuple(finder.files[source] for source in sorted(finder.files))
+    return Discovery(found, base, tuple(folders), tuple(finder.refused))
+
+
+class _Finder:
+    """Collects files, and what could not be looked at."""
+
+    def __init__(self, base: Path, suffixes: Collection[str]) -> None:
+        self.files: dict[str, FoundFile] = {}
+        self.refused: list[tuple[Path, str]] = []
+        self._base = base
+        self._suffixes = suffixes
+
+    def walk(self, folder: Path) -> None:
+        for parent, below, names in os.walk(folder, onerror=self._not_listed):
+            below[:] = [name for name in below if not name.startswith(".")]
+            for name in names:
+                if not name.startswith(".") and Path(name).suffix.lower() in self._suffixes:
+                    self.add(Path(parent, name), named=False)
+
+    def add(self, path: Path, *, named: bool) -> None:
+        try:
+            if path.is_file():
+                source = source_name(path, self._base)
+                source.encode()
+                self.files[source] = FoundFile(path, source, path.stat().st_size)
+            elif named:
+                self._refuse(path, "it is no ordinary file" if path.exists() else "there is no such file or folder")
+        except OSError as error:
+            self._refuse(path, error.strerror or type(error).__name__)
+        except UnicodeEncodeError:
+            self._refuse(path, "its name is not valid Unicode; rename it")
+
+    def _not_listed(self, error: OSError) -> None:
+        self._refuse(Path(error.filename), f"the folder cannot be read: {error.strerror}")
+
+    def _refuse(self, path: Path, reason: str) -> None:
+        self.refused.append((_absolute(path), reason))
 
 
 def source_name(path: Path, base: Path) -> str:
@@ -75,7 +115,7 @@ def source_name(path: Path, base: Path) -> str:
 
     So the names stay right when the index and the files move together.
     """
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - unlike resolve() it leaves symbolic links alone
+    absolute = _absolute(path)
     try:
         return Path(os.path.relpath(absolute, base)).as_posix()
     except ValueError:  # another drive on Windows
@@ -88,16 +128,6 @@ def hash_file(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _walk(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            path = Path(parent, name)
-            if not name.startswith(".") and path.suffix.lower() in suffixes and path.is_file():
-                yield path
-
-
-def _lies_below(source: str, folder: str) -> bool:
-    if folder == ".":
-        return not source.startswith(("../", "/"))
-    return source.startswith(f"{folder}/")
+def _absolute(path: Path) -> Path:
+    """Return a path without ``..`` and relative parts; unlike :meth:`Path.resolve` it leaves symbolic links alone."""
+    return Path(os.path.abspath(path))  # noqa: PTH100

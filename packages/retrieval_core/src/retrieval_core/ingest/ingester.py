@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from retrieval_core.errors import IndexNotFoundError, MissingExtraError, UnreadableFileError
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    IndexNotFoundError,
+    RetrievalError,
+    UnreadableFileError,
+)
 from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
 from retrieval_core.ingest.parsed import ParsedDocument
@@ -18,10 +26,11 @@ from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import Change, CountsTokens, SourceState
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stores.checks import check_change
 from retrieval_core.types import Chunk, Document, Section, content_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
@@ -86,7 +95,7 @@ class Ingester:
         discovery = await self._pool.run(discover, paths, self._base, supported_suffixes())
         known = await self._store.sources()
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
-        tally.failed += [FailedFile(str(path), "there is no such file or folder") for path in discovery.missing]
+        tally.failed += [FailedFile(_printable(path), reason) for path, reason in discovery.refused]
         async for batch in batches(self._read_all(discovery.files, known)):
             await self._write(batch)
             tally.count(batch)
@@ -146,11 +155,20 @@ class Ingester:
     async def _read_all(
         self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
     ) -> AsyncIterator[Prepared | Finished]:
+        owners: dict[str, str] = {}
         for file in files:
-            async for item in self._read(file, known.get(file.source)):
+            async for item in self._read(file, known.get(file.source), owners):
                 yield item
 
-    async def _read(self, file: FoundFile, state: SourceState | None) -> AsyncIterator[Prepared | Finished]:
+    async def _read(
+        self, file: FoundFile, state: SourceState | None, owners: dict[str, str]
+    ) -> AsyncIterator[Prepared | Finished]:
+        """Yield a file's documents that are new or changed, and then how it ended.
+
+        Args:
+            state: What is remembered of it.
+            owners: The sources of the documents that were read in this run, by document id; added to.
+        """
         try:
             digest = await self._pool.run(hash_file, file.path)
             if state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
@@ -160,11 +178,13 @@ class Ingester:
             seen: set[str] = set()
             unchanged = 0
             async for document, parsed in self._documents(file):
+                if (owner := owners.setdefault(document.id, file.source)) != file.source or document.id in seen:
+                    _refuse_id(file, document.id, owner)
                 seen.add(document.id)
                 if existing.get(document.id) == document.content_hash:
                     unchanged += 1
                     continue
-                chunks, sections = await self._pool.run(self._split, parsed, document)
+                chunks, sections = await self._pool.run(self._split_file, file, parsed, document)
                 yield Prepared(document, chunks, sections, is_new=document.id not in existing)
         except (UnreadableFileError, OSError) as error:
             yield Finished(file, failure=_failure(file, error))
@@ -176,15 +196,14 @@ class Ingester:
         """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread."""
         parsed_documents = read_file(file.path, ReadOptions(text_column=self._chunking.text_column))
 
-        def next_parsed() -> list[ParsedDocument]:
-            try:
-                return list(islice(parsed_documents, DOCUMENTS_PER_READ))
-            except MissingExtraError as error:  # one format that cannot be read is no reason to leave out the others
-                raise UnreadableFileError(str(file.path), str(error)) from error
+        def next_documents() -> list[tuple[Document, ParsedDocument]]:
+            with _blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone
+                parsed = islice(parsed_documents, DOCUMENTS_PER_READ)
+                return [(self._document(file, item), item) for item in parsed]
 
-        while parsed := await self._pool.run(next_parsed):
-            for item in parsed:
-                yield self._document(file, item), item
+        while documents := await self._pool.run(next_documents):
+            for document, parsed in documents:
+                yield document, parsed
 
     def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
         row = parsed.key if parsed.key is not None else parsed.row
@@ -213,6 +232,14 @@ class Ingester:
         parsed = ParsedDocument(document.text, "plain", title=document.title, metadata=document.metadata)
         return Prepared(stamped, *self._split(parsed, stamped), is_new=True)
 
+    def _split_file(
+        self, file: FoundFile, parsed: ParsedDocument, document: Document
+    ) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
+        with _blamed_on(file, passing=(ConfigurationError,)):  # such as a tokenizer that is not installed
+            chunks, sections = self._split(parsed, document)
+            check_change(Change(chunks=chunks, documents=(document,), sections=sections))
+            return chunks, sections
+
     def _split(self, parsed: ParsedDocument, document: Document) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
         """Split a document into chunks that the embedder reads whole, headings included."""
         counts = self._embedder if isinstance(self._embedder, CountsTokens) else None
@@ -230,7 +257,16 @@ class Ingester:
     async def _embed(self, chunks: Sequence[Chunk]) -> Matrix | None:
         if self._embedder is None or not chunks:
             return None
-        return await self._pool.call(self._embedder.embed_texts, [chunk.indexed_text for chunk in chunks])
+        import numpy as np  # noqa: PLC0415 - an index without vectors does not need it
+
+        texts = [chunk.indexed_text for chunk in chunks]
+        try:
+            return np.asarray(await self._pool.call(self._embedder.embed_texts, texts), dtype=np.float32)
+        except RetrievalError:
+            raise
+        except Exception as error:
+            msg = f"{self._embedder.id}: {len(texts)} texts could not be embedded ({type(error).__name__}: {error})"
+            raise EmbeddingError(msg) from error
 
     async def _write(self, batch: Batch) -> None:
         prepared = [item for item in batch if isinstance(item, Prepared)]
@@ -257,12 +293,35 @@ class Ingester:
 
     async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> int:
         """Remove what was indexed below the folders that were walked and is no longer there."""
-        present = {file.source for file in discovery.files}
-        vanished = tuple(source for source in known if source not in present and discovery.covers(source))
+        vanished = await self._pool.run(discovery.vanished, known)
         removed = [document_id for source in vanished for document_id in await self._store.documents_of(source)]
         if vanished:
             await self._store.upsert(Change(removed_documents=tuple(removed), removed_sources=vanished))
         return len(removed)
+
+
+@contextmanager
+def _blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Generator[None]:
+    """Turn whatever goes wrong with one file into an error that names it, so that it stops nothing but that file."""
+    try:
+        yield
+    except (UnreadableFileError, OSError, *passing):
+        raise
+    except RetrievalError as error:
+        raise UnreadableFileError(str(file.path), str(error)) from error
+    except Exception as error:
+        reason = f"its content cannot be taken in ({type(error).__name__}: {error!s:.200})"
+        raise UnreadableFileError(str(file.path), reason) from error
+
+
+def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:
+    where = "two of its rows" if owner == file.source else f"one of its rows and {owner!r}"
+    raise UnreadableFileError(str(file.path), f"{where} have the same document id {document_id!r}")
+
+
+def _printable(path: Path) -> str:
+    """Return a path as text, with what is not valid Unicode replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _failure(file: FoundFile, error: UnreadableFileError | OSError) -> FailedFile:

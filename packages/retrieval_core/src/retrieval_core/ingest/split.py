@@ -119,7 +119,7 @@ def split_document(
                 section_path=path,
                 span=draft.span,
                 parent_id=parent,
-                row_range=rows if parsed.row is None else (parsed.row, parsed.row),
+                row_range=rows if parsed.row is None else _own_row(parsed),
                 item_range=items,
                 title=title,
                 source=document.source,
@@ -129,6 +129,11 @@ def split_document(
             )
         )
     return tuple(chunks), sections
+
+
+def _own_row(parsed: ParsedDocument) -> tuple[int, int] | None:
+    """Return the row that a document is; none where it has an id, which stays when rows above it come and go."""
+    return None if parsed.row is None or parsed.key is not None else (parsed.row, parsed.row)
 
 
 def _part_ranges(span: Span, blocks: Sequence[Block]) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:

@@ -115,9 +115,7 @@ class Identity:
             StoreError: The index holds no vectors.
         """
         if manifest.dimension is None:
-            msg = (
-                f"{self.location} holds no vectors; search it by words (mode 'lexical') or build one with vectors"
-            )
+            msg = f"{self.location} holds no vectors; search it by words (mode 'lexical') or build one with vectors"
             raise StoreError(msg)
         if self.embedder_id is None:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)

@@ -114,6 +114,8 @@ class MemoryStore:
         with self._lock:
             contents = self._open()
             before = len(contents.chunks)
+            for document in filter(None, map(contents.documents.get, document_ids)):
+                contents.sources.pop(document.source, None)
             _remove_documents(contents, document_ids)
             contents.generation += 1
             return before - len(contents.chunks)

@@ -221,6 +221,9 @@ class Connections:
     def _translated(self) -> Generator[None, None, None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # not even SQLite's own message can be read
+            msg = f"{self._path} is damaged; build the index anew"
+            raise IndexFormatError(msg) from error
         except sqlite3.Error as error:
             match _code(error):
                 case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

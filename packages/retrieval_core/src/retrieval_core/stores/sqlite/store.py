@@ -190,6 +190,7 @@ class SqliteStore:
 
     def _delete(self, document_ids: Sequence[str], connection: Connection) -> int:
         self._checked_manifest(connection)
+        write.forget_sources_of(connection, document_ids)
         return write.remove_documents(connection, document_ids, write.next_generation(connection))
 
     def _describe(self, session: _Session, connection: Connection) -> StoreInfo:

@@ -52,6 +52,12 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer) -> 
     )
 
 
+def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
+    """Forget the state of the files that documents came from, so that indexing these files again brings them back."""
+    forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
+    connection.executemany(forget, ((name,) for name in document_ids))
+
+
 def remove_documents(connection: Connection, document_ids: Iterable[str], generation: int) -> int:
     """Remove documents with everything that belongs to them, and return how many chunks went."""
     count = 0
