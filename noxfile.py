@@ -17,6 +17,7 @@ nox.options.reuse_venv = "yes"
 ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
+SERVER = "packages/mcp_server"
 EXTRAS = "local,documents,evaluate"
 PARALLEL = ("--numprocesses", "auto")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -29,7 +30,7 @@ def group(*names: str) -> list[str]:
 
 def editable() -> list[str]:
     """Return what installs every package of the repository, to be worked on, with the core's extras."""
-    return ["-e", f"{CORE}[{EXTRAS}]", "-e", f"./{PLUGIN}"]
+    return ["-e", f"{CORE}[{EXTRAS}]", "-e", f"./{PLUGIN}", "-e", f"./{SERVER}"]
 
 
 def wheels(session: nox.Session, *packages: str) -> Path:
@@ -105,12 +106,14 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the wheels, and run the tests against them instead of the source tree."""
-    folder = wheels(session, CORE, PLUGIN)
-    core, plugin = (next(folder.glob(f"{name}-*.whl")).as_uri() for name in ("retrieval_core", "llama_index*"))
+    folder = wheels(session, CORE, PLUGIN, SERVER)
+    names = ("retrieval_core-*", "llama_index*", "retrieval_core_mcp-*")
+    core, plugin, server = (next(folder.glob(f"{name}.whl")).as_uri() for name in names)
     session.install(
         "--force-reinstall",
         f"retrieval-core[{EXTRAS}] @ {core}",
         f"llama-index-retrievers-retrieval-core @ {plugin}",
+        f"retrieval-core-mcp @ {server}",
         *group("test", "test-files"),
     )
     session.run("pytest", *PARALLEL, *session.posargs)
@@ -124,6 +127,16 @@ def plugin_alone(session: nox.Session) -> None:
     requirement = f"llama-index-retrievers-retrieval-core @ {plugin}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
     session.run("pytest", "tests/llamaindex", *session.posargs)
+
+
+@nox.session
+def mcp_alone(session: nox.Session) -> None:
+    """Install the MCP server by itself from its wheel, and run its tests."""
+    folder = wheels(session, CORE, SERVER)
+    server = next(folder.glob("retrieval_core_mcp-*.whl")).as_uri()
+    requirement = f"retrieval-core-mcp @ {server}"
+    session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
+    session.run("pytest", "tests/mcp", *session.posargs)
 
 
 @nox.session

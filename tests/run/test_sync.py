@@ -121,10 +121,12 @@ def test_calling_back_from_the_loop_is_an_error_and_no_deadlock(bridge: SyncBrid
 def test_close_and_use_again(bridge: SyncBridge) -> None:
     """Closing ends thread and loop; closing twice is fine, and the next call starts another loop."""
     bridge.close()
+    threads = set(threading.enumerate())
     loop = bridge.run(running_loop())
+    assert len(set(threading.enumerate()) - threads) == 1
     bridge.close()
     assert loop.is_closed()
-    assert "retrieval-sync" not in {thread.name for thread in threading.enumerate()}
+    assert set(threading.enumerate()) <= threads
     bridge.close()
     assert bridge.run(running_loop()) is not loop
 

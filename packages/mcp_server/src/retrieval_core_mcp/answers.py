@@ -1,0 +1,220 @@
+"""What the tools return: from the library's values to structured content and a short text, both of bounded length."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retrieval_core_mcp.fitting import (
+    clean,
+    fit_mapping,
+    good_end,
+    has_lone_surrogate,
+    in_one_line,
+    json_length,
+    largest,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.types import Hit, RetrievalResult
+    from retrieval_core_mcp.library import Entry
+
+SHORTEST_PASSAGE = 160
+"""A passage is not cut below this many characters: rather fewer results than such as nobody can judge."""
+LONGEST_NAME = 200
+"""Titles, headings and sources are shortened to this many characters."""
+LONGEST_ECHO = 80
+"""Of a question, where an answer repeats it."""
+MOST_REASONS = 4
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SearchHit(_Answer):
+    """A passage that was found."""
+
+    id: str = Field(description="Give it to the tool fetch to read the whole passage")
+    title: str
+    url: str = Field(description="The web address, or the path relative to the index")
+    text: str = Field(description="The passage; […] stands where it was cut")
+    score: float = Field(description="Orders the results of this search; not comparable between searches")
+    citation: str
+    source: str | None = None
+    section: str | None = Field(default=None, description="Headings above the passage, outermost first")
+    page: str | None = Field(default=None, description="A page or a range of pages, counted from 1")
+    document_id: str | None = Field(default=None, description="Give it to the tool fetch to read the whole document")
+
+
+class Notice(_Answer):
+    """Something that did not work as configured, and was done without."""
+
+    stage: str
+    reason: str
+
+
+class SearchAnswer(_Answer):
+    """Passages, best first."""
+
+    results: list[SearchHit]
+    degraded: list[Notice] = Field(default=[], description="Empty when everything worked as configured")
+    omitted: int = Field(default=0, description="Results that were found but left out to keep the answer short")
+
+
+class FetchAnswer(_Answer):
+    """A passage or a document, or the part of it that fits into one answer."""
+
+    id: str
+    title: str
+    text: str
+    url: str = Field(description="The web address, or the path relative to the index")
+    metadata: dict[str, Any] = Field(description="Fields by which searches can be filtered")
+    metadata_shortened: bool = False
+    offset: int = Field(default=0, description="Where the text begins, in characters of the whole text")
+    total_characters: int
+    next_offset: int | None = Field(default=None, description="Where the next part begins; null at the end")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The two forms of one answer."""
+
+    structured: dict[str, Any]
+    text: str
+
+    def fits(self, limit: int) -> bool:
+        """Whether the JSON of each form is shorter than the limit."""
+        content = [{"type": "text", "text": self.text}]
+        return json_length(self.structured) < limit and json_length(content) < limit
+
+
+def search_answer(result: RetrievalResult, scrub: Callable[[str], str], limit: int) -> Answer:
+    """Return the answer to a search: as many results, and as much of each, as fit.
+
+    Args:
+        scrub: Takes out of a reason what must not leave the server.
+        limit: Both forms stay below this many characters of JSON, at least 1,000.
+    """
+    notices = [
+        Notice(stage=in_one_line(one.stage, 20), reason=in_one_line(scrub(one.reason), limit // 20)).model_dump()
+        for one in result.degraded[:MOST_REASONS]
+    ]
+    question = in_one_line(result.query, LONGEST_ECHO)
+    # What has an id that cannot be written, or is as long as an answer, could not be fetched either.
+    hits = [hit for hit in result.hits if not has_lone_surrogate(hit.id) and json_length(hit.id) < limit // 4]
+    shown = [_search_hit(hit, limit) for hit in hits]
+
+    def attempt(count: int, size: int) -> Answer:
+        passages = [{**hit, "text": shorten(hit["text"], size)} for hit in shown[:count]]
+        omitted = len(result.hits) - count
+        text = _as_text(question, passages, notices, omitted)
+        return Answer({"results": passages, "degraded": notices, "omitted": omitted}, text)
+
+    count = largest(lambda count: attempt(count, SHORTEST_PASSAGE).fits(limit), 0, len(shown)) or 0
+    size = largest(lambda size: attempt(count, size).fits(limit), SHORTEST_PASSAGE, limit)
+    return attempt(count, size or SHORTEST_PASSAGE)
+
+
+def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
+    """Return the text of an entry from an offset on: as much of it as fits, at least one character.
+
+    Args:
+        offset: In code points, less than the text's length, or 0.
+        limit: Both forms stay below this many characters of JSON, at least 1,000.
+    """
+    text = clean(entry.text)
+    metadata, shortened = fit_mapping(_present(entry.fields), limit // 5, LONGEST_NAME)
+
+    def attempt(size: int) -> Answer:
+        end = good_end(text, offset, size)
+        answer = FetchAnswer(
+            id=entry.id,
+            title=in_one_line(entry.title or entry.source or entry.id, LONGEST_NAME),
+            text=text[offset:end],
+            url=_url(entry.source, entry.fields, entry.id),
+            metadata=metadata,
+            metadata_shortened=shortened,
+            offset=offset,
+            total_characters=len(text),
+            next_offset=end if end < len(text) else None,
+        )
+        structured = answer.model_dump(mode="json")
+        return Answer(structured, _part_as_text(answer))
+
+    rest = max(1, len(text) - offset)
+    return attempt(largest(lambda size: attempt(size).fits(limit), 1, min(rest, limit)) or 1)
+
+
+def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
+    """Return a hit with as much of its text as can at all be needed: a little more than fits."""
+    from retrieval_core.stages.format import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+
+    chunk = hit.chunk
+    pages = chunk.page_span
+    section = " > ".join(chunk.section_path)
+    return SearchHit(
+        id=chunk.id,
+        title=in_one_line(chunk.title or section or chunk.source or chunk.id, LONGEST_NAME),
+        url=_url(chunk.source, chunk.metadata, chunk.document_id),
+        text=clean(chunk.text[: limit + 1]),
+        score=round(hit.score, 4),
+        citation=in_one_line(format_citation(chunk), LONGEST_NAME),
+        source=in_one_line(chunk.source, LONGEST_NAME) if chunk.source else None,
+        section=in_one_line(section, LONGEST_NAME) or None,
+        page=None if pages is None else "-".join(dict.fromkeys((str(pages.first), str(pages.last)))),
+        document_id=chunk.document_id if _is_short(chunk.document_id) else None,
+    ).model_dump(exclude_none=True)
+
+
+def _as_text(
+    question: str, passages: Sequence[Mapping[str, Any]], notices: Sequence[Mapping[str, str]], omitted: int
+) -> str:
+    lines: list[str] = []
+    if passages:
+        lines.append(f"{len(passages)} passage{'s' * (len(passages) > 1)} for: {question}")
+    elif not omitted:
+        lines.append(f"Nothing was found for: {question}\nTry other words, or fewer filters.")
+    for rank, hit in enumerate(passages, start=1):
+        lines.append(f"[{rank}] {hit['citation']} (id: {hit['id']})\n{hit['text']}")
+    if omitted:
+        lines.append(f"{omitted} more left out to keep this short. Ask a narrower question, filter, or fetch an id.")
+    lines += [f"Note: {notice['stage']}: {notice['reason']}" for notice in notices]
+    return "\n\n".join(lines)
+
+
+def _part_as_text(answer: FetchAnswer) -> str:
+    heading = answer.title if answer.title == answer.id else f"{answer.title} (id: {answer.id})"
+    if answer.next_offset is None and not answer.offset:
+        return f"{heading}\n\n{answer.text}"
+    end = answer.next_offset or answer.total_characters
+    rest = "" if answer.next_offset is None else f" For the rest, fetch the same id with offset {end}."
+    return f"{heading}\n\n{answer.text}\n\nCharacters {answer.offset} to {end} of {answer.total_characters}.{rest}"
+
+
+def _url(source: str | None, metadata: Mapping[str, Any], document_id: str) -> str:
+    """Return the address that the metadata or the source give, or else the source as a relative reference."""
+    for given in (metadata.get("url"), source):
+        if isinstance(given, str) and _URL.fullmatch(given) and _is_short(given):
+            return given
+    name = source or document_id
+    return quote(clean(name)) if _is_short(name) else ""
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and not has_lone_surrogate(name)
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value and are not in the answer already."""
+    left_out = {"id", "title", "parent_id"}
+    return {key: value for key, value in fields.items() if key not in left_out and value not in (None, ())}

@@ -1,0 +1,215 @@
+"""The index behind the tools: opened, and its model loaded, while the server already answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.errors import RetrievalError
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.types import Degradation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.index import Index
+    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.ports import Embedder
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.types import JSON, RetrievalResult, SearchMode
+    from retrieval_core_mcp.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+STILL_LOADING = "the embedding model is still loading, so this was searched by words alone; ask again for more"
+WARM_UP = "warm up"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an id stands for: a passage, or a whole document.
+
+    Attributes:
+        fields: What filters see of it, without the text.
+    """
+
+    id: str
+    title: str | None
+    source: str | None
+    text: str
+    fields: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An index, and how to search it by words alone, which touches no model."""
+
+    index: Index
+    words: RetrievalPipeline
+
+
+class Library:
+    """Searches and reads one index, which need not be there yet.
+
+    Args:
+        settings: Where the index is, and how long a search waits for the model.
+        open_index: Opens it, in a thread; :func:`retrieval_core.open_index` where it is not given.
+        clock: What waiting is measured with; the system's where it is not given.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        open_index: Callable[[RetrievalConfig], Index] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._open_index = open_index or _open_index
+        self._clock = clock or SystemClock()
+        self._opening: asyncio.Task[_Opened] | None = None
+        self._warming: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to open the index and to load the model, in the background. Starting twice is fine.
+
+        It needs a running event loop, and everything else is then called from that loop.
+        """
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._warming = asyncio.create_task(self._warm_up(self._opening))
+            self._opening.add_done_callback(_note_failure)
+            self._warming.add_done_callback(_note_failure)
+
+    async def search(
+        self,
+        query: str,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> RetrievalResult:
+        """Find passages, as :meth:`retrieval_core.Index.aretrieve` does.
+
+        While the model is loading it waits for that, at most as long as the settings say. Then it searches by words
+        alone, and says so in ``degraded``.
+
+        Raises:
+            RetrievalError: As there.
+        """
+        arrived = self._clock.now()
+        opened = await self._opened()
+        if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
+            result = await opened.words.aretrieve(query, filters, top_k=top_k, mode="lexical")
+            return replace(result, degraded=(Degradation("embed", STILL_LOADING), *result.degraded))
+        return await opened.index.aretrieve(query, filters, top_k=top_k, mode=mode)
+
+    async def fetch(self, entry_id: str) -> Entry | None:
+        """Return the passage or the document with an id, ``None`` where there is neither.
+
+        A document whose text was not kept is put together from its passages.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        from retrieval_core.filters import chunk_fields  # noqa: PLC0415 - the handshake does not wait for it
+        from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - likewise
+
+        store = (await self._opened()).index.pipeline.store
+        found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,)))
+        if (chunk := found.chunks.get(entry_id)) is not None:
+            return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk))
+        if (document := found.documents.get(entry_id)) is not None:
+            moment = document.timestamp.isoformat() if document.timestamp else None
+            fields = {"source": document.source, "timestamp": moment, **document.metadata}
+            return Entry(document.id, document.title, document.source, document.text, fields)
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, 2**31),)))
+        chunks = sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index)
+        if not chunks:
+            return None
+        text = "\n\n".join(chunk.text for chunk in chunks)
+        return Entry(entry_id, chunks[0].title, chunks[0].source, text, {"source": chunks[0].source})
+
+    async def aclose(self) -> None:
+        """Stop loading, and close the index. It waits for work in threads that cannot be stopped."""
+        if self._opening is None or self._warming is None:
+            return
+        self._warming.cancel()
+        await asyncio.wait([self._warming, self._opening])  # a thread that opens an index cannot be stopped
+        if self._opening.exception() is None:
+            await self._opening.result().index.aclose()
+
+    async def _opened(self) -> _Opened:
+        self.start()
+        assert self._opening is not None  # noqa: S101 - start() made it
+        return await asyncio.shield(self._opening)
+
+    def _needs_model(self, opened: _Opened, mode: SearchMode | None) -> bool:
+        search = self._settings.retrieval.search
+        by_meaning = (mode or search.mode) != "lexical" or search.score_threshold is not None
+        return by_meaning and opened.index.pipeline.embedder is not None
+
+    async def _is_ready(self, opened: _Opened, arrived: float) -> bool:
+        """Whether the model is there, or is so before the time is up.
+
+        Raises:
+            StoreError: There is no index, so that nothing is worth waiting for.
+        """
+        assert self._warming is not None  # noqa: S101 - start() made it
+        if self._warming.done():
+            return True
+        await opened.index.adescribe()
+        with suppress(TimeoutError):
+            async with self._clock.timeout(max(0.0, self._settings.wait_seconds - (self._clock.now() - arrived))):
+                await asyncio.wait([self._warming])
+        return self._warming.done()
+
+    async def _open(self) -> _Opened:
+        return await asyncio.to_thread(self._open_now)
+
+    def _open_now(self) -> _Opened:
+        from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
+
+        index = self._open_index(self._settings.retrieval)
+        return _Opened(index, RetrievalPipeline(index.pipeline.store, config=index.pipeline.config))
+
+    async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
+        """Load the model, however long it takes, and then whatever the first search by meaning would load."""
+        index = (await asyncio.shield(opening)).index
+        if index.pipeline.embedder is None:
+            return
+        await asyncio.gather(_embed(index.pipeline.embedder), _load_tokenizer(index.pipeline.embedder))
+        await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+
+
+def _open_index(config: RetrievalConfig) -> Index:
+    from retrieval_core.build import open_index  # noqa: PLC0415 - slow to import
+
+    return open_index(config=config)
+
+
+async def _embed(embedder: Embedder) -> None:
+    if inspect.iscoroutinefunction(embedder.embed_query):
+        await embedder.embed_query(WARM_UP)
+    else:  # an embedder may be synchronous, whatever its port says
+        await asyncio.to_thread(embedder.embed_query, WARM_UP)
+
+
+async def _load_tokenizer(embedder: Embedder) -> None:
+    """Load the other half of a local model, at the same time; where that fails, embedding does too, and says so."""
+    from retrieval_core.ports import CountsTokens  # noqa: PLC0415 - the handshake does not wait for it
+
+    if isinstance(embedder, CountsTokens):
+        with suppress(RetrievalError):
+            await asyncio.to_thread(embedder.count_tokens, WARM_UP)
+
+
+def _note_failure(task: asyncio.Task[Any]) -> None:
+    """Log why loading failed; the next call meets the same failure and answers with it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.info("%s: %s", type(error).__name__, error)

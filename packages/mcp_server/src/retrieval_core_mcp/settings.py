@@ -1,0 +1,69 @@
+"""What the server is told at its start."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
+
+
+class ServerSettings(BaseModel):
+    """All settings of the server; those of the search are the library's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """The index, the embedder and how to search."""
+    max_characters: int = Field(default=5_000, ge=1_000, le=1_000_000)
+    """An answer stays below this many characters: its text, and its structured content, each as JSON."""
+    wait_seconds: float = Field(default=1.0, ge=0, le=60)
+    """How long a search waits for a model that is still loading, before it searches by words alone."""
+
+
+def read_settings(
+    index: str | Path | None = None,
+    config: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ServerSettings:
+    """Read the settings from all their sources.
+
+    Args:
+        index: The index file, in place of the configured one.
+        config: A TOML file with the library's settings, or the name of a preset.
+        environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
+            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS`` and
+            ``RETRIEVAL_MCP__WAIT_SECONDS``.
+
+    Raises:
+        ConfigurationError: Something is wrong; the message has one line for each thing.
+    """
+    given = dict(environment or {})
+    own = {name: given.pop(name) for name in sorted(given) if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    retrieval = load_config(config, {} if index is None else {"index": str(index)}, given)
+    values = {name[len(ENVIRONMENT_PREFIX) :].lower(): value for name, value in own.items()}
+    if "retrieval" in values:
+        problems = [f"{ENVIRONMENT_PREFIX}RETRIEVAL: unknown setting; the library's settings are RETRIEVAL_…"]
+    else:
+        try:
+            return ServerSettings.model_validate({**values, "retrieval": retrieval})
+        except ValidationError as error:
+            problems = [_describe(str(detail["loc"][-1]), detail["msg"], detail["type"]) for detail in error.errors()]
+    raise ConfigurationError("the server's settings are wrong:\n  " + "\n  ".join(problems), problems=problems)
+
+
+def _describe(name: str, message: str, kind: str) -> str:
+    if kind == "extra_forbidden":
+        names = [field for field in ServerSettings.model_fields if field != "retrieval"]
+        near = get_close_matches(name, names, n=1, cutoff=0.4) or names
+        message = f"unknown setting; did you mean {' or '.join(ENVIRONMENT_PREFIX + one.upper() for one in near)}?"
+    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {message}"

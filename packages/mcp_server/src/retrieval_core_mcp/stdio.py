@@ -1,0 +1,231 @@
+"""Messages over standard input and output, one JSON document a line, and an answer to every request.
+
+The protocol library's own transport drops a line that it cannot decode, so that whoever sent it waits for ever: a text
+with half of a surrogate pair is enough. This one decodes such a line more leniently, and answers by itself what cannot
+be handed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from retrieval_core_mcp.fitting import clean, has_lone_surrogate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.server.lowlevel import Server
+
+logger = logging.getLogger(__name__)
+
+GRACE = 0.5
+"""Seconds that requests which are being worked on have for their answer, once the input has ended."""
+_KEPT = ("params", "arguments")
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w.-]*")')
+
+
+@dataclass(slots=True)
+class _Wire:
+    """Both ends of the connection, and the requests that wait for an answer."""
+
+    output: BinaryIO
+    waiting: set[str | int] = field(default_factory=set[str | int])
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def asked(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self.waiting.add(message.id)
+            self.idle.clear()
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._settle((message.params or {}).get("requestId"))  # it will not be answered
+
+    async def send(self, message: JSONRPCMessage) -> None:
+        try:
+            line = message.model_dump_json(by_alias=True, exclude_unset=True)
+        except ValueError:
+            logger.exception("an answer could not be written as JSON")
+            failure = ErrorData(code=INTERNAL_ERROR, message="The answer could not be written as JSON.")
+            line = JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=failure).model_dump_json()
+        await self.send_line(line)
+        if isinstance(message, (JSONRPCResponse, JSONRPCError)):
+            self._settle(message.id)
+
+    async def send_line(self, line: str) -> None:
+        async with self.turn:
+            # A client that does not read must hold up this one message, and not the event loop.
+            await asyncio.to_thread(_write, self.output, line.encode() + b"\n")
+
+    def _settle(self, request_id: object) -> None:
+        self.waiting = {waiting for waiting in self.waiting if waiting != request_id}
+        if not self.waiting:
+            self.idle.set()
+
+
+async def serve_stdio(server: Server[Any], source: Iterable[bytes], output: BinaryIO) -> None:
+    """Serve one client until its input ends.
+
+    Requests that are then being worked on get :data:`GRACE` seconds, and after that an error.
+
+    Args:
+        server: What answers.
+        source: Lines to read, in a thread that this does not wait for.
+        output: Where messages are written; :func:`claim_standard_streams` gives both for a process.
+    """
+    inbound, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, outbound = anyio.create_memory_object_stream[SessionMessage](0)
+    wire = _Wire(output)
+    wire.idle.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, _lines_of(source), inbound, wire)
+        tasks.start_soon(_transmit, outbound, wire)
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Return the process's input and output, and leave in their place an empty input and standard error.
+
+    So nothing that is printed, by whatever part of the process or its children, can break the protocol.
+    """
+    sys.stdout.flush()
+    source, output = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return cast("BinaryIO", source), cast("BinaryIO", output)
+
+
+def _lines_of(source: Iterable[bytes]) -> MemoryObjectReceiveStream[bytes]:
+    """Read lines in a thread of their own; a blocked read cannot be cancelled, so the process may end during it."""
+    sender, receiver = anyio.create_memory_object_stream[bytes](0)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        try:
+            for line in source:
+                asyncio.run_coroutine_threadsafe(sender.send(line), loop).result()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, asyncio.CancelledError, OSError, ValueError):
+            logger.debug("the input ended early", exc_info=True)
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(sender.close)
+
+    Thread(target=read, name="mcp-stdin", daemon=True).start()
+    return receiver
+
+
+async def _receive(
+    lines: MemoryObjectReceiveStream[bytes], inbound: MemoryObjectSendStream[SessionMessage | Exception], wire: _Wire
+) -> None:
+    async with inbound, lines:
+        async for line in lines:
+            if not line.strip():
+                continue
+            message = read_message(line)
+            if isinstance(message, str):
+                await wire.send_line(message)
+                continue
+            wire.asked(message)
+            await inbound.send(SessionMessage(message))
+        with anyio.move_on_after(GRACE):
+            await wire.idle.wait()
+
+
+async def _transmit(outbound: MemoryObjectReceiveStream[SessionMessage], wire: _Wire) -> None:
+    async with outbound:
+        async for message in outbound:
+            await wire.send(message.message)
+
+
+def _write(output: BinaryIO, line: bytes) -> None:
+    try:
+        output.write(line)
+        output.flush()
+    except (OSError, ValueError):  # the client is gone; the end of the input follows
+        logger.debug("the output is closed", exc_info=True)
+
+
+def read_message(line: bytes) -> JSONRPCMessage | str:
+    """Decode a line.
+
+    Lone surrogates are left in the arguments of a tool, whose check names the argument, and replaced elsewhere.
+
+    Returns:
+        The message or, for what is none, the line to answer with.
+    """
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        pass
+    try:
+        decoded: Any = json.loads(line.decode("utf-8", "replace"))
+    except RecursionError:
+        return _refusal(_only_id(line), PARSE_ERROR, "The message is nested too deeply.")
+    except ValueError as error:
+        return _refusal(_only_id(line), PARSE_ERROR, f"The line is not valid JSON: {error}.")
+    if not isinstance(decoded, dict):
+        return _refusal(None, INVALID_REQUEST, "A message is a JSON object; send one a line, and no batches.")
+    return _read_leniently(cast("dict[str, Any]", decoded))
+
+
+def _read_leniently(content: dict[str, Any]) -> JSONRPCMessage | str:
+    request_id = content.get("id")
+    advice = 'The message is not JSON-RPC 2.0: it needs "jsonrpc": "2.0", a method, and for an answer an id.'
+    if isinstance(request_id, str) and has_lone_surrogate(request_id):
+        advice = "The request's id holds half of a surrogate pair, which is no character."
+    else:
+        with suppress(ValidationError, RecursionError):
+            return jsonrpc_message_adapter.validate_python(_mended(content), by_name=False)
+    return _refusal(request_id, INVALID_REQUEST, advice)
+
+
+def _only_id(line: bytes) -> str | int | None:
+    """Return the id of a message that cannot be parsed, where there is only one thing that can be it."""
+    found = _ID.findall(line)
+    return json.loads(found[0]) if len(found) == 1 else None
+
+
+def _mended(value: Any, path: tuple[str, ...] = ()) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_mended(item, (*path, "")) for item in cast("list[Any]", value)]
+    if isinstance(value, dict) and path != _KEPT:
+        return {clean(key): _mended(item, (*path, key)) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, dict):
+        return {clean(key): item for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _refusal(request_id: object, code: int, message: str) -> str:
+    """Return an error as a line; an id is given back as it came, which JSON's escapes allow for any text."""
+    known = request_id if isinstance(request_id, (str, int)) and not isinstance(request_id, bool) else None
+    return json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": message}})

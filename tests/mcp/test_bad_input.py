@@ -1,0 +1,246 @@
+"""Every tool with every bad input: an answer that says what to do, without internals.
+
+Run as a program, this file prints the table of all inputs with the answers of a real server:
+
+    python tests/mcp/test_bad_input.py INDEX CONFIG
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from mcp import Client
+from retrieval_core_mcp import Library, ServerSettings, create_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from retrieval_core import RetrievalConfig
+
+DEEP = json.loads('{"$not":' * 60 + '"x"' + "}" * 60)
+
+BAD: dict[str, tuple[str, Any, str]] = {
+    "search: no arguments": ("search", {}, "query: it is missing"),
+    "search: empty query": ("search", {"query": ""}, "query: it is empty"),
+    "search: white space": ("search", {"query": " \n\t "}, "query: it is empty"),
+    "search: query is a number": ("search", {"query": 7}, "query: Input should be a valid string; 7 was given"),
+    "search: query is null": ("search", {"query": None}, "query: Input should be a valid string"),
+    "search: query is a list": ("search", {"query": ["a"]}, "query: Input should be a valid string"),
+    "search: 100,000 characters": ("search", {"query": "a" * 100_000}, "it has 100,000 characters, and at most 10,000"),
+    "search: lone surrogate": ("search", {"query": "a \ud800 b"}, "query: the text holds half of a surrogate pair"),
+    "search: only a surrogate": ("search", {"query": "\udfff"}, "query: the text holds half of a surrogate pair"),
+    "search: unknown argument": ("search", {"query": "a", "topk": 3}, "Did you mean top_k?"),
+    "search: unknown, no name near": ("search", {"query": "a", "zzzz": 3}, "It takes query, top_k, mode, filters."),
+    "search: two wrong names": ("search", {"Query": "a", "filter": {}}, "Did you mean filters?"),
+    "search: top_k is 0": ("search", {"query": "a", "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
+    "search: top_k is 101": (
+        "search",
+        {"query": "a", "top_k": 101},
+        "top_k: Input should be less than or equal to 100",
+    ),
+    "search: top_k is 1e300": ("search", {"query": "a", "top_k": 1e300}, "top_k: "),
+    "search: top_k is text": ("search", {"query": "a", "top_k": "5"}, "top_k: Input should be a valid integer"),
+    "search: top_k is 2.5": ("search", {"query": "a", "top_k": 2.5}, "top_k: Input should be a valid integer"),
+    "search: top_k is true": ("search", {"query": "a", "top_k": True}, "top_k: Input should be a valid integer"),
+    "search: unknown mode": ("search", {"query": "a", "mode": "sparse"}, "mode: Input should be 'hybrid', 'dense'"),
+    "search: filters is text": ("search", {"query": "a", "filters": "x=1"}, "filters: give a JSON object"),
+    "search: unknown operator": ("search", {"query": "a", "filters": {"x": {"$gtt": 1}}}, "Did you mean $gt"),
+    "search: filter without list": ("search", {"query": "a", "filters": {"x": {"$in": 3}}}, "take a list"),
+    "search: filter too deep": ("search", {"query": "a", "filters": DEEP}, "nest at most 32 levels"),
+    "search: surrogate in filter": (
+        "search",
+        {"query": "a", "filters": {"x": "\ud800"}},
+        "filters: the text holds half",
+    ),
+    "search: surrogate in a field": (
+        "search",
+        {"query": "a", "filters": {"\ud800": 1}},
+        "filters: the text holds half",
+    ),
+    "search: surrogate as mode": ("search", {"query": "a", "mode": "\udc00"}, "mode: the text holds half"),
+    "fetch: no arguments": ("fetch", {}, "id: it is missing"),
+    "fetch: empty id": ("fetch", {"id": ""}, "id: it is empty"),
+    "fetch: unknown id": ("fetch", {"id": "nothing#1"}, "There is nothing with the id nothing#1."),
+    "fetch: a path as id": ("fetch", {"id": "../../etc/passwd"}, "There is nothing with the id ../../etc/passwd."),
+    "fetch: id is a number": ("fetch", {"id": 7}, "id: Input should be a valid string"),
+    "fetch: id is null": ("fetch", {"id": None}, "id: Input should be a valid string"),
+    "fetch: 100,000 characters": ("fetch", {"id": "a" * 100_000}, "id: it has 100,000 characters"),
+    "fetch: lone surrogate": ("fetch", {"id": "\ud800"}, "id: the text holds half of a surrogate pair"),
+    "fetch: unknown argument": ("fetch", {"id": "moon.md", "ofset": 3}, "Did you mean offset?"),
+    "fetch: offset below 0": ("fetch", {"id": "moon.md", "offset": -1}, "offset: Input should be greater than"),
+    "fetch: offset behind the end": ("fetch", {"id": "moon.md", "offset": 10**6}, "offset: 1000000 is behind the end"),
+    "fetch: offset is huge": ("fetch", {"id": "moon.md", "offset": 10**30}, "is behind the end"),
+    "fetch: offset is text": ("fetch", {"id": "moon.md", "offset": "0"}, "offset: Input should be a valid integer"),
+    "unknown tool": ("serach", {"query": "a"}, "There is no tool serach. Did you mean search?"),
+    "empty tool": ("", {"query": "a"}, "The tools are search and fetch."),
+}
+"""By what is wrong: the tool, its arguments, and what the answer says."""
+
+BROKEN: dict[str, tuple[str, Any, str]] = {
+    "tool with a lone surrogate": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"sea\\ud800rch","arguments":{"query":"a"}META}}',
+        "same",
+        "There is no tool sea\ufffdrch. Did you mean search?",
+    ),
+    "argument's name with a surrogate": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"search","arguments":{"\\ud800":1}META}}',
+        "same",
+        "has no such argument",
+    ),
+    "method with a lone surrogate": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools\\udc00","params":{"a":1META}}',
+        "same",
+        "Method not found",
+    ),
+    "request id with a surrogate": (
+        '{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        "\ud800",
+        "half of a surrogate",
+    ),
+    "arguments are a list": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"search","arguments":[]META}}',
+        "same",
+        "arguments must be a JSON object",
+    ),
+    "tool's name is a number": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":5,"arguments":{}META}}',
+        "same",
+        "name must be the name of a tool",
+    ),
+    "no JSON": ("nonsense", None, "not valid JSON"),
+    "half a line": ('{"jsonrpc":"2.0","id":ID,"method":', "same", "not valid JSON"),
+    "a list": ("[1]", None, "no batches"),
+    "nested 100,000 deep": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":' + "[" * 100_000, "same", ""),
+    "no method": ('{"jsonrpc":"2.0","id":ID}', "same", "not JSON-RPC 2.0"),
+    "params are text": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":"x"}', "same", "not JSON-RPC 2.0"),
+    "unknown method": (
+        '{"jsonrpc":"2.0","id":ID,"method":"tools/delete","params":{"a":1META}}',
+        "same",
+        "Method not found",
+    ),
+}
+"""Lines that are no proper request: with ``ID`` in them, the id of the answer, and what it says."""
+
+INTERNALS = ("Traceback", 'File "', "site-packages", "secret-folder", "retrieval_core", "pydantic", ".db", "/tmp")
+
+
+def check(text: str, expected: str) -> None:
+    assert expected in text
+    assert not [word for word in INTERNALS if word in text], text
+    assert len(text) < 1_000
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_in_memory(config: RetrievalConfig, mode: Literal["auto", "legacy"]) -> None:
+    """Through the library's client, in both generations of the protocol."""
+    settings = ServerSettings(retrieval=config)
+
+    async def conversation() -> None:
+        async with Client(create_server(settings, Library(settings)), mode=mode) as client:
+            for name, (tool, arguments, expected) in BAD.items():
+                if name == "search: surrogate in a field":
+                    continue  # the client itself cannot send it
+                answer: Any = await client.call_tool(tool, arguments)
+                assert answer.is_error, expected
+                check(answer.content[0].text, expected)
+
+    asyncio.run(conversation())
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy", "modern"])
+def child(request: pytest.FixtureRequest, index_file: Path, config_file: Path) -> Any:
+    """One server for all bad input: it survives it."""
+    with started(str(index_file), str(config_file)) as process:
+
+        def ask(line: str) -> dict[str, Any]:
+            return exchange(process, line)
+
+        yield ask, opening(modern=request.param), request.param
+        assert process.poll() is None
+        out, err = process.communicate(timeout=30)
+        assert (out, err) == (b"", b"")
+
+
+@pytest.mark.parametrize("name", [*BAD, *BROKEN])
+def test_over_stdio(child: Any, name: str) -> None:
+    """Over the wire, where a text may hold anything that JSON can express."""
+    ask, first, modern = child
+    for line in first:
+        ask(line)
+    first.clear()
+    line, request_id, expected = line_of(name, modern=modern)
+    answer = ask(line)
+    assert answer["id"] == request_id
+    check(text_of(answer), expected)
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "a test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def started(index: str, config: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "retrieval_core_mcp", "--index", index, "--config", config]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def opening(*, modern: bool) -> list[str]:
+    """Return what is sent before anything else, so that even a broken line meets a server in its generation."""
+    if modern:
+        return [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": META}})]
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a test", "version": "1"}}
+    return [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})]
+
+
+def exchange(process: subprocess.Popen[bytes], line: str) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line.encode() + b"\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    assert answer, f"no answer to {line[:80]}"
+    return json.loads(answer)
+
+
+def line_of(name: str, *, modern: bool) -> tuple[str, Any, str]:
+    """Return the line to send, the id that the answer must have, and what the answer says."""
+    if name in BAD:
+        tool, arguments, expected = BAD[name]
+        params = {"name": tool, "arguments": arguments, **({"_meta": META} if modern else {})}
+        return json.dumps({"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params}), name, expected
+    line, request_id, expected = BROKEN[name]
+    line = line.replace("ID", "77").replace("META", f',"_meta":{json.dumps(META)}' if modern else "")
+    return line, 77 if request_id == "same" else request_id, expected
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    if "error" in answer:
+        return answer["error"]["message"]
+    assert answer["result"]["isError"], "a silent success"
+    return answer["result"]["content"][0]["text"]
+
+
+def main(index: str, config: str) -> None:
+    """Print each bad input with its answer."""
+    with started(index, config) as process:
+        for line in opening(modern=False):
+            exchange(process, line)
+        for name in [*BAD, *BROKEN]:
+            answer = exchange(process, line_of(name, modern=False)[0])
+            kind = f"error {answer['error']['code']}" if "error" in answer else "isError"
+            print(f"{name:<34}{kind:<13}{' / '.join(text_of(answer).splitlines())[:150]}")  # noqa: T201
+        process.communicate(timeout=30)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,105 @@
+"""How answers are made short enough, on any set of results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from retrieval_core import Chunk, Hit, RetrievalResult, Scores
+from retrieval_core.types import Degradation
+from retrieval_core_mcp.answers import SHORTEST_PASSAGE, fetch_answer, search_answer
+from retrieval_core_mcp.fitting import good_end, shorten
+from retrieval_core_mcp.library import Entry
+
+WORDS = st.lists(
+    st.sampled_from(["word", "Ende.", "\n\n", '"', "\\", "ü", "漢字。", "🎉", "\x00", "\ud800"]), max_size=100
+)
+TEXTS = st.one_of(WORDS.map(" ".join), st.text(max_size=300), st.integers(0, 20_000).map(lambda size: "a" * size))
+NAMES = st.one_of(st.text(min_size=1, max_size=40), st.integers(1, 3_000).map(lambda size: "n" * size))
+JSONS = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), NAMES), lambda inner: st.lists(inner, max_size=3)
+)
+
+
+@st.composite
+def hits(draw: st.DrawFn) -> Hit:
+    chunk = Chunk(
+        draw(NAMES), draw(NAMES), draw(TEXTS), title=draw(st.none() | TEXTS), source=draw(st.none() | NAMES),
+        section_path=tuple(draw(st.lists(NAMES, max_size=3))), metadata=draw(st.dictionaries(NAMES, JSONS, max_size=3)),
+    )  # fmt: skip
+    return Hit(chunk, draw(st.floats(-1e9, 1e9)), Scores())
+
+
+def assert_short(structured: object, text: str, limit: int) -> None:
+    """Each form, as its JSON goes over the wire, is shorter than the limit, and can be written as UTF-8."""
+    for part in (structured, [{"type": "text", "text": text}]):
+        written = json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+        assert len(written) < limit
+        written.encode()
+
+
+@settings(max_examples=150)
+@given(
+    found=st.lists(hits(), max_size=8, unique_by=lambda hit: hit.chunk.id),
+    query=TEXTS,
+    reasons=st.lists(TEXTS, max_size=6),
+    limit=st.sampled_from([1_000, 5_000, 20_000]),
+)
+def test_a_search_stays_below_the_limit(found: list[Hit], query: str, reasons: list[str], limit: int) -> None:
+    """Whatever was found: no result is lost without being counted, and none is cut below the shortest passage."""
+    degraded = tuple(Degradation("stage", reason) for reason in reasons)
+    result = RetrievalResult(query, tuple(found), "", {}, 1.0, degraded=degraded)
+    answer = search_answer(result, lambda text: text, limit)
+    assert_short(answer.structured, answer.text, limit)
+    shown = answer.structured["results"]
+    assert len(shown) + answer.structured["omitted"] == len(found)
+    whole = {hit.chunk.id: hit.chunk.text for hit in found}
+    for hit in shown:
+        assert len(hit["text"]) >= min(len(whole[hit["id"]].rstrip()), SHORTEST_PASSAGE // 2 - 2)
+
+
+@settings(max_examples=150)
+@given(text=TEXTS, name=NAMES, title=st.none() | TEXTS, fields=st.dictionaries(NAMES, JSONS, max_size=6))
+def test_a_document_is_read_in_parts(text: str, name: str, title: str | None, fields: dict[str, object]) -> None:
+    """Each part stays below the limit, and together they are the document."""
+    entry = Entry(name[:200].replace("\ud800", "x"), title, None, text, fields)  # type: ignore[arg-type]
+    offset: int | None = 0
+    read = ""
+    while offset is not None:
+        answer = fetch_answer(entry, offset, 5_000)
+        assert_short(answer.structured, answer.text, 5_000)
+        assert answer.structured["offset"] == len(read)
+        read += answer.structured["text"]
+        offset = answer.structured["next_offset"]
+    assert read == text.replace("\ud800", "\ufffd")
+
+
+@settings(max_examples=150)
+@given(text=TEXTS, start=st.integers(0, 100), size=st.integers(1, 500))
+def test_a_good_end_grows_with_the_space(text: str, start: int, size: int) -> None:
+    """More space never means less text, which finding the largest that fits relies on."""
+    start = min(start, len(text))
+    ends = [good_end(text, start, space) for space in (size, size + 1, size + 7)]
+    assert ends == sorted(ends)
+    assert ends[0] > start or start == len(text)
+    assert all(end - start <= space for end, space in zip(ends, (size, size + 1, size + 7), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "expected"),
+    [
+        ("short", 5, "short"),
+        ("One sentence. Another sentence.", 24, "One sentence. […]"),
+        ("no sentence but several words", 20, "no sentence but […]"),
+        ("onewordthatisverylong", 12, "onewordt […]"),
+        ("漢字。漢字漢字漢字", 8, "漢字。 […]"),
+    ],
+)
+def test_texts_are_cut_where_a_reader_would(text: str, size: int, expected: str) -> None:
+    """At the end of a sentence, else of a word, else wherever the space ends."""
+    assert shorten(text, size) == expected

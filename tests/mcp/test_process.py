@@ -1,0 +1,206 @@
+"""The command as a real child process: its streams, its end, and several of them on one index."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from mcp import Client
+from retrieval_core import Chunk, Hit, RetrievalConfig, RetrievalResult, Scores
+from retrieval_core.types import Degradation
+from retrieval_core_mcp import Library, ServerSettings, create_server, serve_stdio
+from retrieval_core_mcp.library import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOW = """
+import sys, threading, time
+from retrieval_core.testing.fakes import FakeEmbedder
+
+class Slow(FakeEmbedder):
+    def embed_query(self, text):
+        print("printed by somebody else")
+        print("loading", file=sys.stderr, flush=True)
+        threading.Event().wait()
+"""
+
+
+def test_the_librarys_client_speaks_to_it(index_file: Path, config_file: Path) -> None:
+    """Over a real pipe, in the newest version of the protocol."""
+    arguments = ["-m", "retrieval_core_mcp", "--index", str(index_file), "--config", str(config_file)]
+
+    async def conversation() -> None:
+        parameters = StdioServerParameters(command=sys.executable, args=arguments)
+        async with Client(stdio_client(parameters)) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["search", "fetch"]
+            answer: Any = await client.call_tool("search", {"query": "how far is the moon"})
+            assert answer.structured_content["results"][0]["id"] == "moon.md#0"
+
+    asyncio.run(conversation())
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+def test_raw_lines(start: Any, index_file: Path, modern: bool) -> None:
+    """Handshake or none, both tools answer; a request that is still open when the input ends is answered too."""
+    with start(index_file, modern=modern) as child:
+        assert child.call("fetch", id="moon.md")["structuredContent"]["title"] == "Moon"
+        result = child.call("search", query="how far is the moon")
+        assert result["structuredContent"]["results"][0]["id"] == "moon.md#0"
+        child.send(child.request("tools/call", {"name": "search", "arguments": {"query": "the sun"}}))
+        out, err = child.end()
+        assert json.loads(out)["result"]["structuredContent"]["results"][0]["id"] == "sun.md#0"
+        assert err == b""
+        assert child.process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM", "SIGINT"])
+def test_it_ends_while_a_model_is_loading(start: Any, index_file: Path, tmp_path: Path, how: str) -> None:
+    """A thread that never returns holds nothing up; what it prints does not reach the protocol."""
+    if how != "end of input" and sys.platform == "win32":
+        pytest.skip("signals end a process at once there")
+    (tmp_path / "slow_model.py").write_text(SLOW)
+    config = tmp_path / "slow.toml"
+    config.write_text('[embedder]\nkind = "slow_model:Slow"\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        patch.setenv("RETRIEVAL_MCP__WAIT_SECONDS", "0.01")
+        with start(index_file, config=config) as child:
+            early = child.call("search", query="the moon")
+            assert early["structuredContent"]["degraded"][0]["stage"] == "embed"
+            started = time.monotonic()
+            if how == "end of input":
+                child.process.stdin.close()
+            else:
+                child.process.send_signal(getattr(signal, how))
+            child.process.wait(timeout=30)
+            # The promise is a second; an overloaded machine may need longer to run the timer.
+            assert time.monotonic() - started < 5
+            assert child.process.returncode == 0
+            assert child.process.stdout.read() == b""
+            assert b"Traceback" not in child.process.stderr.read()
+    with closing(sqlite3.connect(index_file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_two_servers_and_one_writer(start: Any, tmp_path: Path) -> None:
+    """All answer while the command line indexes, nothing is lost, and new documents are found without a restart."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "first.md").write_text("The first note is about apples.\n")
+    config = tmp_path / "retrieval.toml"
+    config.write_text('[embedder]\nkind = "retrieval_core.testing.fakes:FakeEmbedder"\n')
+    path = tmp_path / "index.db"
+    index = [sys.executable, "-m", "retrieval_core.cli", "index", str(folder), "--index", str(path), "--config"]
+    subprocess.run([*index, str(config)], check=True, capture_output=True)
+    for number in range(60):
+        (folder / f"pear-{number}.md").write_text(f"Note {number} is about pears, sort number {number}.\n")
+    with start(path, config=config) as one, start(path, config=config, modern=True) as two:
+        with subprocess.Popen([*index, str(config)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+            asked = 0
+            while writer.poll() is None:
+                for child in (one, two):
+                    found = child.call("search", query="apples", mode="lexical")
+                    assert found["structuredContent"]["results"][0]["source"] == "notes/first.md"
+                    asked += 1
+            assert writer.returncode == 0
+            assert asked
+        for child in (one, two):
+            filters = {"source": {"$glob": "*/pear-37.md"}}
+            found = child.call("search", query="pears", filters=filters)["structuredContent"]["results"]
+            assert [hit["source"] for hit in found] == ["notes/pear-37.md"]
+            counted = child.call("search", query="pears", top_k=100)["structuredContent"]
+            assert len(counted["results"]) + counted["omitted"] >= 60
+
+
+def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
+    """A setting that does not exist ends the command with its name and a proposal."""
+    environment = {**os.environ, "RETRIEVAL_MCP__MAX_CHARACTER": "7"}
+    command = [sys.executable, "-m", "retrieval_core_mcp"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "did you mean RETRIEVAL_MCP__MAX_CHARACTERS?" in ended.stderr
+    ended = subprocess.run([*command, "--config", "lexikal"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "the presets are" in ended.stderr
+
+
+def test_importing_it_is_cheap() -> None:
+    """Neither the protocol's library nor anything that searches is loaded before it is needed."""
+    shallow = loaded_by("import retrieval_core_mcp", "mcp", "numpy", "pydantic")
+    deep = loaded_by(
+        "import retrieval_core_mcp.server, retrieval_core_mcp.library, retrieval_core_mcp.stdio",
+        "numpy", "onnxruntime", "sqlite3", "retrieval_core.pipeline",
+    )  # fmt: skip
+    assert (shallow, deep) == ("[]", "[]")
+
+
+def loaded_by(statement: str, *modules: str) -> str:
+    program = f"{statement}; import sys; print([name for name in {modules} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+class Broken(io.RawIOBase):
+    """An output whose reader is gone."""
+
+    def write(self, _data: object) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("output", [io.BytesIO(), Broken()])
+def test_lines_may_come_from_anywhere(config: RetrievalConfig, output: Any) -> None:
+    """The transport reads any lines and writes to any file; empty lines and answers to nothing are passed over."""
+    lines = [b"\n", b'{"jsonrpc":"2.0","id":1,"result":{}}\n', b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n']
+    settings = ServerSettings(retrieval=config)
+    asyncio.run(serve_stdio(create_server(settings, Library(settings)), lines, output))
+    if isinstance(output, io.BytesIO):
+        assert [json.loads(line)["id"] for line in output.getvalue().splitlines()] == [2]
+
+
+class Odd(Library):
+    """A library with half of a surrogate pair in every text, as a store of somebody else may have."""
+
+    async def search(self, query: str, *_args: Any, **_kwargs: Any) -> RetrievalResult:
+        chunk = Chunk("a", "d\ud800", "moon \ud800", source="\ud800", section_path=("\ud800",), title="\udfff")
+        hits = (Hit(chunk, 1.0, Scores()), Hit(Chunk("\ud800", "d", "unreachable"), 0.5, Scores()))
+        return RetrievalResult(query, hits, "", {}, 1.0, degraded=(Degradation("\ud800", "\ud800"),))
+
+    async def fetch(self, entry_id: str) -> Entry:
+        return Entry(entry_id, "\ud800", "\ud800", "moon \ud800", {"b\ud800": 1, "c": "\ud800", "e": ["\ud800"]})
+
+
+def test_text_that_is_no_unicode_is_mended(config: RetrievalConfig) -> None:
+    """What JSON in UTF-8 cannot express is replaced, or left out where it would be an id."""
+    settings = ServerSettings(retrieval=config)
+    calls = [("search", {"query": "moon"}), ("fetch", {"id": "a"})]
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    messages = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}]
+    for name, arguments in calls:
+        params = {"name": name, "arguments": arguments}
+        messages.append({"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params})
+    lines = [json.dumps(message).encode() for message in messages]
+    output = io.BytesIO()
+    asyncio.run(serve_stdio(create_server(settings, Odd(settings)), lines, output))
+    answers = {answer["id"]: answer.get("result") for answer in map(json.loads, output.getvalue().splitlines())}
+    found = answers["search"]["structuredContent"]
+    assert found["results"][0]["text"] == "moon \ufffd"
+    assert (len(found["results"]), found["omitted"]) == (1, 1)
+    read = answers["fetch"]["structuredContent"]
+    assert (read["text"], read["title"], read["metadata"]) == ("moon \ufffd", "\ufffd", {"c": "\ufffd"})

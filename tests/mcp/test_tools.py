@@ -1,0 +1,166 @@
+"""The tools as the protocol library's own client sees them, in memory, in both generations of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from mcp import Client
+from retrieval_core_mcp import Library, ServerSettings, create_server
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from retrieval_core import RetrievalConfig
+
+MODES: list[Literal["auto", "legacy"]] = ["auto", "legacy"]
+Talk = "Callable[[Client], Awaitable[Any]]"
+
+
+@pytest.fixture(params=MODES)
+def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
+    """Return a function that runs a conversation with a server."""
+
+    def run(conversation: Callable[[Client], Awaitable[Any]], **settings: Any) -> Any:
+        async def connected() -> Any:
+            chosen = ServerSettings(retrieval=config, **settings)
+            async with Client(create_server(chosen, Library(chosen)), mode=request.param) as client:
+                return await conversation(client)
+
+        return asyncio.run(connected())
+
+    return run
+
+
+def call(talk: Any, tool: str, arguments: dict[str, Any], **settings: Any) -> Any:
+    async def conversation(client: Client) -> Any:
+        await client.list_tools()  # the client then checks answers against the schemas
+        return await client.call_tool(tool, arguments)
+
+    return talk(conversation, **settings)
+
+
+def test_tools_are_described(talk: Any) -> None:
+    """Both tools have schemas, annotations and a description; nothing but the named arguments is allowed."""
+
+    async def conversation(client: Client) -> Any:
+        return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in talk(conversation)}
+    assert list(tools) == ["search", "fetch"]
+    for tool in tools.values():
+        assert tool.description
+        assert tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema["type"] == "object"
+        notes = tool.annotations
+        assert (notes.read_only_hint, notes.destructive_hint) == (True, False)
+        assert (notes.idempotent_hint, notes.open_world_hint) == (True, False)
+    properties = tools["search"].input_schema["properties"]
+    assert set(properties) == {"query", "top_k", "mode", "filters"}
+    assert (properties["top_k"]["type"], properties["top_k"]["minimum"], properties["top_k"]["maximum"]) == (
+        "integer", 1, 100,
+    )  # fmt: skip
+    assert tools["search"].input_schema["required"] == ["query"]
+    assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset"}
+
+
+def test_search_answers_in_both_forms(talk: Any) -> None:
+    """The structured form has everything for a citation, the text says the same for reading."""
+    answer = call(talk, "search", {"query": "how far is the moon", "top_k": 2})
+    assert not answer.is_error
+    best = answer.structured_content["results"][0]
+    assert best["id"] == "moon.md#0"
+    assert best["title"] == "Moon"
+    assert best["url"] == "notes/moon.md"
+    assert best["document_id"] == "moon.md"
+    assert best["citation"] == "Doc: moon.md"
+    assert "384,400 km" in best["text"]
+    assert answer.structured_content["degraded"] == []
+    assert answer.structured_content["omitted"] == 0
+    text = answer.content[0].text
+    assert "384,400 km" in text
+    assert "(id: moon.md#0)" in text
+    assert not text.startswith("{")
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_search_takes_modes_and_filters(talk: Any, mode: str) -> None:
+    """A filter and a mode reach the search; 2.0 is as whole a number as 2."""
+    arguments = {"query": "how far away", "mode": mode, "filters": {"source": {"$glob": "*/sun.md"}}, "top_k": 2.0}
+    found = call(talk, "search", arguments).structured_content["results"]
+    assert [hit["id"] for hit in found] == ["sun.md#0"]
+
+
+def test_an_empty_filter_is_no_filter(talk: Any) -> None:
+    """Some assistants send an empty object for an argument that they leave out."""
+    assert call(talk, "search", {"query": "moon", "filters": {}}).structured_content["results"]
+
+
+def test_search_that_finds_nothing_says_so(talk: Any) -> None:
+    """No result is an answer and no error."""
+    answer = call(talk, "search", {"query": "moon", "filters": {"source": "nowhere"}})
+    assert not answer.is_error
+    assert answer.structured_content["results"] == []
+    assert answer.content[0].text.startswith("Nothing was found for: moon")
+
+
+def test_fetch_returns_a_passage(talk: Any) -> None:
+    """The id of a result gives the whole passage, with the fields that filters see."""
+    answer = call(talk, "fetch", {"id": "moon.md#0"})
+    content = answer.structured_content
+    assert {key: content[key] for key in ("id", "title", "url", "next_offset")} == {
+        "id": "moon.md#0", "title": "Moon", "url": "notes/moon.md", "next_offset": None,
+    }  # fmt: skip
+    assert "It has no air." in content["text"]
+    assert content["metadata"]["source"] == "notes/moon.md"
+    assert content["text"] in answer.content[0].text
+
+
+def test_fetch_reads_a_long_document_in_parts(talk: Any) -> None:
+    """Every part says where the next one begins; together they are the document."""
+
+    async def conversation(client: Client) -> list[Any]:
+        parts: list[Any] = []
+        offset: int | None = 0
+        while offset is not None:
+            parts.append(await client.call_tool("fetch", {"id": "sea.md", "offset": offset}))
+            offset = parts[-1].structured_content["next_offset"]
+        return parts
+
+    parts = talk(conversation, max_characters=20_000)
+    text = "".join(part.structured_content["text"] for part in parts)
+    assert len(parts) > 2
+    assert text.startswith("Sentence 0 tells")
+    assert text.endswith("Sentence 999 tells of the sea and of its many ships.")
+    assert all(part.structured_content["text"].endswith("ships.") for part in parts)
+    offset = parts[0].structured_content["next_offset"]
+    assert f"For the rest, fetch the same id with offset {offset}." in parts[0].content[0].text
+
+
+def test_long_passages_are_cut_at_a_sentence(talk: Any) -> None:
+    """An answer stays short: passages end with a mark, and results that do not fit are counted."""
+    answer = call(talk, "search", {"query": "ships on the sea", "top_k": 100})
+    content = answer.structured_content
+    cut = [hit["text"] for hit in content["results"] if hit["text"].endswith("[…]")]
+    assert cut
+    assert all(text.endswith("ships. […]") for text in cut)
+    assert content["omitted"] > 0
+    assert f"{content['omitted']} more left out" in answer.content[0].text
+
+
+def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
+    """A configured length below the tool's own is no silent loss."""
+    short = config.model_copy(update={"query": config.query.model_copy(update={"max_length": 8})})
+    settings = ServerSettings(retrieval=short)
+
+    async def conversation() -> Any:
+        async with Client(create_server(settings, Library(settings))) as client:
+            return await client.call_tool("search", {"query": "the moon and the sun"})
+
+    answer = asyncio.run(conversation())
+    assert answer.structured_content["degraded"][0]["stage"] == "query"
+    assert "first 8 characters" in answer.content[0].text
