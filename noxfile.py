@@ -69,8 +69,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=other_pythons())
 def tests_on(session: nox.Session) -> None:
-    """Run all tests with the other supported interpreters that are found."""
-    session.install(*editable(), *group("test", "test-files"))
+    """Run the tests of the core with the other supported interpreters that are found."""
+    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -105,17 +105,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build the wheels, and run the tests against them instead of the source tree."""
-    folder = wheels(session, CORE, PLUGIN, SERVER)
-    names = ("retrieval_core-*", "llama_index*", "retrieval_core_mcp-*")
-    core, plugin, server = (next(folder.glob(f"{name}.whl")).as_uri() for name in names)
-    session.install(
-        "--force-reinstall",
-        f"retrieval-core[{EXTRAS}] @ {core}",
-        f"llama-index-retrievers-retrieval-core @ {plugin}",
-        f"retrieval-core-mcp @ {server}",
-        *group("test", "test-files"),
-    )
+    """Build the core's wheel, and run its tests against that instead of the source tree."""
+    core = next(wheels(session, CORE).glob("*.whl")).as_uri()
+    requirement = f"retrieval-core[{EXTRAS}] @ {core}"
+    session.install("--force-reinstall", requirement, *group("test", "test-files"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 

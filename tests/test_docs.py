@@ -17,7 +17,7 @@ from retrieval_core.cli import main
 pytest.importorskip("onnxruntime", reason="the examples use the local model: pip install 'retrieval-core[local]'")
 
 ROOT = Path(__file__).parents[1]
-NEEDS = {"llamaindex.md": "llama_index.retrievers.retrieval_core", "mcp.md": "mcp"}
+NEEDS = {"llamaindex.md": "llama_index.retrievers.retrieval_core", "mcp.md": "retrieval_core_mcp.server"}
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(?P<language>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
