@@ -214,7 +214,7 @@ def test_a_model_that_fails_is_an_answer(config: RetrievalConfig) -> None:
 
     async def conversation() -> None:
         held = Held(config)
-        held.embedder.failure = EmbeddingError(f"/home/me/model.onnx is broken, see {config.index}")
+        held.embedder.failure = EmbeddingError(f"/srv/models/model.onnx is broken, see {config.index}")
         async with Client(held.server) as client:
             answer: Any = await client.call_tool("search", {"query": "the moon"})
             assert not answer.is_error
@@ -249,7 +249,7 @@ def test_failures_are_explained_without_places(error: Exception, config: Retriev
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/home/me/x.db: busy", "…: busy"),
+        ("/srv/me/x.db: busy", "…: busy"),
         (r"C:\Users\me\x.db is gone", "… is gone"),
         ("file:///var/x.db is gone", "… is gone"),
         ("read and/or write", "read and/or write"),
