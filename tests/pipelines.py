@@ -10,6 +10,7 @@ from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Fetched
 from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -97,9 +98,12 @@ def filled(store: Store, chunks: Iterable[Chunk] = PHONES) -> None:
 def a_pipeline(
     store: Store | None = None, embedder: Embedder | None = None, clock: Clock | None = None, **settings: Any
 ) -> RetrievalPipeline:
-    """Return a pipeline over the phones; settings are keys with ``__`` for the dot, as in ``search__top_k=3``."""
+    """Return a pipeline over the phones; settings are keys with ``__`` for the dot, as in ``search__top_k=3``.
+
+    Its clock stands still, so that retries need no waiting, unless another one is given.
+    """
     if store is None:
         store = TroubledStore()
         filled(store)
     config = load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
-    return RetrievalPipeline(store, embedder or FakeEmbedder(), config=config, clock=clock)
+    return RetrievalPipeline(store, embedder or FakeEmbedder(), config=config, clock=clock or FakeClock())

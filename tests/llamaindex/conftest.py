@@ -23,4 +23,7 @@ def blocking_calls_of_the_plugin_fail() -> Iterator[None]:
         blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
         # A synchronous method called where a loop is running blocks that loop's thread; it says so.
         blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
+        # So does making a retriever, which looks at the file.
+        for function in ("os.stat", "sqlite3.Connection.execute"):
+            blocker.functions[function].can_block_in("retrieval_core/checks.py", {"check_index_file"})
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any, cast
 
@@ -87,6 +88,44 @@ def test_an_operator_of_the_future_is_refused() -> None:
         as_filter(MetadataFilters.model_construct(filters=[unknown], condition=None))
     with pytest.raises(UnsupportedFilterError, match="NEW"):
         as_filter(MetadataFilters.model_construct(filters=[one(O.EQ, 1)], condition=cast("Any", Later.NEW)))
+
+
+def test_conditions_and_operators_may_be_assigned_as_text() -> None:
+    """LlamaIndex checks what its constructors get, and not what is assigned later."""
+    for condition in FilterCondition:
+        assigned = MetadataFilters(filters=[one(O.EQ, 1), one(O.EQ, 2)])
+        assigned.condition = cast("Any", condition.value)
+        assert as_filter(assigned) == as_filter(MetadataFilters(filters=assigned.filters, condition=condition))
+    for operator, value, expected in CONVERTED:
+        item = one(O.EQ, value)
+        item.operator = cast("Any", operator.value)
+        assert as_filter(MetadataFilters(filters=[item])) == expected
+    for operator, value in REFUSED:
+        item = one(O.EQ, value)
+        item.operator = cast("Any", operator.value)
+        with pytest.raises(UnsupportedFilterError, match=f"'f'.*{operator.name} .*:"):
+            as_filter(MetadataFilters(filters=[item]))
+
+
+@pytest.mark.parametrize("wrong", ["NOT", "", "like", 1, []])
+def test_what_is_assigned_and_unknown_is_refused(wrong: Any) -> None:
+    """With what was given, and not as some other operator or condition."""
+    filters = MetadataFilters(filters=[one(O.EQ, 1)])
+    filters.condition = wrong
+    with pytest.raises(UnsupportedFilterError, match=f"condition {re.escape(repr(wrong))}"):
+        as_filter(filters)
+    item = one(O.EQ, 1)
+    item.operator = wrong
+    with pytest.raises(UnsupportedFilterError, match=f"'f': the operator {re.escape(repr(wrong))} with 1"):
+        as_filter(MetadataFilters(filters=[item]))
+
+
+def test_filters_of_the_core_inside_those_of_llama_index_are_refused() -> None:
+    """Lists are not checked either when something is added to them."""
+    filters = MetadataFilters(filters=[])
+    filters.filters.append(cast("Any", Eq("f", 1)))
+    with pytest.raises(UnsupportedFilterError, match="got Eq"):
+        as_filter(filters)
 
 
 _SCALARS = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b", "ab", ""]))

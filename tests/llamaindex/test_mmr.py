@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import sys
+from itertools import pairwise
 from math import nan
 from typing import Any
 
@@ -119,7 +122,8 @@ def test_a_model_that_can_only_block_runs_in_a_thread() -> None:
 
 def test_without_embeddings_and_embedder_the_error_says_what_to_do() -> None:
     """Silence would leave the order as it was."""
-    with pytest.raises(ConfigurationError, match="pass it one"):
+    advice = r"pass it one, MMRPostprocessor\(embedder=retriever\.pipeline\.embedder\).* search__search_type=\"mmr\""
+    with pytest.raises(ConfigurationError, match=advice):
         MMRPostprocessor().postprocess_nodes(WITHOUT)
     assert MMRPostprocessor().postprocess_nodes([]) == []
 
@@ -171,6 +175,41 @@ def test_settings_outside_their_range_are_refused(wrong: dict[str, Any]) -> None
         MMRPostprocessor(**wrong)
 
 
+@pytest.mark.parametrize("wrong", ["sk-secret", FakeEmbedder, object()])
+def test_what_is_no_embedder_is_refused_at_once(wrong: Any) -> None:
+    """With its type alone, because it may be a key."""
+    with pytest.raises(InvalidParameterError, match="embedder must be") as caught:
+        MMRPostprocessor(wrong)
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("embedder", [FakeEmbedder(), MockEmbedding(embed_dim=4)])
+def test_with_an_embedder_it_cannot_be_pickled(embedder: Any) -> None:
+    """LlamaIndex would leave the embedder out, also where it could be pickled itself."""
+    with pytest.raises(TypeError, match="MMRPostprocessor with an embedder cannot be pickled"):
+        pickle.dumps(MMRPostprocessor(embedder))
+    copied = pickle.loads(pickle.dumps(MMRPostprocessor(top_n=2, lambda_mult=0.3)))
+    assert both(copied, ALIKE) == ["moon far", "sun"]
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
+    st.sampled_from([(1e308, -1e308), (sys.float_info.max, -sys.float_info.max)]),
+)
+@settings(max_examples=100)
+def test_scores_may_be_any_finite_numbers(scores: list[float], extremes: tuple[float, float]) -> None:
+    """Their range may be more than the largest number; relevance alone still orders them as before."""
+    nodes = [node(str(place), score, [1.0, 0.0]) for place, score in enumerate([*scores, *extremes])]
+    chosen = MMRPostprocessor(top_n=len(nodes), lambda_mult=1).postprocess_nodes(nodes)
+    new = [item.get_score() for item in chosen]
+    assert all(0 <= score <= 1 for score in new)
+    assert (new[0], new[-1]) == (1, 0)
+    old = {item.node.node_id: item.get_score() for item in nodes}
+    halves = [old[item.node.node_id] / 2 for item in chosen]
+    # What a hundred-millionth of the range does not tell apart may come in any order.
+    assert all(after <= before + 1e300 for before, after in pairwise(halves))
+
+
 def test_nodes_without_scores_are_equally_relevant_and_one_without_counts_as_lowest() -> None:
     """So the first comes first, and then what differs from it."""
     bare = [node("a", None, [1.0, 0.0]), node("b", None, [1.0, 0.0]), node("c", nan, [0.0, 1.0])]
@@ -206,8 +245,8 @@ def test_the_choice_is_the_cores(rows: list[tuple[float, tuple[float, ...]]], to
     chosen = MMRPostprocessor(top_n=top_n, lambda_mult=lambda_mult).postprocess_nodes(nodes)
     vectors: dict[str, Any] = {}
     for place, (_, vector) in enumerate(rows):
-        length = float(np.linalg.norm(np.asarray(vector, np.float32).astype(np.float64)))
-        vectors[str(place)] = (np.asarray(vector, np.float32) / (length or 1)).astype(np.float32)
+        wide = np.asarray(vector, np.float32).astype(np.float64)  # the length of tiny ones is not exact in float32
+        vectors[str(place)] = (wide / (float(np.linalg.norm(wide)) or 1)).astype(np.float32)
     ranked = [Ranked(str(place), Scores(final=score)) for place, (score, _) in enumerate(rows)]
     expected = maximal_marginal_relevance(ranked, vectors, top_k=top_n, lambda_mult=lambda_mult)
     assert len(chosen) == len(expected) == min(top_n, len(rows))

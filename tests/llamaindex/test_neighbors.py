@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from llamaindex.support import CHUNKS, Library, chunk
 from retrieval_core import open_index
 from retrieval_core.errors import FilterError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange
+from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -174,6 +176,20 @@ def test_settings_outside_their_range_are_refused(library: Library, wrong: dict[
         NeighborExpansionPostprocessor(library.store, **wrong)
     with pytest.raises(FilterError):
         NeighborExpansionPostprocessor(library.store, filters={})
+
+
+@pytest.mark.parametrize("wrong", ["a store", None, MemoryStore])
+def test_what_is_no_store_is_refused_at_once(wrong: Any) -> None:
+    """With what to give instead, and its type alone."""
+    with pytest.raises(InvalidParameterError, match=r"store must be .*retriever\.pipeline\.store") as caught:
+        NeighborExpansionPostprocessor(wrong)
+    assert "a store" not in str(caught.value)
+
+
+def test_it_cannot_be_pickled(library: Library) -> None:
+    """LlamaIndex would leave out what cannot be, and give back something that fails."""
+    with pytest.raises(TypeError, match="NeighborExpansionPostprocessor cannot be pickled"):
+        pickle.dumps(NeighborExpansionPostprocessor(library.store))
 
 
 def test_it_reads_from_a_file_too_and_its_errors_are_ours(tmp_path: Path) -> None:

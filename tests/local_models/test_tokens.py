@@ -49,6 +49,35 @@ def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: 
     assert encoding.type_ids == [0] * len(encoding.ids)
 
 
+@settings(deadline=None)
+@given(first=TEXTS, second=TEXTS, limit=st.integers(2, 40))
+def test_a_pair_is_cut_as_the_library_cuts_it(tokenizer: Tokenizer, first: str, second: str, limit: int) -> None:
+    """Two texts have the tokens that the tokenizer's own truncation, longest first, leaves of them."""
+    from retrieval_core.local_models.tokens import copy_tokenizer, encode_pair, valid_unicode
+
+    cutting = cast("Any", copy_tokenizer(tokenizer))
+    cutting.enable_truncation(limit + 3, strategy="longest_first")
+    expected = cutting.encode(valid_unicode(first), valid_unicode(second))
+    encoding = encode_pair(tokenizer, first, second, limit)
+    assert encoding.ids == expected.ids
+    assert encoding.type_ids == expected.type_ids
+    assert encoding.attention_mask == expected.attention_mask
+
+
+def test_the_longer_text_of_a_pair_is_cut(tokenizer: Tokenizer) -> None:
+    """A short text stays whole; of two long ones each keeps half."""
+    from retrieval_core.local_models.tokens import encode_pair
+
+    def lengths(first: int, second: int) -> tuple[int, int]:
+        encoding = encode_pair(tokenizer, "one " * first, "two " * second, 509)
+        return encoding.type_ids.count(0) - 2, encoding.type_ids.count(1) - 1
+
+    assert lengths(10, 2000) == (10, 499)
+    assert lengths(2000, 10) == (499, 10)
+    assert lengths(2000, 2000) == (254, 255)
+    assert lengths(200, 309) == (200, 309)
+
+
 class CountingTokenizer:
     """Passes everything on, and counts the characters that it was given."""
 

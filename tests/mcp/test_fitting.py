@@ -12,8 +12,8 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 
 from retrieval_core import Chunk, Hit, RetrievalResult, Scores
 from retrieval_core.types import Degradation
-from retrieval_core_mcp.answers import SHORTEST_PASSAGE, fetch_answer, search_answer
-from retrieval_core_mcp.fitting import good_end, shorten
+from retrieval_core_mcp.answers import SHORTEST_PASSAGE, WORTHWHILE_PASSAGE, fetch_answer, search_answer
+from retrieval_core_mcp.fitting import bounded, good_end, shorten
 from retrieval_core_mcp.library import Entry
 
 WORDS = st.lists(
@@ -103,3 +103,59 @@ def test_a_good_end_grows_with_the_space(text: str, start: int, size: int) -> No
 def test_texts_are_cut_where_a_reader_would(text: str, size: int, expected: str) -> None:
     """At the end of a sentence, else of a word, else wherever the space ends."""
     assert shorten(text, size) == expected
+
+
+def result_of(*lengths: int) -> RetrievalResult:
+    """Return results whose texts have these lengths, in words."""
+    chunks = [Chunk(f"d.md#{at}", "d.md", ("word " * size)[:size], source="d.md") for at, size in enumerate(lengths)]
+    hits = tuple(Hit(chunk, 1.0, Scores()) for chunk in chunks)
+    return RetrievalResult("q", hits, "", {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "whole", "shown"),
+    [
+        ([300] * 5, 5, 5),
+        ([1_000] * 5, 4, 4),
+        ([1_000] * 3 + [9_000] * 7, 3, 4),
+        ([1_500, 1_500, 9_000], 2, 3),
+        ([2_200, 2_200, 9_000], 2, 2),
+        ([1_000, 9_000, 9_000, 1_000], 1, 3),
+        ([30_000] * 10, 0, 3),
+    ],
+)
+def test_the_best_passages_have_room_first(lengths: list[int], whole: int, shown: int) -> None:
+    """Whole ones from the top, then a part that can still be judged, and the rest is counted."""
+    answer = search_answer(result_of(*lengths), lambda text: text, 5_000)
+    texts = [hit["text"] for hit in answer.structured["results"]]
+    assert (len(texts), answer.structured["omitted"]) == (shown, len(lengths) - shown)
+    assert [len(text) for text in texts[:whole]] == lengths[:whole]
+    assert all(text.endswith("[…]") and len(text) > WORTHWHILE_PASSAGE // 2 for text in texts[whole:])
+    assert ("[…] marks a cut: fetch the id for the whole passage, or the part before the last # for the whole" in
+            answer.text) == (shown > whole)  # fmt: skip
+
+
+def test_a_single_short_answer_still_has_a_passage() -> None:
+    """In the shortest answer that can be set there is room for the best one alone."""
+    answer = search_answer(result_of(9_000, 9_000), lambda text: text, 1_000)
+    assert len(answer.structured["results"]) == 1
+    assert len(answer.structured["results"][0]["text"]) > SHORTEST_PASSAGE
+
+
+@settings(max_examples=150)
+@given(text=TEXTS, limit=st.integers(100, 2_000))
+def test_errors_are_bounded(text: str, limit: int) -> None:
+    """Whatever is said stays below the limit as JSON; what fits is not touched."""
+    short = bounded(text, limit)
+    assert len(json.dumps([{"type": "text", "text": short}], ensure_ascii=False, separators=(",", ":"))) < limit
+    short.encode()
+    if len(json.dumps(text)) + 40 < limit:
+        assert short == text.replace("\ud800", "\ufffd")
+
+
+def test_errors_keep_their_end() -> None:
+    """What to do about it stands there."""
+    short = bounded("wrong: " + "x" * 10_000 + " Do this.", 200)
+    assert short.startswith("wrong: xxx")
+    assert short.endswith("xxx Do this.")
+    assert " […] " in short

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from mcp import Client
 from retrieval_core import Chunk, Hit, RetrievalConfig, RetrievalResult, Scores
 from retrieval_core.types import Degradation
 from retrieval_core_mcp import Library, ServerSettings, create_server, serve_stdio
+from retrieval_core_mcp.__main__ import _options as read_options
 from retrieval_core_mcp.library import Entry
 
 if TYPE_CHECKING:
@@ -139,6 +141,70 @@ def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
     ended = subprocess.run([*command, "--config", "lexikal"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 2
     assert "the presets are" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("--indx=a.db", "unknown option '--indx'; did you mean --index?"),
+        ("--zzz", "unknown option '--zzz'; the options are --index"),
+        ("notes.db", "unknown argument 'notes.db'; the options are --index"),
+    ],
+)
+def test_unknown_options_are_named(option: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the nearest one, or else all of them."""
+    with pytest.raises(SystemExit, match="2"):
+        read_options([option])
+    assert expected in capsys.readouterr().err
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is that of the installed package, and the help names every setting of the server's own."""
+    with pytest.raises(SystemExit, match="0"):
+        read_options(["--version"])
+    assert capsys.readouterr().out == f"retrieval-mcp {version('retrieval-core-mcp')}\n"
+    with pytest.raises(SystemExit, match="0"):
+        read_options(["--help"])
+    shown = capsys.readouterr().out
+    assert all(f"RETRIEVAL_MCP__{name.upper()}" in shown for name in ServerSettings.model_fields if name != "retrieval")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals there")
+@pytest.mark.parametrize("there", [True, False])
+def test_somebody_at_a_terminal_is_told_what_it_waits_for(index_file: Path, tmp_path: Path, there: bool) -> None:
+    """Who starts it by hand would else wait in vain; it is told on standard error, and whether there is an index."""
+    import pty
+
+    path = index_file if there else tmp_path / "none.db"
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "retrieval_core_mcp", "--index", str(path), "--config", "lexical"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=theirs, stdout=pipe, stderr=pipe, text=True) as process:
+        os.close(theirs)
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.kill()
+        out, _ = process.communicate(timeout=30)
+    os.close(ours)
+    assert "waiting for an MCP client" in lines[0]
+    assert lines[1].startswith(f"The index is {path}." if there else f"There is no index at {path} yet.")
+    assert out == ""
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+def test_a_mark_of_the_byte_order_is_passed_over(config: RetrievalConfig, modern: bool) -> None:
+    """Some programs on Windows write one before the first message."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    meta = {f"io.modelcontextprotocol/{key}": value for key, value in (
+        ("protocolVersion", "2026-07-28"), ("clientInfo", hello["clientInfo"]), ("clientCapabilities", {}),
+    )}  # fmt: skip
+    method, params = ("server/discover", {"_meta": meta}) if modern else ("initialize", hello)
+    line = json.dumps({"jsonrpc": "2.0", "id": 1.0, "method": method, "params": params}).encode()
+    output = io.BytesIO()
+    settings = ServerSettings(retrieval=config)
+    asyncio.run(serve_stdio(create_server(settings, Library(settings)), [b"\xef\xbb\xbf" + line], output))
+    (answer,) = map(json.loads, output.getvalue().splitlines())
+    assert (answer["id"], "result" in answer) == (1, True)
 
 
 def test_importing_it_is_cheap() -> None:

@@ -26,10 +26,35 @@ def test_every_source_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({}, 5), ({"RETRIEVAL_SEARCH__TOP_K": "10"}, 10), ({"RETRIEVAL_SEARCH__TOP_K": "500"}, 100)],
+)
+def test_few_results_unless_configured(environment: dict[str, str], expected: int) -> None:
+    """Fewer results give longer passages; whoever sets a number gets it, as far as the tool allows."""
+    assert read_settings(environment=environment).top_k == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", ""),
+        (" \n ", ""),
+        ("The handbook\nof Example Ltd", "What the documents are about: The handbook of Example Ltd."),
+        ("Recipes!", "What the documents are about: Recipes!"),
+    ],
+)
+def test_a_description_becomes_a_sentence(given: str, expected: str) -> None:
+    """In one line, with a full stop where it has none."""
+    assert ServerSettings(description=given).about == expected
+
+
+@pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("MAX_CHARACTERS", "999", "RETRIEVAL_MCP__MAX_CHARACTERS: Input should be greater than or equal to 1000"),
-        ("WAIT_SECONDS", "soon", "RETRIEVAL_MCP__WAIT_SECONDS: Input should be a valid number"),
+        ("MAX_CHARACTERS", "999", "RETRIEVAL_MCP__MAX_CHARACTERS: must be 1,000 or more, got '999'"),
+        ("WAIT_SECONDS", "soon", "RETRIEVAL_MCP__WAIT_SECONDS: must be a number"),
+        ("WAIT_SECONDS", "61", "RETRIEVAL_MCP__WAIT_SECONDS: must be 60 or less"),
+        ("DESCRIPTION", "x" * 501, "RETRIEVAL_MCP__DESCRIPTION: must have at most 500 characters"),
         ("WAIT", "1", "did you mean RETRIEVAL_MCP__WAIT_SECONDS?"),
         ("RETRIEVAL", "{}", "the library's settings are RETRIEVAL_…"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
@@ -65,6 +65,8 @@ def test_tools_are_described(talk: Any) -> None:
         "integer", 1, 100,
     )  # fmt: skip
     assert tools["search"].input_schema["required"] == ["query"]
+    assert (properties["top_k"]["default"], properties["mode"]["default"]) == (5, "hybrid")
+    assert "section (one heading" in properties["filters"]["description"]
     assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset"}
 
 
@@ -164,3 +166,119 @@ def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
     answer = asyncio.run(conversation())
     assert answer.structured_content["degraded"][0]["stage"] == "query"
     assert "first 8 characters" in answer.content[0].text
+
+
+def titles(schema: Any) -> list[str]:
+    """Return every title in a schema that is none of a field."""
+    if isinstance(schema, list):
+        return [title for item in cast("list[Any]", schema) for title in titles(item)]
+    if not isinstance(schema, dict):
+        return []
+    entries = cast("dict[str, Any]", schema)
+    own = [entries["title"]] if isinstance(entries.get("title"), str) else []
+    return [*own, *(title for item in entries.values() for title in titles(item))]
+
+
+def test_schemas_are_short(talk: Any) -> None:
+    """They go into every conversation, so they say nothing twice; a field named title is none of that."""
+
+    async def conversation(client: Client) -> Any:
+        return (await client.list_tools()).tools
+
+    for tool in talk(conversation):
+        assert titles([tool.input_schema, tool.output_schema]) == []
+        fields = {"search": tool.output_schema.get("$defs", {}).get("SearchHit"), "fetch": tool.output_schema}
+        assert fields[tool.name]["properties"]["title"]["type"] == "string"
+
+
+def test_a_description_tells_when_to_search(talk: Any) -> None:
+    """What the index holds stands in the instructions and with the tool."""
+
+    async def conversation(client: Client) -> Any:
+        return client.instructions, (await client.list_tools()).tools[0].description
+
+    about = "What the documents are about: Recipes of the south."
+    instructions, tool = talk(conversation, description="Recipes of the south")
+    assert instructions.endswith(about)
+    assert f"{about} Use this when the user asks about that." in tool
+    instructions, tool = talk(conversation)
+    assert "about:" not in instructions + tool
+    assert "Use this when the user asks about" in tool
+
+
+def test_strings_are_read_as_what_they_say(talk: Any) -> None:
+    """Assistants send objects and numbers as text now and then."""
+    arguments = {"query": "how far away", "filters": '{"source": {"$glob": "*/sun.md"}}', "top_k": " 2 "}
+    found = call(talk, "search", arguments).structured_content["results"]
+    assert [hit["id"] for hit in found] == ["sun.md#0"]
+    assert call(talk, "search", {"query": "moon", "top_k": "1", "filters": "{}"}).structured_content["results"]
+    part = call(talk, "fetch", {"id": "sea.md", "offset": "100"}).structured_content
+    assert part["offset"] == 100
+
+
+def test_few_results_where_nothing_is_said(talk: Any, config: RetrievalConfig) -> None:
+    """The default is what the schema says, and not that of the library."""
+    answer = call(talk, "search", {"query": "ships on the sea"}, max_characters=100_000).structured_content
+    assert len(answer["results"]) + answer["omitted"] == 5
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (None, "Try other words."),
+        ({"source": "nowhere"}, "or without the filter; its values must be"),
+        ({"$or": [{"author": "x"}, {"$not": {"url": {"$glob": "y*"}}}], "page": 9}, "It asks for author, url, which"),
+    ],
+)
+def test_what_to_do_about_nothing(talk: Any, filters: Any, expected: str) -> None:
+    """A field that no passage has is no error, so the answer names the fields that are the documents' own."""
+    query = "moon" if filters else "xyzzy"
+    answer = call(talk, "search", {"query": query, "mode": "lexical", **({"filters": filters} if filters else {})})
+    assert answer.structured_content["results"] == []
+    assert expected in answer.content[0].text
+
+
+def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:
+    """What cannot work is not offered; the only mode is taken where a client names it, and where nothing is set."""
+    from retrieval_core import Chunk, open_index
+    from retrieval_core.config import EmbedderConfig, RetrievalConfig
+
+    config = RetrievalConfig(index=str(tmp_path / "words.db"), embedder=EmbedderConfig(kind="none"))
+
+    async def conversation() -> None:
+        async with open_index(config=config) as index:
+            await index.aadd([Chunk("a", "d", "about the moon")])
+        settings = ServerSettings(retrieval=config)
+        async with Client(create_server(settings, Library(settings))) as client:
+            (tool, _) = (await client.list_tools()).tools
+            assert "mode" not in tool.input_schema["properties"]
+            assert "by meaning" not in (tool.description or "")
+            for arguments in ({"query": "moon"}, {"query": "moon", "mode": "lexical"}):
+                answer: Any = await client.call_tool("search", arguments)
+                assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
+
+    asyncio.run(conversation())
+
+
+def test_an_index_without_vectors_says_how_to_search_it(tmp_path: Any) -> None:
+    """It is not damaged: it was made for searching by words, and the server was not told."""
+    from retrieval_core import Chunk, open_index
+    from retrieval_core.config import EmbedderConfig, RetrievalConfig
+
+    path = str(tmp_path / "words.db")
+    words = RetrievalConfig(index=path, embedder=EmbedderConfig(kind="none"))
+    config = RetrievalConfig(index=path, embedder=EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder"))
+
+    async def conversation() -> None:
+        async with open_index(config=words) as index:
+            await index.aadd([Chunk("a", "d", "about the moon")])
+        settings = ServerSettings(retrieval=config)
+        async with Client(create_server(settings, Library(settings))) as client:
+            refused: Any = await client.call_tool("search", {"query": "moon"})
+            assert refused.is_error
+            assert "mode lexical" in refused.content[0].text
+            assert "--config lexical" in refused.content[0].text
+            answer: Any = await client.call_tool("search", {"query": "moon", "mode": "lexical"})
+            assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
+
+    asyncio.run(conversation())

@@ -64,7 +64,7 @@ def test_a_call_that_works(pool: ThreadPool) -> None:
 
     assert asyncio.run(run.call("search", work, 1, second=2)) == Ok((1, 2))
     assert asyncio.run(run.call("embed", give, "text")) == Ok("text")
-    assert run.records == (StageRecord("search", 250, count_out=2), StageRecord("embed", 0))
+    assert run.records == (StageRecord("search", 250, count_out=2, attempts=1), StageRecord("embed", 0, attempts=1))
     assert run.elapsed_ms == 250
 
 

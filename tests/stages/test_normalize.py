@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.config import QueryConfig
 from retrieval_core.errors import QueryValidationError
 from retrieval_core.stages.normalize import normalize
 
 QUESTIONS = st.text().filter(lambda text: bool(text.strip()))
+
+
+def up_to(max_length: int) -> QueryConfig:
+    return QueryConfig(max_length=max_length)
+
+
 WHITE_SPACE = "".join(chr(code) for code in range(0x3100) if chr(code).isspace())
 
 
@@ -18,10 +25,10 @@ WHITE_SPACE = "".join(chr(code) for code in range(0x3100) if chr(code).isspace()
 @given(query=QUESTIONS, max_length=st.integers(1, 40))
 def test_normalisation_and_truncation(query: str, max_length: int) -> None:
     """The ends are stripped, what is too long is cut to exactly the limit, and the flag is set exactly then."""
-    whole = normalize(query, 10**9)
+    whole = normalize(query, up_to(10**9))
     assert whole.text == whole.text.strip()
     assert not whole.truncated
-    cut = normalize(query, max_length)
+    cut = normalize(query, up_to(max_length))
     assert cut.original == query
     assert cut.truncated == (len(whole.text) > max_length)
     assert cut.text == whole.text[:max_length]
@@ -33,22 +40,22 @@ def test_normalisation_and_truncation(query: str, max_length: int) -> None:
 def test_white_space_alone_is_refused(query: str) -> None:
     """A query without anything but white space is an error that holds the query."""
     with pytest.raises(QueryValidationError, match="empty") as caught:
-        normalize(query, 100)
+        normalize(query, up_to(100))
     assert caught.value.query == query
 
 
 @given(query=QUESTIONS)
 def test_the_result_is_composed_and_normalising_again_changes_nothing(query: str) -> None:
     """The text is in NFC with single spaces, which makes it a fixed point."""
-    text = normalize(query, 10**9).text
+    text = normalize(query, up_to(10**9)).text
     assert unicodedata.is_normalized("NFC", text)
     assert text.split() == text.split(" ")
-    assert normalize(text, 10**9).text == text
+    assert normalize(text, up_to(10**9)).text == text
 
 
 def test_different_spellings_of_one_text_meet() -> None:
     """Composed and decomposed letters, and any run of white space, come out the same."""
-    assert normalize("  cafe\u0301\t\r\n\u2003noir\u00a0", 100).text == "caf\u00e9 noir"
+    assert normalize("  cafe\u0301\t\r\n\u2003noir\u00a0", up_to(100)).text == "caf\u00e9 noir"
 
 
 @pytest.mark.parametrize("query", [None, 5, b"bytes", ["text"]])

@@ -63,6 +63,7 @@ def pool() -> Iterator[ThreadPool]:
 def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> Plan:
     return Plan(
         mode=mode,
+        has_words=True,
         top_k=5,
         candidates=50,
         condition=Eq("brand", "Acme"),

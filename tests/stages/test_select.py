@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PLAN = Plan(
     mode="hybrid",
+    has_words=True,
     top_k=2,
     candidates=10,
     condition=Eq("brand", "Acme"),

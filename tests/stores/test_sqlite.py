@@ -21,7 +21,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.filters import Eq, Gte, chunk_fields
+from retrieval_core.filters import And, Eq, Gte, Not, chunk_fields
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.stores.sqlite import SqliteStore, columns, connections, schema, snapshot, write
 from retrieval_core.stores.sqlite.connections import StaleReadError
@@ -323,6 +323,24 @@ def test_a_writer_that_waits_notices_that_nobody_waits_for_it(index: Path) -> No
             patch.setattr(connections, "_Call", Call)
             with_stores(test, open_store(index, busy_timeout=3600))
         other.execute("ROLLBACK")
+
+
+def test_fields_that_nobody_has_are_forgotten(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters may name any number of fields; the values of the last few are kept, and all of one filter's."""
+    monkeypatch.setattr(snapshot, "KEPT_COLUMNS", 2)
+
+    async def test(store: SqliteStore) -> None:
+        await put(store, chunk("a", metadata={"year": 2001}), chunk("b", metadata={"year": 2002}))
+        for number in range(9):
+            condition = And((Eq("year", 2001), Not(Eq(f"no{number}", 1)), Not(Eq(f"nor{number}", 1))))
+            assert await by_vector(store, unit(0), condition=condition) == ["a"]
+        assert await by_vector(store, unit(0), condition=Eq("year", 2002)) == ["b"]
+        cache = store._session._cache
+        assert cache is not None
+        assert list(cache._columns)[-1] == "year"
+        assert len(cache._columns) == 2
+
+    with_stores(test, open_store(index))
 
 
 def test_conditions_are_remembered_within_bounds(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings, read_settings
     from retrieval_core_mcp.stdio import serve_stdio
 
+__version__ = "0.1.0"
 __all__ = ["Library", "ServerSettings", "create_server", "read_settings", "serve_stdio"]
 
 _HOMES = {

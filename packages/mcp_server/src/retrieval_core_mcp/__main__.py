@@ -10,15 +10,33 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, NoReturn
+
+from retrieval_core_mcp import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from retrieval_core_mcp.settings import ServerSettings
 
+EPILOG = """\
+settings from the environment:
+  RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
+  RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
+  RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
+  RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
+"""
+OPTIONS = ("--index", "--config", "--log-level", "--version", "--help")
+WAITING = (
+    "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
+    "nothing to type here. Ctrl+C ends it."
+)
+THE_FILE = "The index is {index}."
+NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 LEVELS = ("debug", "info", "warning", "error")
 END = 0.9
 """Seconds until the process ends, whatever still runs, once its input was closed or a signal came."""
@@ -33,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     with _quick_imports():
         settings = _settings(options)
+        if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
+            _greet(settings)
         import anyio  # noqa: PLC0415 - slow, and not needed for --help
 
         for module in ("library", "server", "stdio"):
@@ -44,14 +64,31 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="retrieval-mcp",
         description="Serve an index to assistants over the Model Context Protocol, on standard input and output.",
-        epilog="Settings may also come from the environment, as RETRIEVAL_… for the command retrieval.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--index", metavar="FILE", help="the index file (default: .retrieval/index.db)")
     parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
     parser.add_argument(
         "--log-level", choices=LEVELS, default="warning", help="what is logged to standard error (default: warning)"
     )
-    return parser.parse_args(arguments)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        given = unknown[0].partition("=")[0]
+        near = get_close_matches(given, OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
+        parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
+    return options
+
+
+def _greet(settings: ServerSettings) -> None:
+    """Tell somebody at a terminal, who would else wait in vain, what this waits for."""
+    lines = [WAITING]
+    if settings.retrieval.store.kind == "sqlite":
+        index = settings.retrieval.index
+        lines.append((THE_FILE if Path(index).is_file() else NO_FILE).format(index=index))
+    sys.stderr.write("\n".join(lines) + "\n")
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:

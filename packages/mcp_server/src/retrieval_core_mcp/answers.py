@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from retrieval_core_mcp.fitting import (
+    MARK,
     clean,
     fit_mapping,
     good_end,
@@ -21,18 +22,25 @@ from retrieval_core_mcp.fitting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from retrieval_core.types import Hit, RetrievalResult
     from retrieval_core_mcp.library import Entry
 
+WORTHWHILE_PASSAGE = 500
+"""A passage is not cut below this many characters: rather fewer results, each of which can be judged."""
 SHORTEST_PASSAGE = 160
-"""A passage is not cut below this many characters: rather fewer results than such as nobody can judge."""
+"""The same for the best one, where the answer has no room for more."""
+SHARED = 3
+"""So many passages share an answer that does not hold two of them whole."""
 LONGEST_NAME = 200
 """Titles, headings and sources are shortened to this many characters."""
 LONGEST_ECHO = 80
 """Of a question, where an answer repeats it."""
 MOST_REASONS = 4
+FIELDS = frozenset({"id", "document_id", "chunk_index", "page", "section", "parent_id", "title", "source", "timestamp"})
+"""What a filter can name of every passage, besides its own metadata."""
+LONGEST_FIELD_LIST = 5
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
 
@@ -45,14 +53,16 @@ class SearchHit(_Answer):
     """A passage that was found."""
 
     id: str = Field(description="Give it to the tool fetch to read the whole passage")
-    title: str
-    url: str = Field(description="The web address, or the path relative to the index")
+    title: str = Field(description="Its headings or source where the document has none; a filter does not see those")
+    url: str = Field(description="The web address, or the path relative to the index; no field for filters")
     text: str = Field(description="The passage; […] stands where it was cut")
     score: float = Field(description="Orders the results of this search; not comparable between searches")
     citation: str
     source: str | None = None
-    section: str | None = Field(default=None, description="Headings above the passage, outermost first")
-    page: str | None = Field(default=None, description="A page or a range of pages, counted from 1")
+    section: str | None = Field(
+        default=None, description="Headings above the passage, outermost first, joined by >; a filter names one of them"
+    )
+    page: str | None = Field(default=None, description="A page, or a range as in 3-4; a filter names one page: 3")
     document_id: str | None = Field(default=None, description="Give it to the tool fetch to read the whole document")
 
 
@@ -98,12 +108,15 @@ class Answer:
         return json_length(self.structured) < limit and json_length(content) < limit
 
 
-def search_answer(result: RetrievalResult, scrub: Callable[[str], str], limit: int) -> Answer:
-    """Return the answer to a search: as many results, and as much of each, as fit.
+def search_answer(
+    result: RetrievalResult, scrub: Callable[[str], str], limit: int, filters: Mapping[str, Any] | None = None
+) -> Answer:
+    """Return the answer to a search: the best passages whole as far as they fit, and the next one cut.
 
     Args:
         scrub: Takes out of a reason what must not leave the server.
         limit: Both forms stay below this many characters of JSON, at least 1,000.
+        filters: What the search was filtered by, as JSON; where nothing was found, it may be why.
     """
     notices = [
         Notice(stage=in_one_line(one.stage, 20), reason=in_one_line(scrub(one.reason), limit // 20)).model_dump()
@@ -114,15 +127,50 @@ def search_answer(result: RetrievalResult, scrub: Callable[[str], str], limit: i
     hits = [hit for hit in result.hits if not has_lone_surrogate(hit.id) and json_length(hit.id) < limit // 4]
     shown = [_search_hit(hit, limit) for hit in hits]
 
-    def attempt(count: int, size: int) -> Answer:
-        passages = [{**hit, "text": shorten(hit["text"], size)} for hit in shown[:count]]
-        omitted = len(result.hits) - count
-        text = _as_text(question, passages, notices, omitted)
+    def attempt(sizes: Sequence[int]) -> Answer:
+        passages = [{**hit, "text": shorten(hit["text"], size)} for hit, size in zip(shown, sizes, strict=False)]
+        omitted = len(result.hits) - len(passages)
+        text = _as_text(question, passages, notices, omitted, filters or {})
         return Answer({"results": passages, "degraded": notices, "omitted": omitted}, text)
 
-    count = largest(lambda count: attempt(count, SHORTEST_PASSAGE).fits(limit), 0, len(shown)) or 0
-    size = largest(lambda size: attempt(count, size).fits(limit), SHORTEST_PASSAGE, limit)
-    return attempt(count, size or SHORTEST_PASSAGE)
+    return attempt(_share(lambda sizes: attempt(sizes).fits(limit), len(shown), limit))
+
+
+def _share(fits: Callable[[list[int]], bool], passages: int, limit: int) -> list[int]:
+    """Return how long each passage may be, for as many as are shown, best first.
+
+    As many as fit are whole, and the next one has the rest of the room. Where that would be one very long passage and
+    little else, the first few share the room: each has what makes it worthwhile, and what is left goes to the best.
+
+    Args:
+        fits: Whether an answer with passages of these lengths is short enough.
+        limit: The length of a passage that is not cut.
+    """
+
+    def whole_fit(count: int) -> bool:
+        return fits([limit] * count)
+
+    whole = largest(whole_fit, 0, passages) or 0
+    if whole == passages:
+        return [limit] * whole
+    sizes = [limit] * whole if whole > 1 else []
+    room = 1 if sizes else min(SHARED, passages)
+
+    def more_fit(count: int) -> bool:
+        return fits([*sizes, *[WORTHWHILE_PASSAGE] * count])
+
+    more = largest(more_fit, 0, room) or 0
+    first = len(sizes)
+    sizes += [WORTHWHILE_PASSAGE] * more
+    if not sizes and fits([SHORTEST_PASSAGE]):
+        sizes = [SHORTEST_PASSAGE]
+    for at in range(first, len(sizes)):
+
+        def longer_fits(size: int, at: int = at) -> bool:
+            return fits([*sizes[:at], size, *sizes[at + 1 :]])
+
+        sizes[at] = largest(longer_fits, sizes[at], limit) or sizes[at]
+    return sizes
 
 
 def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
@@ -177,19 +225,55 @@ def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
 
 
 def _as_text(
-    question: str, passages: Sequence[Mapping[str, Any]], notices: Sequence[Mapping[str, str]], omitted: int
+    question: str,
+    passages: Sequence[Mapping[str, Any]],
+    notices: Sequence[Mapping[str, str]],
+    omitted: int,
+    filters: Mapping[str, Any],
 ) -> str:
     lines: list[str] = []
     if passages:
         lines.append(f"{len(passages)} passage{'s' * (len(passages) > 1)} for: {question}")
     elif not omitted:
-        lines.append(f"Nothing was found for: {question}\nTry other words, or fewer filters.")
+        lines.append(f"Nothing was found for: {question}\n{_advice(filters)}")
     for rank, hit in enumerate(passages, start=1):
         lines.append(f"[{rank}] {hit['citation']} (id: {hit['id']})\n{hit['text']}")
     if omitted:
         lines.append(f"{omitted} more left out to keep this short. Ask a narrower question, filter, or fetch an id.")
+    if cut := [hit for hit in passages if hit["text"].endswith(MARK)]:
+        document = all(hit["id"].rpartition("#")[0] == hit.get("document_id") for hit in cut)
+        whole = ", or the part before the last # for the whole document" if document else ""
+        lines.append(f"{MARK.strip()} marks a cut: fetch the id for the whole passage{whole}.")
     lines += [f"Note: {notice['stage']}: {notice['reason']}" for notice in notices]
     return "\n\n".join(lines)
+
+
+def _advice(filters: Mapping[str, Any]) -> str:
+    """Return what to do when nothing was found; a filter on a field that no passage has is no error, but may be why."""
+    if not filters:
+        return "Try other words."
+    own = [name for name in dict.fromkeys(_fields_of(filters)) if name not in FIELDS]
+    if not own:
+        return "Try other words, or without the filter; its values must be those of the documents, exactly."
+    named = ", ".join(in_one_line(name, 60) for name in own[:LONGEST_FIELD_LIST])
+    return (
+        f"Try other words, or without the filter. It asks for {named}, which passages have only where their own "
+        "metadata does, in this spelling (fetch an id to see its metadata). Every passage can be filtered by source, "
+        "document_id, title, section, page and timestamp."
+    )
+
+
+def _fields_of(condition: object) -> Iterator[str]:
+    """Yield the names of the fields in a filter that the library has accepted, which bounds its depth."""
+    if isinstance(condition, (list, tuple)):
+        for part in cast("Sequence[object]", condition):
+            yield from _fields_of(part)
+    elif isinstance(condition, dict):
+        for key, value in cast("dict[str, object]", condition).items():
+            if key.startswith("$"):
+                yield from _fields_of(value)
+            else:
+                yield key
 
 
 def _part_as_text(answer: FetchAnswer) -> str:

@@ -80,6 +80,22 @@ def in_one_line(text: str, size: int) -> str:
     return shorten(" ".join(_CONTROL.sub(" ", clean(text[: 4 * size])).split()), size)
 
 
+def bounded(text: str, limit: int) -> str:
+    """Return a text whose JSON, as the only part of an answer, stays below a limit of at least 100 characters.
+
+    It is cut in its middle: what is wrong stands at the beginning, and what to do about it at the end.
+    """
+    text = clean(text)
+
+    def cut(size: int) -> str:
+        return text if size >= len(text) else f"{text[: size - size // 3]}{MARK} {text[len(text) - size // 3 :]}"
+
+    def fits(size: int) -> bool:
+        return json_length([{"type": "text", "text": cut(size)}]) < limit
+
+    return cut(len(text)) if fits(len(text)) else cut(largest(fits, 0, min(len(text) - 1, limit)) or 0)
+
+
 def largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
     """Return the largest number in a range, ends included, that fits; ``None`` where the smallest does not.
 

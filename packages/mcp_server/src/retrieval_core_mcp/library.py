@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.errors import RetrievalError
+from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import Degradation
 
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STILL_LOADING = "the embedding model is still loading, so this was searched by words alone; ask again for more"
+STILL_LOADING = (
+    "the embedding model is still loading, so this was searched by words alone; the same search a few seconds later "
+    "is by meaning too"
+)
+NO_VECTORS = (
+    "The index was made for searching by words, so it cannot be searched by meaning. Call search again with mode "
+    "lexical; to make that the normal way, start the server with --config lexical."
+)
 WARM_UP = "warm up"
 
 
@@ -100,6 +107,7 @@ class Library:
         alone, and says so in ``degraded``.
 
         Raises:
+            InvalidParameterError: The index holds no vectors, and the search is by meaning.
             RetrievalError: As there.
         """
         arrived = self._clock.now()
@@ -107,7 +115,12 @@ class Library:
         if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
             result = await opened.words.aretrieve(query, filters, top_k=top_k, mode="lexical")
             return replace(result, degraded=(Degradation("embed", STILL_LOADING), *result.degraded))
-        return await opened.index.aretrieve(query, filters, top_k=top_k, mode=mode)
+        try:
+            return await opened.index.aretrieve(query, filters, top_k=top_k, mode=mode)
+        except StoreError as error:
+            if await _holds_no_vectors(opened.index):
+                raise InvalidParameterError(NO_VECTORS) from error
+            raise
 
     async def fetch(self, entry_id: str) -> Entry | None:
         """Return the passage or the document with an id, ``None`` where there is neither.
@@ -191,6 +204,14 @@ def _open_index(config: RetrievalConfig) -> Index:
     from retrieval_core.build import open_index  # noqa: PLC0415 - slow to import
 
     return open_index(config=config)
+
+
+async def _holds_no_vectors(index: Index) -> bool:
+    """Whether an index was made without an embedder; one that cannot even say so is another matter."""
+    with suppress(RetrievalError):
+        manifest = (await index.adescribe()).manifest
+        return manifest is not None and manifest.dimension is None
+    return False
 
 
 async def _embed(embedder: Embedder) -> None:

@@ -9,7 +9,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, ListToolsResult
 
-from retrieval_core_mcp import tools
+from retrieval_core_mcp import __version__, tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.settings import ServerSettings
 
-VERSION = "0.1.0"
 INSTRUCTIONS = """\
 Searches a collection of indexed documents. Use search to find passages that answer a question, and fetch to read more \
 of a passage or document by its id. Cite the source of each passage that you use."""
@@ -30,10 +29,11 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
     """Return a server with the tools ``search`` and ``fetch``, which speaks every version of the protocol.
 
     Args:
-        settings: How long answers may be.
+        settings: How long answers may be, and what the documents are about.
         library: What the tools read. It starts to load behind the answer to the first request, and is closed when the
             server ends.
     """
+    listed = ListToolsResult(tools=list(tools.list_tools(settings)))
 
     @asynccontextmanager
     async def lifespan(_server: Server[Library]) -> AsyncGenerator[Library]:
@@ -45,7 +45,7 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
     async def list_tools(
         _context: ServerRequestContext[Library], _params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        return ListToolsResult(tools=list(tools.list_tools()))
+        return listed
 
     async def call_tool(_context: ServerRequestContext[Library], params: CallToolRequestParams) -> CallToolResult:
         return await tools.call_tool(params.name, params.arguments or {}, library, settings)
@@ -60,9 +60,9 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
 
     server = Server(
         "retrieval-core",
-        version=VERSION,
+        version=__version__,
         title="retrieval-core",
-        instructions=INSTRUCTIONS,
+        instructions=f"{INSTRUCTIONS} {settings.about}".rstrip(),
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

@@ -9,12 +9,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError
+from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pydantic_core import ErrorDetails
+
 ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
+DEFAULT_RESULTS = 5
+"""The most results of a search where neither the assistant nor the configuration says."""
+MOST_RESULTS = 100
+LONGEST_DESCRIPTION = 500
 
 
 class ServerSettings(BaseModel):
@@ -28,6 +36,25 @@ class ServerSettings(BaseModel):
     """An answer stays below this many characters: its text, and its structured content, each as JSON."""
     wait_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a search waits for a model that is still loading, before it searches by words alone."""
+    description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
+    """What the documents are about, in one or two sentences, so that an assistant knows when to search them."""
+
+    @property
+    def about(self) -> str:
+        """The description as a sentence for an assistant, empty where there is none."""
+        text = in_one_line(self.description, LONGEST_DESCRIPTION)
+        return f"What the documents are about: {text}" + "." * (text[-1] not in ".!?…") if text else ""
+
+    @property
+    def top_k(self) -> int:
+        """The most results of a search that does not say: as configured, or else few, with longer passages."""
+        search = self.retrieval.search
+        return min(search.top_k, MOST_RESULTS) if "top_k" in search.model_fields_set else DEFAULT_RESULTS
+
+    @property
+    def words_only(self) -> bool:
+        """Whether there is no embedder, so that nothing can be searched by meaning."""
+        return self.retrieval.embedder.kind == "none"
 
 
 def read_settings(
@@ -41,8 +68,8 @@ def read_settings(
         index: The index file, in place of the configured one.
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
-            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS`` and
-            ``RETRIEVAL_MCP__WAIT_SECONDS``.
+            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS``,
+            ``RETRIEVAL_MCP__WAIT_SECONDS`` and ``RETRIEVAL_MCP__DESCRIPTION``.
 
     Raises:
         ConfigurationError: Something is wrong; the message has one line for each thing.
@@ -57,13 +84,15 @@ def read_settings(
         try:
             return ServerSettings.model_validate({**values, "retrieval": retrieval})
         except ValidationError as error:
-            problems = [_describe(str(detail["loc"][-1]), detail["msg"], detail["type"]) for detail in error.errors()]
+            problems = [_describe(detail) for detail in error.errors(include_url=False)]
     raise ConfigurationError("the server's settings are wrong:\n  " + "\n  ".join(problems), problems=problems)
 
 
-def _describe(name: str, message: str, kind: str) -> str:
-    if kind == "extra_forbidden":
+def _describe(detail: ErrorDetails) -> str:
+    name = str(detail["loc"][-1])
+    if detail["type"] == "extra_forbidden":
         names = [field for field in ServerSettings.model_fields if field != "retrieval"]
         near = get_close_matches(name, names, n=1, cutoff=0.4) or names
-        message = f"unknown setting; did you mean {' or '.join(ENVIRONMENT_PREFIX + one.upper() for one in near)}?"
-    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {message}"
+        meant = " or ".join(ENVIRONMENT_PREFIX + one.upper() for one in near)
+        return f"{ENVIRONMENT_PREFIX}{name.upper()}: unknown setting; did you mean {meant}?"
+    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {requirement(detail)}, got {detail['input']!r:.80}"

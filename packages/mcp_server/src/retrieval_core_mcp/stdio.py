@@ -8,12 +8,9 @@ be handed on.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import re
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -22,19 +19,15 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
-    jsonrpc_message_adapter,
 )
-from pydantic import ValidationError
 
-from retrieval_core_mcp.fitting import clean, has_lone_surrogate
+from retrieval_core_mcp.messages import read_message, short_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 GRACE = 0.5
 """Seconds that requests which are being worked on have for their answer, once the input has ended."""
-_KEPT = ("params", "arguments")
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w.-]*")')
 
 
 @dataclass(slots=True)
@@ -67,6 +58,8 @@ class _Wire:
             self._settle((message.params or {}).get("requestId"))  # it will not be answered
 
     async def send(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCError):
+            message = short_error(message)
         try:
             line = message.model_dump_json(by_alias=True, exclude_unset=True)
         except ValueError:
@@ -171,61 +164,3 @@ def _write(output: BinaryIO, line: bytes) -> None:
         output.flush()
     except (OSError, ValueError):  # the client is gone; the end of the input follows
         logger.debug("the output is closed", exc_info=True)
-
-
-def read_message(line: bytes) -> JSONRPCMessage | str:
-    """Decode a line.
-
-    Lone surrogates are left in the arguments of a tool, whose check names the argument, and replaced elsewhere.
-
-    Returns:
-        The message or, for what is none, the line to answer with.
-    """
-    try:
-        return jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        pass
-    try:
-        decoded: Any = json.loads(line.decode("utf-8", "replace"))
-    except RecursionError:
-        return _refusal(_only_id(line), PARSE_ERROR, "The message is nested too deeply.")
-    except ValueError as error:
-        return _refusal(_only_id(line), PARSE_ERROR, f"The line is not valid JSON: {error}.")
-    if not isinstance(decoded, dict):
-        return _refusal(None, INVALID_REQUEST, "A message is a JSON object; send one a line, and no batches.")
-    return _read_leniently(cast("dict[str, Any]", decoded))
-
-
-def _read_leniently(content: dict[str, Any]) -> JSONRPCMessage | str:
-    request_id = content.get("id")
-    advice = 'The message is not JSON-RPC 2.0: it needs "jsonrpc": "2.0", a method, and for an answer an id.'
-    if isinstance(request_id, str) and has_lone_surrogate(request_id):
-        advice = "The request's id holds half of a surrogate pair, which is no character."
-    else:
-        with suppress(ValidationError, RecursionError):
-            return jsonrpc_message_adapter.validate_python(_mended(content), by_name=False)
-    return _refusal(request_id, INVALID_REQUEST, advice)
-
-
-def _only_id(line: bytes) -> str | int | None:
-    """Return the id of a message that cannot be parsed, where there is only one thing that can be it."""
-    found = _ID.findall(line)
-    return json.loads(found[0]) if len(found) == 1 else None
-
-
-def _mended(value: Any, path: tuple[str, ...] = ()) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [_mended(item, (*path, "")) for item in cast("list[Any]", value)]
-    if isinstance(value, dict) and path != _KEPT:
-        return {clean(key): _mended(item, (*path, key)) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, dict):
-        return {clean(key): item for key, item in cast("dict[str, Any]", value).items()}
-    return value
-
-
-def _refusal(request_id: object, code: int, message: str) -> str:
-    """Return an error as a line; an id is given back as it came, which JSON's escapes allow for any text."""
-    known = request_id if isinstance(request_id, (str, int)) and not isinstance(request_id, bool) else None
-    return json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": message}})

@@ -15,12 +15,35 @@ from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 
 if TYPE_CHECKING:
-    from retrieval_core.config import EmbedderConfig, StoreConfig
-    from retrieval_core.ports import CataloguedStore, Embedder
+    from retrieval_core.config import (
+        CacheConfig,
+        CompressorConfig,
+        EmbedderConfig,
+        EvaluationConfig,
+        LLMConfig,
+        RewriterConfig,
+        StoreConfig,
+    )
+    from retrieval_core.observe import Observer
+    from retrieval_core.ports import (
+        LLM,
+        CataloguedStore,
+        Compressor,
+        Embedder,
+        Evaluator,
+        ResultCache,
+        Rewriter,
+        Store,
+    )
 
 
 EMBEDDER_ABILITIES = ("id", "dimension", "embed_query", "embed_texts")
 STORE_ABILITIES = ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of")
+LLM_ABILITIES = ("id", "complete", "stream")
+COMPRESSOR_ABILITIES = ("id", "batch_size", "judge")
+REWRITER_ABILITIES = ("id", "rewrite")
+EVALUATOR_ABILITIES = ("id", "evaluate")
+CACHE_ABILITIES = ("get", "set", "clear", "aclose")
 """What a factory's product must have, so that a wrong one is told at once."""
 
 
@@ -50,7 +73,7 @@ def open_index(
         embedder = build_embedder(config.embedder)
     if store is None:
         store = build_store(config.store, location, embedder)
-    pipeline = RetrievalPipeline(store, embedder, config=config)
+    pipeline = build_pipeline(config, store, embedder)
     return Index(pipeline, Ingester(store, embedder, chunking=config.chunking, base=base_folder(location)))
 
 
@@ -58,6 +81,27 @@ def base_folder(index: Path) -> Path:
     """Return the folder that names of documents are relative to: the one that holds ``.retrieval``, or the index."""
     parent = index.absolute().parent
     return parent.parent if parent.name == ".retrieval" else parent
+
+
+def build_pipeline(
+    config: RetrievalConfig, store: Store, embedder: Embedder | None, *, observer: Observer | None = None
+) -> RetrievalPipeline:
+    """Return the configured pipeline over a store; the models of its stages are not yet loaded.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+    """
+    llm = build_llm(config.llm)
+    return RetrievalPipeline(
+        store,
+        embedder,
+        compressor=build_compressor(config.compressor, llm),
+        rewriter=build_rewriter(config.rewriter, llm),
+        evaluator=build_evaluator(config.evaluation, llm, embedder),
+        cache=build_cache(config.cache),
+        observer=observer,
+        config=config,
+    )
 
 
 def build_embedder(config: EmbedderConfig) -> Embedder | None:
@@ -68,9 +112,12 @@ def build_embedder(config: EmbedderConfig) -> Embedder | None:
         from retrieval_core.embedders.local import LocalEmbedder  # noqa: PLC0415
 
         return LocalEmbedder(folder=config.model_folder, threads=config.threads)
-    return cast(
-        "Embedder", _call_factory("embedder.kind", config.kind, config.options, ("local", "none"), EMBEDDER_ABILITIES)
-    )
+    if config.kind == "openai":
+        from retrieval_core.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
+
+        return OpenAIEmbedder(**dict(config.openai))
+    built_in = ("local", "openai", "none")
+    return cast("Embedder", _call_factory("embedder.kind", config.kind, config.options, built_in, EMBEDDER_ABILITIES))
 
 
 def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) -> CataloguedStore:
@@ -87,10 +134,86 @@ def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) 
         from retrieval_core.stores.memory import MemoryStore  # noqa: PLC0415
 
         return MemoryStore(**identity)
-    store = _call_factory(
-        "store.kind", config.kind, {**identity, **config.options}, ("sqlite", "memory"), STORE_ABILITIES
-    )
+    if config.kind == "pinecone":
+        from retrieval_core.stores.pinecone import PineconeStore  # noqa: PLC0415
+
+        return PineconeStore(**dict(config.pinecone), **identity)
+    built_in = ("sqlite", "memory", "pinecone")
+    store = _call_factory("store.kind", config.kind, {**identity, **config.options}, built_in, STORE_ABILITIES)
     return cast("CataloguedStore", store)
+
+
+def build_llm(config: LLMConfig) -> LLM | None:
+    """Return the configured language model; ``None`` for the kind ``none``."""
+    if config.kind == "none":
+        return None
+    if config.kind == "openai":
+        from retrieval_core.llms.openai import OpenAILLM  # noqa: PLC0415
+
+        return OpenAILLM(**dict(config.openai))
+    return cast("LLM", _call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
+
+
+def build_compressor(config: CompressorConfig, llm: LLM | None) -> Compressor | None:
+    """Return the configured compressor; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    if config.kind == "none" or not config.enabled:
+        return None
+    if config.kind == "llm":
+        from retrieval_core.compressors.llm import LLMCompressor  # noqa: PLC0415
+
+        return llm and LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
+    if config.kind == "local":
+        from retrieval_core.compressors.cross_encoder import CrossEncoderCompressor  # noqa: PLC0415
+        from retrieval_core.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
+
+        return CrossEncoderCompressor(LocalCrossEncoder(), threshold=config.relevance_threshold)
+    built_in = ("llm", "local", "none")
+    made = _call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
+    return cast("Compressor", made)
+
+
+def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
+    """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    if config.kind == "none":
+        return None
+    if config.kind == "llm":
+        from retrieval_core.rewriters.llm import LLMRewriter  # noqa: PLC0415
+
+        return llm and LLMRewriter(llm, prompt=config.rewrite_prompt)
+    made = _call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
+    return cast("Rewriter", made)
+
+
+def build_cache(config: CacheConfig) -> ResultCache | None:
+    """Return the configured cache of results; ``None`` where caching is switched off."""
+    if not config.enabled:
+        return None
+    if config.kind == "memory":
+        from retrieval_core.cache.memory import MemoryCache  # noqa: PLC0415
+
+        return MemoryCache(config.max_size, config.ttl_seconds)
+    if config.kind == "redis":
+        from retrieval_core.cache.redis import RedisCache  # noqa: PLC0415
+
+        if config.url is None:
+            msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
+            raise ConfigurationError(msg, missing_keys=("cache.url",))
+        return RedisCache(config.url, ttl_seconds=config.ttl_seconds)
+    made = _call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
+    return cast("ResultCache", made)
+
+
+def build_evaluator(config: EvaluationConfig, llm: LLM | None, embedder: Embedder | None) -> Evaluator | None:
+    """Return the configured evaluator; ``None`` where evaluation is switched off."""
+    if not config.enabled:
+        return None
+    if config.kind in {"auto", "ragas", "local"}:
+        from retrieval_core.evaluators import choose_evaluator  # noqa: PLC0415
+
+        return choose_evaluator(config.kind, llm, embedder)
+    built_in = ("auto", "ragas", "local")
+    made = _call_factory("evaluation.kind", config.kind, config.options, built_in, EVALUATOR_ABILITIES)
+    return cast("Evaluator", made)
 
 
 def _call_factory(

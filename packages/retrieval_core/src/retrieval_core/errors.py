@@ -22,6 +22,8 @@
     │   └── UnreadableFileError                a file could not be read
     └── ServiceError                           something outside this process failed
         ├── ServiceConnectionError (ConnectionError)
+        ├── MalformedAnswerError               a model's answer is not what was asked for
+        ├── CircuitOpenError                   a backend is left alone for a while
         └── ServiceTimeoutError (TimeoutError)
             └── DeadlineExceededError          the query's own time budget ran out
 
@@ -223,3 +225,17 @@ class DeadlineExceededError(ServiceTimeoutError):
     """The time budget of the query ran out."""
 
     transient: ClassVar[bool] = False
+
+
+class MalformedAnswerError(ServiceError):
+    """A model answered with something else than what was asked for; another attempt may do better."""
+
+    transient: ClassVar[bool] = True
+
+
+class CircuitOpenError(ServiceError):
+    """A backend failed so often in a row that it is not asked for the moment."""
+
+
+ValidationError = QueryValidationError
+"""The specification's name."""

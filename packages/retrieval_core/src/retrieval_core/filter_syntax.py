@@ -12,6 +12,8 @@ from retrieval_core.filters import CONDITIONS, OPERATORS, And, Condition, Eq, Fi
 
 MAX_DEPTH = 32
 """How deeply ``$and``, ``$or`` and ``$not`` may nest in a filter that is parsed."""
+MAX_CONDITIONS = 256
+"""How many conditions a filter that is parsed may have: each of them costs a look at every chunk."""
 
 
 def parse_filter(source: str | Mapping[str, Any]) -> Filter:
@@ -20,8 +22,8 @@ def parse_filter(source: str | Mapping[str, Any]) -> Filter:
     Several fields, and several operators of one field, must all match. A bare value means ``$eq``.
 
     Raises:
-        FilterError: The JSON is broken, an operator is unknown, a value has the wrong type, or operators nest deeper
-            than :data:`MAX_DEPTH`.
+        FilterError: The JSON is broken, an operator is unknown, a value has the wrong type, operators nest deeper than
+            :data:`MAX_DEPTH`, or there are more conditions than :data:`MAX_CONDITIONS`.
     """
     decoded: object = source
     if isinstance(source, str):
@@ -30,7 +32,21 @@ def parse_filter(source: str | Mapping[str, Any]) -> Filter:
         except (ValueError, RecursionError) as error:
             msg = f'the filter is not valid JSON ({error}); write for instance {{"brand": "Acme"}}'
             raise FilterError(msg) from error
-    return _parse(decoded, 0)
+    parsed = _parse(decoded, 0)
+    if (count := _count_conditions(parsed)) > MAX_CONDITIONS:
+        msg = f"a filter may have at most {MAX_CONDITIONS} conditions, got {count}; to match one of many values use $in"
+        raise FilterError(msg)
+    return parsed
+
+
+def _count_conditions(condition: Filter) -> int:
+    match condition:
+        case And(filters) | Or(filters):
+            return sum(map(_count_conditions, filters))
+        case Not(inner):
+            return _count_conditions(inner)
+        case _:
+            return 1
 
 
 def _parse(source: object, depth: int) -> Filter:
@@ -62,12 +78,12 @@ def _parse_item(key: str, value: object, depth: int) -> Filter:
 def _parse_field(field: str, value: object, depth: int) -> Filter:
     if not isinstance(value, Mapping):
         if isinstance(value, (list, tuple)):
-            msg = f'field {field!r}: to match one of several values write {{"{field}": {{"$in": [...]}}}}'
+            msg = f'field {field!r:.80}: to match one of several values write {{"{field:.80}": {{"$in": [...]}}}}'
             raise FilterError(msg)
         return _condition(Eq, field, value)
     operators = cast("Mapping[str, object]", value)
     if not operators:
-        msg = f'field {field!r}: an operator is missing; write for instance {{"{field}": {{"$eq": "value"}}}}'
+        msg = f'field {field!r:.80}: an operator is missing; write for instance {{"{field:.80}": {{"$eq": "value"}}}}'
         raise FilterError(msg)
     parts: list[Filter] = []
     for name, operand in operators.items():
@@ -85,17 +101,17 @@ def _parse_field(field: str, value: object, depth: int) -> Filter:
 
 def _condition(kind: Callable[[str, Any], Condition], field: str, operand: object) -> Condition:
     if kind in {In, NotIn} and not isinstance(operand, (list, tuple)):
-        msg = f"field {field!r}: $in and $nin take a list of values, got {operand!r:.80}"
+        msg = f"field {field!r:.80}: $in and $nin take a list of values, got {operand!r:.80}"
         raise FilterError(msg)
     try:
         return kind(field, cast("Any", operand))
     except FilterError as error:
-        msg = f"field {field!r}: {error}"
+        msg = f"field {field!r:.80}: {error}"
         raise FilterError(msg) from error
 
 
 def _unknown_operator(name: str, field: str | None = None) -> FilterError:
-    where = f"field {field!r}: " if field else ""
+    where = f"field {field!r:.80}: " if field else ""
     near = get_close_matches(name, OPERATORS, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(sorted(OPERATORS))}."
     return FilterError(f"{where}unknown operator {name!r:.80}. {hint}")

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.ports import FetchRequest
+from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from retrieval_core.filters import Filter
+    from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
@@ -34,7 +34,7 @@ class Index:
     def retrieve(
         self,
         query: str,
-        filters: Filter | Mapping[str, Any] | None = None,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
         *,
         top_k: int | None = None,
         mode: SearchMode | None = None,
@@ -45,7 +45,7 @@ class Index:
     async def aretrieve(
         self,
         query: str,
-        filters: Filter | Mapping[str, Any] | None = None,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
         *,
         top_k: int | None = None,
         mode: SearchMode | None = None,
@@ -71,7 +71,10 @@ class Index:
             StoreError: The index cannot be written.
         """
         several = (paths,) if isinstance(paths, (str, Path)) else paths
-        return await self._ingester.index([Path(path) for path in several], on_progress)
+        try:
+            return await self._ingester.index([Path(path) for path in several], on_progress)
+        finally:
+            await self._after_writing()
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks that were made elsewhere; see :meth:`aadd`."""
@@ -85,6 +88,7 @@ class Index:
             StoreError: The index cannot be written.
         """
         await self._ingester.add(chunks)
+        await self._after_writing()
 
     def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
         """Split, embed and add documents that were made elsewhere; see :meth:`aadd_documents`."""
@@ -103,7 +107,10 @@ class Index:
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
-        await self._ingester.add_documents(documents, on_progress)
+        try:
+            await self._ingester.add_documents(documents, on_progress)
+        finally:
+            await self._after_writing()
 
     def delete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
@@ -111,7 +118,14 @@ class Index:
 
     async def adelete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
-        return await self._ingester.delete(document_id)
+        gone = await self._ingester.delete(document_id)
+        await self._after_writing()
+        return gone
+
+    async def _after_writing(self) -> None:
+        """Forget results of an index that does not tell that it was written to."""
+        if not isinstance(self.pipeline.store, Versioned):
+            await self.pipeline.ainvalidate()
 
     def document(self, document_id: str) -> Document | None:
         """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""

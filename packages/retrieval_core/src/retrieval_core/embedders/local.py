@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, MissingExtraError
+from retrieval_core.errors import ConfigurationError, EmbeddingError
 from retrieval_core.local_models.files import LocalModel, find_files, read_folder
 from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.local_models.stop import StopSignal
+from retrieval_core.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from tokenizers import Tokenizer
 
     from retrieval_core.local_models.files import ModelFiles
     from retrieval_core.local_models.onnx import OnnxModel
+    from retrieval_core.local_models.stop import StopSignal
     from retrieval_core.types import Matrix, Vector
 
 _MODEL = "model.onnx"
 _TOKENIZER = "tokenizer.json"
+_NEEDED_FOR = "The local embedding model"
 
 # Texts handed to a thread at a time: enough to make the hand-over cheap, few enough to stop soon.
 _SLICE = 16
-# Each thread of bulk work holds some 40 MB.
-_MOST_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +97,13 @@ class LocalEmbedder:
         hub_repository: str | None = None,
         threads: int | None = None,
     ) -> None:
-        if threads is not None and threads < 1:
-            msg = f"threads must be at least 1, got {threads}"
-            raise InvalidParameterError(msg)
+        self._threads = thread_count(threads)
         if hub_repository is not None:
             model = replace(model, files=replace(model.files, hub_repository=hub_repository))
         files = None if folder is None else read_folder(model.files, Path(folder))
         if files is not None and files.checksums != model.files.checksums:
             model = _other_model(model, files)
         self._model = model
-        self._threads = threads or _default_threads()
         self._files = Lazy(lambda: files or find_files(model.files))
         self._tokenizer = Lazy(self._load_tokenizer)
         self._onnx = Lazy(self._load_onnx)
@@ -186,22 +181,10 @@ class LocalEmbedder:
             PoolSaturatedError: Too many calls are waiting.
         """
         size = max(1, min(_SLICE, -(-len(texts) // self._threads)))
-        starts = iter(range(0, max(1, len(texts)), size))
-        parts: dict[int, Matrix] = {}
-
-        async def embed_slices() -> None:
-            for start in starts:
-                parts[start] = await self._embed(self._passages, texts[start : start + size])
-
-        workers = [asyncio.create_task(embed_slices()) for _ in range(self._threads)]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
+        parts = await in_slices(texts, size, self._threads, lambda part: self._embed(self._passages, part))
         import numpy as np  # noqa: PLC0415 - a thread has loaded it by now
 
-        return np.concatenate([parts[start] for start in sorted(parts)])
+        return np.concatenate(parts)
 
     async def aclose(self) -> None:
         """Wait for what runs, drop what waits, and refuse further texts. Closing twice is fine."""
@@ -213,12 +196,7 @@ class LocalEmbedder:
         self._passages.close()
 
     async def _embed(self, pool: ThreadPool, texts: Sequence[str]) -> Matrix:
-        stop = StopSignal()
-        try:
-            return await pool.run(self._vectors, texts, stop)
-        except asyncio.CancelledError:
-            stop.send()
-            raise
+        return await run_stoppable(pool, self._vectors, texts)
 
     def _vectors(self, texts: Sequence[str], stop: StopSignal) -> Matrix:
         import numpy as np  # noqa: PLC0415 - loaded in a thread, with the model
@@ -242,12 +220,12 @@ class LocalEmbedder:
         return first / np.linalg.norm(first)
 
     def _load_tokenizer(self) -> Tokenizer:
-        with _needing_the_extra():
+        with needing_extra("local", _NEEDED_FOR):
             from retrieval_core.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
         return load_tokenizer(self._files.get().paths[_TOKENIZER])
 
     def _load_onnx(self) -> OnnxModel:
-        with _needing_the_extra():
+        with needing_extra("local", _NEEDED_FOR):
             from retrieval_core.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
         path = self._files.get().paths[_MODEL]
         model = OnnxModel(path)
@@ -255,14 +233,6 @@ class LocalEmbedder:
             msg = f"{path} gives vectors of {model.output_size} components, and {self.dimension} were configured"
             raise ConfigurationError(msg)
         return model
-
-
-@contextmanager
-def _needing_the_extra() -> Generator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise MissingExtraError("local", "The local embedding model") from error
 
 
 def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel:
@@ -277,8 +247,3 @@ def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel
             raise ConfigurationError(msg) from error
     other = replace(described.files, name="custom", checksums=files.checksums)
     return replace(described, files=other, dimension=dimension)
-
-
-def _default_threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, _MOST_THREADS)

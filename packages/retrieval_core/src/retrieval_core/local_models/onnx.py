@@ -23,7 +23,7 @@ _SILENT = 4  # only what ends the process; a failed run raises, and so needs no 
 
 
 class OnnxModel:
-    """A transformer that reads one text at a time; several threads may run it at once.
+    """A transformer that reads one text, or one pair, at a time; several threads may run it at once.
 
     One text a call, on one thread: an int8 model scales its activations over the whole batch, so that in a batch the
     other texts would change a text's result. More texts at a time are a matter of more threads.
@@ -58,7 +58,7 @@ class OnnxModel:
         return size if isinstance(size, int) else None
 
     def run(self, encoding: Encoding, stop: StopSignal) -> NDArray[np.float32]:
-        """Return the first output for one text, without the batch axis: for encoders shape ``(tokens, size)``."""
+        """Return the first output, without batch axis: of encoders ``(tokens, size)``, of cross-encoders ``(1,)``."""
         values = {
             "input_ids": encoding.ids,
             "attention_mask": encoding.attention_mask,

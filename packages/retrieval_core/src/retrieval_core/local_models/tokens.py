@@ -58,6 +58,28 @@ def encode_start(tokenizer: Tokenizer, text: str, limit: int) -> Encoding:
     Args:
         limit: The most tokens of the text to take, at least 1.
     """
+    return tokenizer.post_process(_start(tokenizer, text, limit))
+
+
+def encode_pair(tokenizer: Tokenizer, first: str, second: str, limit: int) -> Encoding:
+    """Return two texts as one sequence, with the tokens that the model adds around and between them.
+
+    Where both together are too long, the longer one loses tokens from its end until it is as long as the other, and
+    then both do: what the tokenizers of these models call "longest first". So a question stays whole unless it takes
+    more than half.
+
+    Args:
+        limit: The most tokens of both texts together, at least 2.
+    """
+    one, other = _start(tokenizer, first, limit), _start(tokenizer, second, limit)
+    shorter, longer = sorted((one, other), key=_length)
+    if _length(one) + _length(other) > limit:
+        shorter.truncate(min(_length(shorter), limit // 2))
+        longer.truncate(limit - _length(shorter))
+    return tokenizer.post_process(one, other)
+
+
+def _start(tokenizer: Tokenizer, text: str, limit: int) -> Encoding:
     text = valid_unicode(text)
     length = limit * _CHARACTERS_PER_TOKEN
     encoding = tokenizer.encode(text[:length], add_special_tokens=False)
@@ -65,7 +87,11 @@ def encode_start(tokenizer: Tokenizer, text: str, limit: int) -> Encoding:
         length *= 2
         encoding = tokenizer.encode(text[:length], add_special_tokens=False)
     encoding.truncate(limit)
-    return tokenizer.post_process(encoding)
+    return encoding
+
+
+def _length(encoding: Encoding) -> int:
+    return len(encoding.ids)
 
 
 def _settled(encoding: Encoding) -> int:

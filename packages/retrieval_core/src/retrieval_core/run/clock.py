@@ -24,6 +24,10 @@ class Clock(Protocol):
         """
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        ...
+
 
 class SystemClock:
     """The real time."""
@@ -35,3 +39,7 @@ class SystemClock:
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Return :func:`asyncio.timeout`."""
         return asyncio.timeout(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Await :func:`asyncio.sleep`."""
+        await asyncio.sleep(seconds)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import (
@@ -17,12 +18,15 @@ from retrieval_core.errors import (
     ServiceError,
     StoreError,
 )
+from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
 from retrieval_core.types import StageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from retrieval_core.observe import Observer
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.threads import ThreadPool
 
@@ -43,6 +47,7 @@ class Failed:
 
     stage: str
     error: Exception
+    attempts: int = 0
 
     @property
     def reason(self) -> str:
@@ -60,18 +65,39 @@ def is_callers_fault(error: Exception) -> bool:
     return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What protects the calls of all runs of a pipeline.
+
+    Attributes:
+        policy: How often a call is made again.
+        breakers: Remember which backends are down.
+        observer: Is told of every call.
+    """
+
+    policy: RetryPolicy = NO_RETRIES
+    breakers: CircuitBreakers = field(default_factory=lambda: CircuitBreakers(failures=0, pause=0))
+    observer: Observer | None = None
+
+
 class Run:
     """One query's run: its deadline, and the records of what its stages did.
 
     Args:
-        clock: What the deadline and the durations are measured with.
-        seconds: The time budget of the whole run; ``None`` for no bound.
         pool: Where functions run that are not coroutine functions.
+        seconds: The time budget of the whole run; ``None`` for no bound.
+        clock: What the deadline and the durations are measured with.
+        guard: Retries, circuit breakers and the observer; by default there are none.
     """
 
-    def __init__(self, pool: ThreadPool, *, seconds: float | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, pool: ThreadPool, *, seconds: float | None = None, clock: Clock | None = None, guard: Guard | None = None
+    ) -> None:
         self._clock = clock or SystemClock()
         self._pool = pool
+        self._guard = guard or Guard()
+        self._policy = self._guard.policy
+        self._backend: str | None = None
         self._started = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
@@ -86,56 +112,115 @@ class Run:
         part._limit = None if self._seconds is None else self._seconds * share  # noqa: SLF001 - of the same class
         return part
 
+    def on(self, backend: str) -> Run:
+        """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
+
+        Without it, each stage counts as a backend of its own.
+        """
+        part = copy(self)
+        part._backend = backend  # noqa: SLF001 - of the same class
+        return part
+
+    def without_retries(self) -> Run:
+        """Return this run for calls that are made once, because doing without them is better than waiting."""
+        part = copy(self)
+        part._policy = NO_RETRIES  # noqa: SLF001 - of the same class
+        return part
+
     @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the run began."""
         return (self._clock.now() - self._started) * 1000
 
     @property
+    def is_over(self) -> bool:
+        """Whether the time budget, or the part of it that this is bound to, is used up."""
+        remaining = self._remaining()
+        return remaining is not None and remaining <= 0
+
+    @property
     def records(self) -> tuple[StageRecord, ...]:
         """What was done so far, in the order it ended."""
         return tuple(self._records)
 
-    def note(self, stage: str, started_ms: float, count_in: int | None, count_out: int | None) -> None:
+    def note(
+        self, stage: str, started_ms: float, count_in: int | None, count_out: int | None, decision: str | None = None
+    ) -> None:
         """Record a stage that was plain arithmetic, from ``started_ms`` until now."""
-        self._records.append(StageRecord(stage, self.elapsed_ms - started_ms, count_in, count_out))
+        self._records.append(StageRecord(stage, self.elapsed_ms - started_ms, count_in, count_out, decision=decision))
 
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> Ok[T] | Failed:
-        """Call something that may fail or hang, within what is left of the deadline.
+        """Call something that may fail or hang, within what is left of the deadline, again where that can help.
 
         A function that is no coroutine function runs in a thread; if it then returns something to await, that is
         awaited. Cancellation of the caller passes through.
         """
         started = self.elapsed_ms
-        remaining = None if self._limit is None else self._limit - started / 1000
-        if remaining is not None and remaining <= 0:
-            return self._failed(stage, started, self._exceeded(stage))
+        attempts = 0
+        breaker = self._guard.breakers.of(self._backend or stage, self._clock)
+
+        async def attempt() -> T:
+            nonlocal attempts
+            if self.is_over:
+                raise self._exceeded(stage)
+            attempts += 1
+            return await self._attempt(stage, function, *args, **kwargs)
+
+        observer = self._guard.observer
+        with nullcontext() if observer is None else observer.span(stage) as span:
+            try:
+                if breaker is not None:
+                    breaker.admit()
+                try:
+                    value = await attempt()
+                except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
+                    value = await retry(error, attempt, self._policy, self._clock, self._remaining)
+            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
+                if breaker is not None and attempts and _is_the_backends_fault(error):
+                    breaker.failed(error)
+                outcome: Ok[T] | Failed = Failed(stage, error, attempts)
+                record = StageRecord(stage, self.elapsed_ms - started, error=outcome.reason, attempts=attempts)
+            else:
+                if breaker is not None:
+                    breaker.succeeded()
+                outcome = Ok(value)
+                record = StageRecord(
+                    stage,
+                    self.elapsed_ms - started,
+                    count_out=_size(value),
+                    attempts=attempts,
+                    usage=getattr(value, "usage", None),
+                )
+            self._records.append(record)
+            if observer is not None and span is not None:
+                span.end(record)
+        return outcome
+
+    def _remaining(self) -> float | None:
+        return None if self._limit is None else self._limit - (self._clock.now() - self._started)
+
+    async def _attempt(self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            async with self._clock.timeout(remaining):
+            async with self._clock.timeout(self._remaining()):
                 returned: object = await self._pool.call(function, *args, **kwargs)
-                value = cast("T", await returned if inspect.isawaitable(returned) else returned)
+                return cast("T", await returned if inspect.isawaitable(returned) else returned)
         except TimeoutError as error:
-            return self._failed(stage, started, self._as_deadline(error, stage))
+            if (exceeded := self._as_deadline(error, stage)) is error:
+                raise
+            raise exceeded from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            cancelled = ServiceError(f"{stage} was cancelled from within")
-            cancelled.__cause__ = error
-            return self._failed(stage, started, cancelled)
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
-            return self._failed(stage, started, error)
-        self._records.append(StageRecord(stage, self.elapsed_ms - started, count_out=_size(value)))
-        return Ok(value)
+            msg = f"{stage} was cancelled from within"
+            raise ServiceError(msg) from error
 
     def _as_deadline(self, error: TimeoutError, stage: str) -> Exception:
         if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:
             return error
-        exceeded = self._exceeded(stage)
-        exceeded.__cause__ = error
-        return exceeded
+        return self._exceeded(stage)
 
     def _exceeded(self, stage: str) -> DeadlineExceededError:
         share = "" if self._limit == self._seconds else f"its {self._limit:g} s of "
@@ -145,10 +230,10 @@ class Run:
         )
         return DeadlineExceededError(msg)
 
-    def _failed(self, stage: str, started: float, error: Exception) -> Failed:
-        failed = Failed(stage, error)
-        self._records.append(StageRecord(stage, self.elapsed_ms - started, error=failed.reason))
-        return failed
+
+def _is_the_backends_fault(error: Exception) -> bool:
+    """Whether a backend did not answer, or said that it cannot: what a circuit breaker counts."""
+    return isinstance(error, DeadlineExceededError) or can_help(error)
 
 
 def _size(value: object) -> int | None:

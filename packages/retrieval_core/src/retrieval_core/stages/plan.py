@@ -17,6 +17,7 @@ class Plan:
 
     Attributes:
         mode: Which sides are searched.
+        has_words: Whether the store can be searched by words at all.
         top_k: The most hits, at least 1.
         candidates: How many to ask of each side, at least ``top_k``.
         condition: What every passage must pass.
@@ -29,6 +30,7 @@ class Plan:
     """
 
     mode: SearchMode
+    has_words: bool
     top_k: int
     candidates: int
     condition: Filter | None

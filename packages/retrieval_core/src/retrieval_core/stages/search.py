@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, RetrievalError
 from retrieval_core.ports import SearchRequest
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from retrieval_core.types import Query, Vector
 
 
+class EmbeddedQuestions(Protocol):
+    """Remembers the vectors of questions."""
+
+    def get(self, text: str) -> Vector | None:
+        """Return the vector of a question that was embedded before."""
+        ...
+
+    def set(self, text: str, vector: Vector) -> Vector:
+        """Remember the vector of a question, and return it as one that cannot be changed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What the sides found; ``None`` for a side that was not asked, or failed."""
@@ -27,19 +39,40 @@ class Found:
     failures: tuple[Failed, ...] = ()
 
 
-async def search(run: Run, store: Store, embedder: Embedder | None, query: Query, plan: Plan) -> Found:
+async def search(
+    run: Run,
+    store: Store,
+    embedder: Embedder | None,
+    query: Query,
+    plan: Plan,
+    *,
+    embedded: EmbeddedQuestions | None = None,
+) -> Found:
     """Search the dense side, the lexical side, or both at once; the lexical side does not wait for the embedding.
 
-    In lexical mode the question is embedded only where a threshold has to be held against something.
+    In lexical mode the question is embedded only where a threshold has to be held against something. Where a question
+    that was to be searched by meaning alone cannot be embedded, it is searched by words.
+
+    Args:
+        run: Makes the calls.
+        store: Is searched.
+        embedder: Embeds the question.
+        query: The normalised question.
+        plan: What is asked of each side.
+        embedded: Questions that were embedded before.
     """
     (query, dense), lexical = await asyncio.gather(
-        _embed_and_search(run, store, embedder, query, plan), _search_words(run, store, query, plan)
+        _embed_and_search(run, store, embedder, query, plan, embedded=embedded), _search_words(run, store, query, plan)
     )
+    failures = tuple(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed))
+    if lexical is None and isinstance(dense, Failed) and dense.stage == "embed" and plan.has_words:
+        lexical = await _search_words(run, store, query, replace(plan, mode="lexical"))
+        failures += (lexical,) if isinstance(lexical, Failed) else ()
     return Found(
         query,
         dense=dense.value if isinstance(dense, Ok) else None,
         lexical=lexical.value if isinstance(lexical, Ok) else None,
-        failures=tuple(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed)),
+        failures=failures,
     )
 
 
@@ -47,26 +80,32 @@ async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[
     if plan.mode == "dense":
         return None
     request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
-    return await run.call("lexical", store.search, request)
+    return await run.on("store").call("lexical", store.search, request)
 
 
 async def _embed_and_search(
-    run: Run, store: Store, embedder: Embedder | None, query: Query, plan: Plan
+    run: Run, store: Store, embedder: Embedder | None, query: Query, plan: Plan, *, embedded: EmbeddedQuestions | None
 ) -> tuple[Query, Ok[tuple[Candidate, ...]] | Failed | None]:
     if embedder is None or (plan.mode == "lexical" and plan.score_threshold is None):
         return query, None
-    embedded = await run.call("embed", embedder.embed_query, query.text)
-    if isinstance(embedded, Failed):
-        return query, replace(embedded, error=_as_embedding_error(embedded.error, query.original))
-    try:
-        vector = _checked(embedded.value, embedder.dimension, query.original)
-    except EmbeddingError as error:
-        return query, Failed("embed", error)
+    vector = embedded.get(query.text) if embedded is not None else None
+    if vector is None:
+        outcome = await run.call("embed", embedder.embed_query, query.text)
+        if isinstance(outcome, Failed):
+            return query, replace(outcome, error=_as_embedding_error(outcome.error, query.original))
+        try:
+            vector = _checked(outcome.value, embedder.dimension, query.original)
+        except EmbeddingError as error:
+            return query, Failed("embed", error)
+        if embedded is not None:
+            vector = embedded.set(query.text, vector)
+    else:
+        run.note("embed", run.elapsed_ms, None, None, "embedded before")
     query = replace(query, embedding=vector)
     if plan.mode == "lexical":
         return query, None
     request = SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition)
-    return query, await run.call("dense", store.search, request)
+    return query, await run.on("store").call("dense", store.search, request)
 
 
 def _checked(vector: Vector, dimension: int, query: str) -> Vector:

@@ -77,7 +77,7 @@ async def _fetch(
     if not missing:
         return Fetched(chunks=at_hand), None
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
-    outcome = await run.call("fetch", store.fetch, request)
+    outcome = await run.on("store").call("fetch", store.fetch, request)
     if isinstance(outcome, Failed):
         return Fetched(chunks=at_hand), outcome
     return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import log
 from threading import Lock
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from retrieval_core.analysis import Analyzer
 from retrieval_core.errors import StoreError
@@ -42,6 +43,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Contents:
+    id: str = field(default_factory=lambda: uuid4().hex)
     manifest: Manifest | None = None
     generation: int = 0
     chunks: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
@@ -84,6 +86,11 @@ class MemoryStore:
             sides=self._identity.sides(contents.manifest),
             filter_operators=OPERATORS,
         )
+
+    async def version(self) -> str | None:
+        """Name the state of the index: every write changes it, and another store has another."""
+        contents = self._open()
+        return f"{contents.id}:{contents.generation}" if contents.manifest else None
 
     async def upsert(self, change: Change) -> None:
         """Apply a change.

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 class FakeClock:
     """A :class:`~retrieval_core.run.clock.Clock` that stands still until it is told to advance.
 
-    It may be shared by several event loops, and advanced from any thread.
+    It may be shared by several event loops, and advanced from any thread. Who sleeps makes it advance at once, so that
+    retries need no waiting.
+
+    Attributes:
+        slept: The seconds of each sleep so far, in order.
     """
 
     def __init__(self) -> None:
+        self.slept: list[float] = []
         self._now = 0.0
         self._lock = Lock()
         self._open: dict[asyncio.Timeout, tuple[float, asyncio.AbstractEventLoop]] = {}
@@ -45,6 +50,12 @@ class FakeClock:
             finally:
                 with self._lock:
                     self._open.pop(scope, None)
+
+    async def sleep(self, seconds: float) -> None:
+        """Advance by so many seconds, and let others have a turn."""
+        self.slept.append(seconds)
+        self.advance(seconds)
+        await asyncio.sleep(0)
 
     def advance(self, seconds: float) -> None:
         """Let time pass; bodies whose time is over are cancelled as soon as their event loop has the turn.

@@ -13,6 +13,7 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
+from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.events import report
 from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, RetrievalError
 from retrieval_core.run.sync import SyncBridge
@@ -45,13 +46,13 @@ class MMRPostprocessor(BaseNodePostprocessor):
 
     Args:
         embedder: Embeds the nodes' texts where it has to: an embedding model of LlamaIndex, or an embedder of
-            retrieval-core. It stays the caller's.
+            retrieval-core such as ``retriever.pipeline.embedder``. It stays the caller's.
         top_n: The most nodes, at least 1.
         lambda_mult: In [0, 1]; 1 orders by relevance alone, 0 by difference alone.
         callback_manager: As of any postprocessor.
 
     Raises:
-        InvalidParameterError: ``top_n`` or ``lambda_mult`` is outside its range.
+        InvalidParameterError: ``embedder`` is none, or ``top_n`` or ``lambda_mult`` is outside its range.
     """
 
     top_n: int = 5
@@ -73,6 +74,9 @@ class MMRPostprocessor(BaseNodePostprocessor):
         if not isinstance(lambda_mult, (int, float)) or not 0 <= lambda_mult <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"lambda_mult must be a number in [0, 1], got {lambda_mult!r:.80}"
             raise InvalidParameterError(msg)
+        if embedder is not None and not isinstance(embedder, BaseEmbedding):
+            advice = "give an embedding model of LlamaIndex, or an embedder of retrieval-core"
+            check_abilities(embedder, "embedder", ("embed_texts",), advice)
         super().__init__(**_given(callback_manager))
         self.top_n = top_n
         self.lambda_mult = lambda_mult
@@ -82,6 +86,13 @@ class MMRPostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Name the postprocessor in what LlamaIndex records."""
         return "MMRPostprocessor"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._embedder is not None:
+            # LlamaIndex would leave the embedder out and say nothing.
+            msg = "an MMRPostprocessor with an embedder cannot be pickled; make a new one instead"
+            raise TypeError(msg)
+        return super().__getstate__()
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -105,7 +116,11 @@ class MMRPostprocessor(BaseNodePostprocessor):
 
     async def _embedded(self, texts: list[str]) -> Matrix:
         if self._embedder is None:
-            msg = "not every node has an embedding, and MMRPostprocessor has no embedder: pass it one"
+            msg = (
+                "not every node has an embedding, and MMRPostprocessor has no embedder: pass it one, "
+                "MMRPostprocessor(embedder=retriever.pipeline.embedder) for instance, or do without it and give "
+                'RetrievalCoreRetriever.from_index_file the setting search__search_type="mmr"'
+            )
             raise ConfigurationError(msg)
         try:
             if isinstance(self._embedder, BaseEmbedding):
@@ -154,7 +169,10 @@ def _relevance(nodes: Sequence[NodeWithScore]) -> list[float]:
     """Return the nodes' scores; one that is missing or no number counts as the lowest of the others."""
     scores = [item.score if item.score is not None and isfinite(item.score) else inf for item in nodes]
     lowest = min(scores, default=0.0)
-    return [score if isfinite(score) else lowest if isfinite(lowest) else 0.0 for score in scores]
+    relevance = [score if isfinite(score) else lowest if isfinite(lowest) else 0.0 for score in scores]
+    # It is scaled to its range later, which must be finite for that; between halves of finite numbers it always is.
+    too_far = relevance and not isfinite(max(relevance) - min(relevance))
+    return [score / 2 for score in relevance] if too_far else relevance
 
 
 def _own_vectors(nodes: Sequence[NodeWithScore]) -> Matrix | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
+from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import node_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from retrieval_core.errors import InvalidParameterError
@@ -47,7 +48,7 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
         callback_manager: As of any postprocessor.
 
     Raises:
-        InvalidParameterError: ``before`` or ``after`` is outside its range.
+        InvalidParameterError: ``store`` is none, or ``before`` or ``after`` is outside its range.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -71,6 +72,9 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
             if type(value) is not int or value < 0:
                 msg = f"{name} must be a whole number of at least 0, got {value!r:.80}"
                 raise InvalidParameterError(msg)
+        check_abilities(
+            store, "store", ("fetch",), "give the store of a pipeline, retriever.pipeline.store for instance"
+        )
         condition = as_filter(filters)
         super().__init__(**({} if callback_manager is None else {"callback_manager": callback_manager}))
         self.before = before
@@ -82,6 +86,11 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Name the postprocessor in what LlamaIndex records."""
         return "NeighborExpansionPostprocessor"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # LlamaIndex would leave the store out and say nothing.
+        msg = "a NeighborExpansionPostprocessor cannot be pickled, because its store cannot; make a new one instead"
+        raise TypeError(msg)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
@@ -78,6 +79,9 @@ def _group(filters: MetadataFilters, depth: int) -> Filter | None:
         raise FilterError(msg)
     parts: list[Filter] = []
     for item in filters.filters:
+        if not isinstance(item, (MetadataFilters, MetadataFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"MetadataFilters hold MetadataFilter and MetadataFilters, got {type(item).__name__}"
+            raise UnsupportedFilterError(msg)
         part = _group(item, depth + 1) if isinstance(item, MetadataFilters) else _condition(item)
         if part is None:
             msg = "a group of MetadataFilters inside another one is empty; leave it out"
@@ -85,12 +89,19 @@ def _group(filters: MetadataFilters, depth: int) -> Filter | None:
         parts.append(part)
     if not parts:
         return None
-    condition = filters.condition or FilterCondition.AND
-    if condition not in _GROUPS:
-        msg = f"the condition {condition!r:.80} of MetadataFilters is not known here; use AND, OR or NOT"
-        raise UnsupportedFilterError(msg)
+    condition = _condition_of(filters)
     joined = _joined(_GROUPS[condition], parts)
     return Not(joined) if condition is FilterCondition.NOT else joined
+
+
+def _condition_of(filters: MetadataFilters) -> FilterCondition:
+    """Return how a group joins its filters; LlamaIndex does not look at what is assigned, so it may be text."""
+    with suppress(ValueError):
+        condition = FilterCondition.AND if filters.condition is None else FilterCondition(filters.condition)
+        if condition in _GROUPS:
+            return condition
+    msg = f"the condition {filters.condition!r:.80} of MetadataFilters is not known here; use AND, OR or NOT"
+    raise UnsupportedFilterError(msg)
 
 
 def _joined(kind: Callable[[tuple[Filter, ...]], Filter], parts: Sequence[Filter]) -> Filter:
@@ -98,13 +109,13 @@ def _joined(kind: Callable[[tuple[Filter, ...]], Filter], parts: Sequence[Filter
 
 
 def _condition(item: MetadataFilter) -> Filter:
-    key, value, operator = item.key, item.value, item.operator
+    key, value, operator = item.key, item.value, _operator_of(item)
     if (reason := _REFUSED.get(operator)) is not None:
         raise _unsupported(item, reason.format(key=key))
     if operator in {FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL}:
         if not isinstance(value, list):
             raise _unsupported(item, "it takes a list of values")
-        return _of_a_list(item, value)
+        return _of_a_list(item, operator, value)
     if value is None:
         raise _unsupported(item, f'for a field that is absent or null use the filter {{"{key}": {{"$exists": false}}}}')
     if isinstance(value, list):
@@ -118,8 +129,16 @@ def _condition(item: MetadataFilter) -> Filter:
     return _COMPARISONS[operator](key, value)
 
 
-def _of_a_list(item: MetadataFilter, values: Sequence[Scalar]) -> Filter:
-    match item.operator:
+def _operator_of(item: MetadataFilter) -> FilterOperator:
+    """Return how a filter compares; what is assigned may be text here too."""
+    try:
+        return FilterOperator(item.operator)
+    except ValueError:
+        raise _unsupported(item, "it is not known here") from None
+
+
+def _of_a_list(item: MetadataFilter, operator: FilterOperator, values: Sequence[Scalar]) -> Filter:
+    match operator:
         case FilterOperator.IN:
             return In(item.key, tuple(values))
         case FilterOperator.NIN:
@@ -134,5 +153,8 @@ def _of_a_list(item: MetadataFilter, values: Sequence[Scalar]) -> Filter:
 
 
 def _unsupported(item: MetadataFilter, reason: str) -> UnsupportedFilterError:
-    name, value = item.operator.name, item.value
-    return UnsupportedFilterError(f"field {item.key!r:.80}: {name} with {value!r:.80} is not supported: {reason}")
+    try:
+        name = FilterOperator(item.operator).name
+    except ValueError:
+        name = f"the operator {item.operator!r:.80}"
+    return UnsupportedFilterError(f"field {item.key!r:.80}: {name} with {item.value!r:.80} is not supported: {reason}")

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import logging
+from difflib import get_close_matches
+from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from llama_index.core.retrievers import BaseRetriever
 
+from llama_index.retrievers.retrieval_core.checks import (
+    check_abilities,
+    check_index_file,
+    check_pipeline,
+    check_query_settings,
+)
 from llama_index.retrievers.retrieval_core.convert import node_from_hit
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
-from retrieval_core.build import open_index
+from retrieval_core.build import EMBEDDER_ABILITIES, open_index
 from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.errors import SearchError
+from retrieval_core.errors import ConfigurationError, SearchError
 from retrieval_core.filters import all_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
     from typing import Self
 
     from llama_index.core.callbacks import CallbackManager
@@ -65,6 +74,7 @@ class RetrievalCoreRetriever(BaseRetriever):
         verbose: As of any retriever.
 
     Raises:
+        InvalidParameterError: ``pipeline`` is none, or ``top_k`` or ``mode`` is outside its range.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -79,6 +89,8 @@ class RetrievalCoreRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
+        check_pipeline(pipeline)
+        check_query_settings(top_k, mode)
         self.pipeline = pipeline
         self._top_k = top_k
         self._mode: SearchMode | None = mode
@@ -103,7 +115,8 @@ class RetrievalCoreRetriever(BaseRetriever):
     ) -> Self:
         """Open an index file, and make a retriever that closes it.
 
-        Nothing is read or loaded before the first query, which raises ``IndexNotFoundError`` if there is no such file.
+        Nothing is loaded before the first query, which raises ``IndexNotFoundError`` if there is no such file. A path
+        where something else is than an index is refused at once; looking at it blocks for a moment.
 
         Args:
             path: The file.
@@ -114,9 +127,16 @@ class RetrievalCoreRetriever(BaseRetriever):
 
         Raises:
             ConfigurationError: A setting is wrong; ``problems`` has one line for each, beginning with its key.
+            InvalidParameterError: ``path`` is a folder, ``embedder`` is none, or as of the constructor.
+            IndexFormatError: The file is none of SQLite's.
             FilterError: As of the constructor.
         """
-        index = open_index(path, config=_settings(config, overrides), embedder=embedder)
+        if embedder is not None:
+            check_abilities(embedder, "embedder", EMBEDDER_ABILITIES, "give an embedder of retrieval-core")
+        settings = _settings(config, overrides)
+        if settings.store.kind == "sqlite":  # other stores need no file
+            check_index_file(Path(path or settings.index))
+        index = open_index(path, config=settings, embedder=embedder)
         retriever = cls(
             index.pipeline, top_k=top_k, mode=mode, filters=filters, callback_manager=callback_manager, verbose=verbose
         )
@@ -197,7 +217,37 @@ class RetrievalCoreRetriever(BaseRetriever):
 
 
 def _settings(config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]) -> RetrievalConfig:
-    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    try:
+        return _merged(config, {key.replace("__", "."): value for key, value in overrides.items()})
+    except ConfigurationError as error:
+        if not error.problems:
+            raise
+        problems = [_as_keyword(problem, overrides) for problem in error.problems]
+        heading, _, _ = str(error).partition("\n")
+        raise ConfigurationError("\n  ".join([heading, *problems]), error.missing_keys, problems) from None
+
+
+def _as_keyword(problem: str, given: Iterable[str]) -> str:
+    """Return what is wrong with a setting; of an unknown one that came as a keyword, name the keyword that was meant.
+
+    The configuration knows its own settings, with dots between section and name, and not the arguments beside them.
+    """
+    key, _, rest = problem.partition(": ")
+    if key not in given or not rest.startswith("unknown setting"):
+        return problem
+    keywords = [
+        name
+        for name, of in signature(RetrievalCoreRetriever.from_index_file).parameters.items()
+        if of.kind is of.KEYWORD_ONLY
+    ]
+    # LlamaIndex says similarity_top_k where this says top_k.
+    meant = [name for name in keywords if key.endswith(f"_{name}")] or get_close_matches(key, keywords, n=1)
+    if meant:
+        return f"{key}: unknown setting; did you mean {meant[0]}?"
+    return f"{key}: {rest.replace('.', '__')}"
+
+
+def _merged(config: RetrievalConfig | str | Path | None, changes: dict[str, Any]) -> RetrievalConfig:
     if not isinstance(config, RetrievalConfig):
         return load_config(config, changes)
     if not changes:

@@ -105,7 +105,7 @@ class _Visibility:
 def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Sequence[Any]]:
     yield from _by_id(connection, _CHUNKS, request.chunk_ids)
     for part in request.ranges:
-        if storable((part.document_id,)):
+        if part.first <= LARGEST_INTEGER and storable((part.document_id,)):
             first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
             yield from connection.execute(
                 f"{_CHUNKS} WHERE document_id = ? AND chunk_index BETWEEN ? AND ?", (part.document_id, first, last)

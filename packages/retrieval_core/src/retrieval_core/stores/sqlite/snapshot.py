@@ -29,6 +29,8 @@ BATCH = 4096
 """Rows read at a time."""
 GROWTH = 8
 """The matrix has room for one more row in so many."""
+KEPT_COLUMNS = 256
+"""Fields whose values are kept for the next filter; anyone may ask for fields that no chunk has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +121,16 @@ class SnapshotCache:
     def _filled_columns(
         self, connection: Connection, paths: frozenset[str]
     ) -> Mapping[str, tuple[Column, NDArray[np.int32]]]:
-        columns = {path: self._columns.setdefault(path, Column()) for path in paths}
+        columns = {path: self._columns.pop(path, None) or Column() for path in paths}
+        self._columns.update(columns)  # at the end, so that those used longest ago come first
         behind: dict[int, list[str]] = {}
         for path, column in columns.items():
             if len(column.codes) < len(self._numbers):
                 behind.setdefault(len(column.codes), []).append(path)
         for length, group in behind.items():
             self._read_columns(connection, group, length)
+        while len(self._columns) > max(KEPT_COLUMNS, len(paths)):
+            del self._columns[next(iter(self._columns))]
         return {path: (column, column.codes) for path, column in columns.items()}
 
     def _read_columns(self, connection: Connection, paths: list[str], length: int) -> None:

@@ -136,6 +136,21 @@ class SqliteStore:
 
         return await self._current().connections.read(work)
 
+    async def version(self) -> str | None:
+        """Name the state of the index: every write changes it, and another file has another.
+
+        Returns:
+            ``None`` before the first write.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        try:
+            identity, generation = await self._current().connections.read(schema.read_state)
+        except IndexNotFoundError:
+            return None
+        return f"{identity}:{generation}"
+
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name; nothing before the first write."""
         try:

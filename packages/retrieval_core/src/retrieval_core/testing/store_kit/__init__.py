@@ -17,6 +17,7 @@ from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
+from retrieval_core.testing.store_kit.versioning import VersionTests
 from retrieval_core.testing.store_kit.writing import WriteTests
 
 __all__ = ["DIMENSION", "EMBEDDER_ID", "CataloguedStoreConformance", "StoreConformance"]
@@ -31,6 +32,7 @@ class StoreConformance(
     FetchTests,
     HostileInputTests,
     RunningTests,
+    VersionTests,
 ):
     """The promises of :class:`retrieval_core.ports.Store`."""
 

@@ -1,20 +1,7 @@
-"""Typed filters on a chunk's fields, and :func:`matches`, which says what they mean.
-
-A store that evaluates filters in its own language must agree with :func:`matches` on every chunk; the conformance kit
-in :mod:`retrieval_core.testing` checks that. The JSON form is in :mod:`retrieval_core.filter_syntax`. The rules:
-
-- A field is named by its path, ``"specs.ram"``. A key that itself holds the dot wins over the nested one.
-- A ``null`` is the same as an absent field.
-- A list matches where one of its items does.
-- Numbers compare with numbers and text with text; ``true`` is not ``1``; nothing else is ever equal.
-- ``Ne``, ``NotIn`` and ``Not`` are plain negations, so they match where the field is absent.
-- ``Text`` and ``Glob`` ignore case. In a glob ``*`` stands for any run of characters and ``?`` for one; there is no
-  other syntax, and matching takes time linear in the text for each ``*``.
-"""
+"""The conditions on one field, each with its test, and what joins them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -24,7 +11,7 @@ from retrieval_core.errors import FilterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.types import JSON, Chunk
+    from retrieval_core.types import JSON
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -305,61 +292,3 @@ CONDITIONS: dict[str, type[Condition]] = {
 """The class of each condition, by the operator's name in JSON."""
 OPERATORS: frozenset[str] = frozenset({*CONDITIONS, "$and", "$or", "$not"})
 """Every operator, by the name it has in JSON."""
-
-
-def lookup(fields: Mapping[str, JSON], path: str) -> JSON:
-    """Return the value at a dotted path, ``None`` where there is none."""
-    if path in fields:
-        return fields[path]
-    head, dot, rest = path.partition(".")
-    inner = fields.get(head) if dot else None
-    return lookup(inner, rest) if isinstance(inner, Mapping) else None
-
-
-def chunk_fields(chunk: Chunk) -> Mapping[str, JSON]:
-    """Return what filters see of a chunk: its own fields and its metadata, which wins where both have a name."""
-    pages, timestamp = chunk.page_span, chunk.timestamp
-    return {
-        "id": chunk.id,
-        "document_id": chunk.document_id,
-        "chunk_index": chunk.chunk_index,
-        "page": tuple(range(pages.first, pages.last + 1)) if pages else None,
-        "section": chunk.section_path,
-        "parent_id": chunk.parent_id,
-        "title": chunk.title,
-        "source": chunk.source,
-        "timestamp": timestamp.isoformat() if timestamp else None,
-        **chunk.metadata,
-    }
-
-
-def matches(condition: Filter | None, fields: Mapping[str, JSON]) -> bool:
-    """Whether a filter lets these fields pass; ``None`` lets everything pass."""
-    match condition:
-        case None:
-            return True
-        case And(filters):
-            return all(matches(part, fields) for part in filters)
-        case Or(filters):
-            return any(matches(part, fields) for part in filters)
-        case Not(inner):
-            return not matches(inner, fields)
-        case _:
-            return condition.test(lookup(fields, condition.field))
-
-
-def all_of(*filters: Filter | None) -> Filter | None:
-    """Combine filters so that every one must match, leaving out those that are ``None``."""
-    given = tuple(item for item in filters if item is not None)
-    return None if not given else given[0] if len(given) == 1 else And(given)
-
-
-def operators_of(condition: Filter) -> frozenset[str]:
-    """Return the names of all operators that a filter uses."""
-    match condition:
-        case And(filters) | Or(filters):
-            return frozenset({condition.operator}).union(*(operators_of(part) for part in filters))
-        case Not(inner):
-            return operators_of(inner) | {"$not"}
-        case _:
-            return frozenset({condition.operator})

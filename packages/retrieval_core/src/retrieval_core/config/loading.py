@@ -1,8 +1,4 @@
-"""One tree of settings, from defaults, a TOML file, the environment and arguments, each overriding the one before.
-
-In the environment a key is written ``RETRIEVAL_SEARCH__TOP_K``, on the command line ``search.top_k``. Every problem of
-all sources is reported at once, with its key.
-"""
+"""Reading the settings from all their sources, and telling every problem at once."""
 
 from __future__ import annotations
 
@@ -12,127 +8,24 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError
 
+from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class StoreConfig(_Settings):
-    """Where the index is kept."""
-
-    kind: str = "sqlite"
-    """``sqlite`` (one file), ``memory`` (gone with the process) or ``"package.module:factory"``."""
-    busy_timeout: float = Field(default=30.0, ge=0)
-    """Seconds that a writer waits for another one."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for a factory of your own."""
-
-
-class EmbedderConfig(_Settings):
-    """What turns text into vectors."""
-
-    kind: str = "local"
-    """``local`` (bge-small-en-v1.5 on this machine), ``none`` (lexical search only) or ``"package.module:factory"``."""
-    model_folder: Path | None = None
-    """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
-    threads: int | None = Field(default=None, ge=1, le=256)
-    """Texts embedded at a time; as many as there are processors where it is not set."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for a factory of your own."""
-
-
-class ChunkingConfig(_Settings):
-    """How documents are split."""
-
-    max_tokens: int = Field(default=384, ge=16, le=8192)
-    """The longest passage, in the embedder's tokens."""
-    min_tokens: int = Field(default=64, ge=0)
-    """Sections shorter than this are joined with their small neighbours, as long as they fit."""
-    text_column: str | None = None
-    """Column of CSV and JSONL files that holds the text; found by itself where it is not set."""
-
-
-class QueryConfig(_Settings):
-    """How questions are prepared."""
-
-    max_length: int = Field(default=10_000, ge=1)
-    """Longest question in code points, after normalisation; the rest is cut off and the result says so."""
-
-
-class SearchConfig(_Settings):
-    """How passages are found and put in order."""
-
-    mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
-    """Search by meaning, by words, or by both."""
-    top_k: int = Field(default=10, ge=1, le=1000)
-    """The most passages in a result."""
-    candidates: int = Field(default=200, ge=1, le=10_000)
-    """Passages asked of each side before they are combined; never less than ``top_k``."""
-    fusion: Literal["zscore", "rrf", "minmax", "dbsf"] = "zscore"
-    """How the sides are combined; see ``retrieval_core.stages.fuse``."""
-    dense_weight: float = Field(default=0.5, ge=0, le=1)
-    """Weight of the dense side; the lexical side has the rest."""
-    score_threshold: float | None = Field(default=None, ge=0, le=1)
-    """The least cosine similarity of a passage in a result."""
-    on_unscored: Literal["drop", "keep"] = "drop"
-    """What a threshold does to passages without a cosine similarity."""
-    search_type: Literal["similarity", "mmr"] = "similarity"
-    """``mmr`` chooses passages that do not repeat each other, which costs relevance."""
-    fetch_k: int = Field(default=20, ge=1, le=10_000)
-    """Passages that ``mmr`` chooses from."""
-    lambda_mult: float = Field(default=0.7, ge=0, le=1)
-    """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
-
-
-class FormatterConfig(_Settings):
-    """How the passages become one text."""
-
-    template: str = DEFAULT_TEMPLATE
-    """One passage, with fields in braces; see ``retrieval_core.stages.format``."""
-    delimiter: str = "\n\n---\n\n"
-    """What stands between two passages."""
-    include_scores: bool = False
-    """Whether each passage is preceded by its score."""
-    max_context_length: int | None = Field(default=None, ge=1)
-    """Longest text in code points; no limit where it is not set."""
-
-    @field_validator("template")
-    @classmethod
-    def _template_is_well_formed(cls, value: str) -> str:
-        try:
-            parse_template(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-        return value
-
-
-class RetrievalConfig(_Settings):
-    """All settings of the library. Make one with :func:`load_config`, or directly, and it reads nothing else."""
-
-    index: str = ".retrieval/index.db"
-    """The index file, relative to the current folder."""
-    store: StoreConfig = StoreConfig()
-    embedder: EmbedderConfig = EmbedderConfig()
-    chunking: ChunkingConfig = ChunkingConfig()
-    query: QueryConfig = QueryConfig()
-    search: SearchConfig = SearchConfig()
-    format: FormatterConfig = FormatterConfig()
-    deadline_seconds: float | None = Field(default=30.0, gt=0)
-    """The time budget of a query; ``null`` for none."""
-    strict: bool = False
-    """Whether a failure that could be done without is raised instead."""
+VENDORS_NAMES = {
+    "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
+    "PINECONE_API_KEY": ("store.pinecone.api_key",),
+    "PINECONE_INDEX_NAME": ("store.pinecone.index_name",),
+    "PINECONE_NAMESPACE": ("store.pinecone.namespace",),
+}
+"""Names in the environment that stand for settings which were set in no other way."""
 
 
 def load_config(
@@ -155,6 +48,7 @@ def load_config(
     _merge(tree, _from_environment(environment or {}, problems))
     for key, value in (overrides or {}).items():
         _merge(tree, _nested(key.split("."), value))
+    _fill_in(tree, environment or {})
     try:
         config = RetrievalConfig.model_validate(tree)
     except ValidationError as error:
@@ -167,6 +61,18 @@ def load_config(
         problems
     )
     raise ConfigurationError(msg, problems=problems)
+
+
+def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Take what was set nowhere from the names that the vendors use."""
+    for name, keys in VENDORS_NAMES.items():
+        for key in keys if environment.get(name) else ():
+            *path, last = key.split(".")
+            section: Any = tree
+            for part in path:
+                section = section.setdefault(part, {}) if isinstance(section, dict) else None
+            if isinstance(section, dict):
+                section.setdefault(last, environment[name])
 
 
 def parse_value(text: str) -> Any:

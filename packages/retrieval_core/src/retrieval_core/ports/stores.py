@@ -1,8 +1,4 @@
-"""What may be plugged in, as protocols, and the values that pass through them.
-
-No base class is needed: any object with these methods will do. An embedder may be synchronous; it then runs in a
-thread.
-"""
+"""Where an index is kept: what a store is asked, what it answers, and what it promises."""
 
 from __future__ import annotations
 
@@ -17,64 +13,6 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["dense", "lexical"]
 """The two ways to search: by vector, and by words."""
-
-
-class Embedder(Protocol):
-    """Turns text into vectors of unit length."""
-
-    @property
-    def id(self) -> str:
-        """Names model and settings: two embedders with the same id give the same vector for the same text."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Number of components of each vector."""
-        ...
-
-    async def embed_query(self, text: str) -> Vector:
-        """Embed one question.
-
-        Returns:
-            Shape ``(dimension,)``, float32, L2-normalised.
-
-        Raises:
-            EmbeddingError: The text could not be embedded.
-        """
-        ...
-
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Embed passages.
-
-        Returns:
-            Shape ``(len(texts), dimension)``, float32, each row L2-normalised, in the order of the texts.
-
-        Raises:
-            EmbeddingError: A text could not be embedded.
-        """
-        ...
-
-
-class TokenCounter(Protocol):
-    """Counts the tokens of a text as some model would."""
-
-    def __call__(self, text: str, /) -> int:
-        """Return the number of tokens, 0 for empty text."""
-        ...
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """What an embedder may have on top: its own token counter, and the longest text that it reads whole."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens beyond this number are not seen by the model."""
-        ...
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of the text, without those that the model adds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +226,19 @@ class Catalog(Protocol):
 
 class CataloguedStore(Store, Catalog, Protocol):
     """A store that also remembers its sources, as indexing needs it."""
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """What a store may have on top: it tells, and quickly, whether it was written to."""
+
+    async def version(self) -> str | None:
+        """Name the state of the index: every write, by whatever process, changes it, and another index has another.
+
+        Returns:
+            ``None`` before the first write.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        ...

@@ -1,0 +1,90 @@
+"""Wrong arguments are told where they are given, and not by the first query."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, get_args
+
+from llama_index.core.retrievers import BaseRetriever
+
+from retrieval_core.errors import IndexFormatError, InvalidParameterError
+from retrieval_core.pipeline import MAX_TOP_K
+from retrieval_core.types import SearchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def check_abilities(value: object, name: str, abilities: Sequence[str], advice: str) -> None:
+    """Refuse an argument that lacks what it is needed for. The message has its type alone: it may be a key.
+
+    Raises:
+        InvalidParameterError: It is a class, or lacks one of the attributes.
+    """
+    if isinstance(value, type) or not all(hasattr(value, ability) for ability in abilities):
+        msg = f"{name} must be an object with {', '.join(abilities)}, got {_kind(value)}; {advice}"
+        raise InvalidParameterError(msg)
+
+
+def check_pipeline(value: object) -> None:
+    """Refuse what is no pipeline; retrievers of LlamaIndex have methods of the same names that take something else.
+
+    Raises:
+        InvalidParameterError: It cannot be asked as a pipeline is.
+    """
+    if isinstance(value, (type, BaseRetriever)) or not (hasattr(value, "retrieve") and hasattr(value, "aretrieve")):
+        msg = (
+            f"pipeline must be a RetrievalPipeline, such as open_index(…).pipeline, got {_kind(value)}; "
+            "for an index file call RetrievalCoreRetriever.from_index_file"
+        )
+        raise InvalidParameterError(msg)
+
+
+def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
+    """Refuse what every query would refuse.
+
+    Raises:
+        InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
+    """
+    if top_k is not None and (type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K):
+        msg = f"top_k must be a whole number between 1 and {MAX_TOP_K}, got {top_k!r:.80}"
+        raise InvalidParameterError(msg)
+    if mode is not None and mode not in get_args(SearchMode):
+        msg = f"mode must be hybrid, dense or lexical, got {mode!r:.80}"
+        raise InvalidParameterError(msg)
+
+
+def check_index_file(path: Path) -> None:
+    """Refuse a path that is no index file. Where nothing is yet, or nothing can be read, the first query says so.
+
+    Raises:
+        InvalidParameterError: It is a folder.
+        IndexFormatError: It is a file of something else than SQLite.
+    """
+    try:
+        if path.is_dir():
+            msg = f"{path} is a folder; give the index file"
+            raise InvalidParameterError(msg)
+        if path.is_file() and not _is_sqlite(path):
+            msg = f"{path} is not an index; give the index file that retrieval-core made"
+            raise IndexFormatError(msg)
+    except OSError:
+        return
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+
+
+def _is_sqlite(path: Path) -> bool:
+    """Whether SQLite takes a file for its own; an empty one, and one that it cannot open now, may become an index."""
+    # Only SQLite itself may open the file: closing it by other means would let go of all locks that this process has
+    # on it (sqlite.org/howtocorrupt.html, 2.2). As an immutable file it is neither locked nor written to.
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
+    return True

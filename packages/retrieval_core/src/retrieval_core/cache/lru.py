@@ -1,0 +1,136 @@
+"""A bounded mapping that forgets what was not asked for the longest, and what is too old."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from retrieval_core.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry(Generic[V]):
+    """What is known of one entry at one moment.
+
+    Attributes:
+        created_at: When it was put in, in the seconds of the cache's clock.
+        hits: How often it was asked for since then.
+    """
+
+    value: V
+    created_at: float
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """What a cache did since it was made.
+
+    Attributes:
+        hits: Questions that it had an answer to.
+        misses: Questions that it had none to, or one that was too old.
+        evictions: Entries that made room for others. Those that were too old, replaced or cleared do not count.
+        size: Entries that it holds now; those that are too old count until they are asked for.
+    """
+
+    hits: int
+    misses: int
+    evictions: int
+    size: int
+
+
+class LruCache(Generic[K, V]):
+    """Keeps values for a while; when there are too many, those asked for longest ago go first.
+
+    Every operation takes constant time. It may be used from several threads: each operation is done as a whole, under a
+    lock that is never held for longer than a few dictionary operations. The values must not be ``None``, and are handed
+    out as they are, so they should not be changeable.
+
+    Args:
+        max_size: The most entries; at least 1.
+        ttl_seconds: An entry of this age is gone; more than 0, or ``None`` for no limit.
+        now: Tells the time in seconds; it never goes back.
+
+    Raises:
+        InvalidParameterError: ``max_size`` or ``ttl_seconds`` is out of its range.
+    """
+
+    def __init__(self, max_size: int, ttl_seconds: float | None, now: Callable[[], float]) -> None:
+        if max_size < 1:
+            msg = f"max_size must be at least 1, got {max_size}"
+            raise InvalidParameterError(msg)
+        if ttl_seconds is not None and not ttl_seconds > 0:
+            msg = f"ttl_seconds must be more than 0, got {ttl_seconds}; None keeps entries for as long as there is room"
+            raise InvalidParameterError(msg)
+        self._max_size = max_size
+        self._ttl = float("inf") if ttl_seconds is None else ttl_seconds
+        self._now = now
+        self._lock = Lock()
+        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._hits = self._misses = self._evictions = 0
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, ``None`` where there is none or it is too old."""
+        now = self._now()
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                self._misses += 1
+                return None
+            if now - entry.created_at >= self._ttl:
+                del self._entries[key]
+                self._misses += 1
+                return None
+            self._entries.move_to_end(key)
+            entry.hits += 1
+            self._hits += 1
+            return entry.value
+
+    def set(self, key: K, value: V) -> None:
+        """Keep a value; the one that the key had is replaced, and its age and hits begin anew."""
+        entry = _Entry(value, self._now())
+        with self._lock:
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._max_size:
+                self._entries.popitem(last=False)
+                self._evictions += 1
+
+    def entry(self, key: K) -> CacheEntry[V] | None:
+        """Return what is known of an entry without counting as a question, ``None`` where :meth:`get` would."""
+        now = self._now()
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or now - entry.created_at >= self._ttl:
+                return None
+            return CacheEntry(entry.value, entry.created_at, entry.hits)
+
+    def clear(self) -> None:
+        """Forget all entries; the statistics go on."""
+        with self._lock:
+            self._entries.clear()
+
+    def statistics(self) -> CacheStatistics:
+        """Return what was counted so far."""
+        with self._lock:
+            return CacheStatistics(self._hits, self._misses, self._evictions, len(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _Entry(Generic[V]):
+    __slots__ = ("created_at", "hits", "value")
+
+    def __init__(self, value: V, created_at: float) -> None:
+        self.value = value
+        self.created_at = created_at
+        self.hits = 0

@@ -1,0 +1,78 @@
+"""Leaving out passages by the score of a model that reads question and passage together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.ports import Judgements
+from retrieval_core.types import Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import Reranker
+    from retrieval_core.types import Chunk
+
+DEFAULT_THRESHOLD = 0.01
+"""Rarely loses a relevant passage. Measured with the local cross-encoder on 60 questions to four collections (scifact,
+cranfield, MTRAG fiqa, ESCI), 20 passages each by BM25: it leaves out 33 % of the others, and 2.8 % of the 218 relevant
+ones. At 0.001 these were 17 % and 1.8 %, at 0.1 52 % and 6.0 %, at 0.5 69 % and 12.4 %."""
+
+
+class CrossEncoderCompressor:
+    """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.Compressor`.
+
+    The reranker reads a passage with its title and headings, as the index does.
+
+    Args:
+        reranker: What scores; it is closed with the compressor.
+        threshold: The least score of a passage that is kept, in [0, 1]. The default is for
+            :class:`~retrieval_core.rerankers.local.LocalCrossEncoder`; the scores of other models mean something else.
+
+    Raises:
+        InvalidParameterError: The threshold is not in [0, 1].
+    """
+
+    def __init__(self, reranker: Reranker, *, threshold: float = DEFAULT_THRESHOLD) -> None:
+        if not 0 <= threshold <= 1:
+            msg = f"threshold must be in [0, 1], got {threshold}"
+            raise InvalidParameterError(msg)
+        self._reranker = reranker
+        self._threshold = threshold
+
+    @property
+    def id(self) -> str:
+        """Names reranker and threshold."""
+        return f"{self._reranker.id}>={self._threshold}"
+
+    @property
+    def batch_size(self) -> int:
+        """The reranker's."""
+        return self._reranker.batch_size
+
+    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+        """Judge passages by themselves, each against the question.
+
+        Raises:
+            MalformedAnswerError: The reranker did not give each passage a score in [0, 1].
+            ServiceError: The reranker failed.
+        """
+        scored = await self._reranker.score(query, [chunk.indexed_text for chunk in chunks])
+        if len(scored.scores) != len(chunks) or not all(0 <= score <= 1 for score in scored.scores):
+            msg = (
+                f"{self._reranker.id} gave the scores {list(scored.scores)} for {len(chunks)} passages; one in [0, 1] "
+                "is needed for each"
+            )
+            raise MalformedAnswerError(msg, self._reranker.id)
+        return Judgements(tuple(self._judgement(score) for score in scored.scores), scored.usage)
+
+    async def aclose(self) -> None:
+        """Close the reranker, where it can be closed. Closing twice is fine."""
+        if (close := getattr(self._reranker, "aclose", None)) is not None:
+            await close()
+
+    def _judgement(self, score: float) -> Judgement:
+        relevant = score >= self._threshold
+        side = "reaches" if relevant else "is below"
+        return Judgement(relevant, score, f"The score {score:.6g} {side} the threshold {self._threshold:g}.")

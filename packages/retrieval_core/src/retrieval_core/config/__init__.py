@@ -1,0 +1,50 @@
+"""One tree of settings, from defaults, a TOML file, the environment and arguments, each overriding the one before.
+
+In the environment a key is written ``RETRIEVAL_SEARCH__TOP_K``, on the command line ``search.top_k``. Every problem of
+all sources is reported at once, with its key.
+"""
+
+from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
+from retrieval_core.config.model import (
+    BreakerConfig,
+    CacheConfig,
+    ChunkingConfig,
+    CompressorConfig,
+    EmbedderConfig,
+    EvaluationConfig,
+    FormatterConfig,
+    LLMConfig,
+    OpenAIEmbedderConfig,
+    OpenAILLMConfig,
+    PineconeConfig,
+    QueryConfig,
+    RetrievalConfig,
+    RetryConfig,
+    RewriterConfig,
+    SearchConfig,
+    StoreConfig,
+)
+
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "BreakerConfig",
+    "CacheConfig",
+    "ChunkingConfig",
+    "CompressorConfig",
+    "EmbedderConfig",
+    "EvaluationConfig",
+    "FormatterConfig",
+    "LLMConfig",
+    "OpenAIEmbedderConfig",
+    "OpenAILLMConfig",
+    "PineconeConfig",
+    "QueryConfig",
+    "RetrievalConfig",
+    "RetryConfig",
+    "RewriterConfig",
+    "SearchConfig",
+    "StoreConfig",
+    "load_config",
+    "parse_value",
+    "preset_names",
+]

@@ -1,0 +1,45 @@
+"""The specification's short form of the filters that a shop needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retrieval_core.filters.conditions import Glob, Gte, Lte
+from retrieval_core.filters.matching import all_of
+
+if TYPE_CHECKING:
+    from retrieval_core.filters.conditions import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFilter:
+    """Conditions on ``price``, ``rating`` and ``product_name``; all that are given must match.
+
+    Attributes:
+        min_price: The least ``price``, itself included.
+        max_price: The highest ``price``, itself included.
+        min_rating: The least ``rating``, itself included.
+        product_name_pattern: A glob for the whole ``product_name``, without regard to case: ``*`` stands for any run of
+            characters and ``?`` for one, as in ``"*phone 1?*"``. It is not a regular expression.
+
+    Raises:
+        FilterError: A bound is no finite number, or the pattern is no text.
+    """
+
+    min_price: float | None = None
+    max_price: float | None = None
+    min_rating: float | None = None
+    product_name_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        self.as_filter()
+
+    def as_filter(self) -> Filter | None:
+        """Return the same as a typed filter; ``None`` where nothing is asked for."""
+        return all_of(
+            None if self.min_price is None else Gte("price", self.min_price),
+            None if self.max_price is None else Lte("price", self.max_price),
+            None if self.min_rating is None else Gte("rating", self.min_rating),
+            None if self.product_name_pattern is None else Glob("product_name", self.product_name_pattern),
+        )

@@ -1,0 +1,31 @@
+"""What the results of a pipeline depend on, apart from the question and the index."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from retrieval_core.ports import Versioned
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.rounds import Parts
+
+SECTIONS = {"query", "search", "compressor", "rewriter", "format", "evaluation"}
+"""The settings that change what is found."""
+
+
+def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
+    """Return a digest of the settings and of every plug-in's identity.
+
+    Returns:
+        ``None`` where a plug-in does not say who it is: then two results cannot be known to be the same.
+    """
+    plugged_in = (parts.embedder, parts.compressor, parts.rewriter, parts.evaluator)
+    ids = [None if part is None else getattr(part, "id", "") for part in plugged_in]
+    # A versioned store names itself in each of its versions.
+    ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))
+    if "" in ids:
+        return None
+    text = f"{config.model_dump_json(include=SECTIONS)}\n{ids!r}"
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

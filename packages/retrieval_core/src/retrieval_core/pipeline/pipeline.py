@@ -1,0 +1,339 @@
+"""The way of a question, and what the pipeline promises around it: one deadline, one run, one result."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.cache.embeddings import EmbeddingCache
+from retrieval_core.cache.key import result_key
+from retrieval_core.config import RetrievalConfig
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.filter_syntax import parse_filter
+from retrieval_core.filters import Filter, MetadataFilter
+from retrieval_core.pipeline.fingerprint import fingerprint_of
+from retrieval_core.pipeline.results import make_result
+from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden, search_in_rounds
+from retrieval_core.ports import Versioned
+from retrieval_core.run.breaker import CircuitBreakers
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.runner import Failed, Guard, Ok, Run
+from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.normalize import normalize
+from retrieval_core.stages.plan import Plan
+from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from retrieval_core.observe import Observer
+    from retrieval_core.ports import Compressor, Embedder, Evaluator, ResultCache, Rewriter, Side, Store
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.types import Query, SearchMode
+
+MAX_TOP_K = 1000
+CACHE_SHARE = 0.05
+"""How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
+
+
+class RetrievalPipeline:
+    """Turns a question into the few passages that answer it.
+
+    Args:
+        store: Where to search.
+        embedder: Embeds the question; without one only lexical search is possible.
+        compressor: Leaves out passages that do not bear on the question.
+        rewriter: Puts a question that found too little into other words.
+        evaluator: Scores each result.
+        cache: Keeps results for the next time.
+        observer: Is told what happens, as it happens.
+        config: Defaults of every query.
+        clock: Measures durations and the deadline; the system's where it is not given.
+
+    The pipeline owns what it was given: :meth:`close` closes the store, and whatever else can be closed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None = None,
+        *,
+        compressor: Compressor | None = None,
+        rewriter: Rewriter | None = None,
+        evaluator: Evaluator | None = None,
+        cache: ResultCache | None = None,
+        observer: Observer | None = None,
+        config: RetrievalConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or RetrievalConfig()
+        self.cache = cache
+        self._clock = clock or SystemClock()
+        self._observer = observer
+        settings = self.config
+        embedded = None
+        if settings.cache.enabled and settings.cache.embeddings:
+            embedded = EmbeddingCache(settings.cache.embeddings, self._clock.now)
+        self._parts = Parts(store, embedder, compressor, rewriter, evaluator, embedded)
+        self._guard = Guard(
+            RetryPolicy(**settings.retry.model_dump()),
+            CircuitBreakers(failures=settings.breaker.failures, pause=settings.breaker.pause_seconds),
+            observer,
+        )
+        self._pool = ThreadPool("retrieval-plugins", threads=4)
+        self._flights: SingleFlight[RetrievalResult] = SingleFlight()
+        self._epoch = 0
+        self.sync = SyncBridge()
+
+    @property
+    def store(self) -> Store:
+        """Where it searches."""
+        return self._parts.store
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What embeds the questions."""
+        return self._parts.embedder
+
+    def retrieve(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> RetrievalResult:
+        """Find the passages that answer a question; the same as :meth:`aretrieve`, from synchronous code.
+
+        It may be called where an event loop is running, as in a notebook, and then blocks that loop's thread.
+        """
+        return self.sync.run(self.aretrieve(query, filters, top_k=top_k, mode=mode))
+
+    async def aretrieve(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+    ) -> RetrievalResult:
+        """Find the passages that answer a question.
+
+        The same question asked by several callers at a time is answered once; asked again, it may come from the cache.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass, typed or as JSON.
+            top_k: The most hits, 1 to 1000; from the configuration where it is not given.
+            mode: By meaning, by words, or both; from the configuration where it is not given.
+
+        Raises:
+            QueryValidationError: The query is empty or no text.
+            FilterError: The filter is not well formed, or the store lacks one of its operators.
+            InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
+            EmbeddingError: The query could not be embedded, and the store cannot be searched by words.
+            StoreError: The index cannot be used.
+            ConfigurationError: Something needed is not installed or not set.
+            RetrievalError: With ``strict``, whatever would otherwise be listed in ``result.degraded``; with
+                ``raise_on_error``, what kept everything from being searched.
+        """
+        plan = self._plan(filters, top_k, mode)
+        normal = normalize(query, self.config.query)
+        run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+        with nullcontext() if self._observer is None else self._observer.query():
+            result = await self._answer(run, normal, plan)
+            if result.query != query:  # asked with other white space by whoever asked first
+                result = replace(result, query=query)
+            if self._observer is not None:
+                self._observer.answered(result)
+        return result
+
+    async def _answer(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        key, troubles = await self._key(run, query, plan)
+        if key is None:
+            return await self._retrieve(run, query, plan, troubles)
+        if self.cache is not None:
+            cached = await run.until(CACHE_SHARE).without_retries().on("cache").call("cache", self.cache.get, key)
+            if isinstance(cached, Failed):
+                troubles = (*troubles, cached)
+            elif cached.value is not None:
+                return replace(cached.value, from_cache=True, latency_ms=run.elapsed_ms, trace=run.records)
+        # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
+        result = await self._flights.run(key, lambda: self._retrieve_and_keep(run, key, query, plan, troubles))
+        return replace(result, latency_ms=run.elapsed_ms)
+
+    async def _key(self, run: Run, query: Query, plan: Plan) -> tuple[str | None, tuple[Failed, ...]]:
+        """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
+        if self._fingerprint is None:
+            return None, ()
+        version: str | None = None
+        if isinstance(self.store, Versioned):
+            asked = await run.without_retries().on("store").call("version", self.store.version)
+            if isinstance(asked, Failed):  # searching will tell what is wrong
+                return None, ()
+            version = asked.value
+        key = result_key(
+            query=query.text,
+            filters=plan.condition,
+            parameters={"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated},
+            fingerprint=self._fingerprint,
+            version=version,
+            epoch=self._epoch,
+        )
+        return key, ()
+
+    @cached_property
+    def _fingerprint(self) -> str | None:
+        return fingerprint_of(self._parts, self.config)
+
+    async def _retrieve_and_keep(
+        self, run: Run, key: str, query: Query, plan: Plan, troubles: tuple[Failed, ...]
+    ) -> RetrievalResult:
+        result = await self._retrieve(run, query, plan, troubles)
+        if self.cache is None or result.degraded:
+            return result
+        kept = await run.without_retries().on("cache").call("cache", self.cache.set, key, result)
+        return result if isinstance(kept, Ok) else _with_troubles(result, (kept,))
+
+    async def _retrieve(self, run: Run, query: Query, plan: Plan, troubles: tuple[Failed, ...]) -> RetrievalResult:
+        rewriting = await search_in_rounds(run, self._parts, query, plan, self.config)
+        result = make_result(run, query, rewriting, plan, self.config)
+        if self._parts.evaluator is not None:
+            result = await self._evaluated(run, query.text, result, result.formatted_context)
+        return _with_troubles(result, troubles)
+
+    async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
+        """Return a result with its scores for the response that was written with it.
+
+        Raises:
+            InvalidParameterError: The pipeline has no evaluator.
+        """
+        if self._parts.evaluator is None:
+            msg = "there is no evaluator; configure evaluation.enabled = true"
+            raise InvalidParameterError(msg)
+        run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+        return await self._evaluated(run, str(result.metadata["query_normalized"]), result, response)
+
+    def evaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
+        """Return a result with its scores for a response; see :meth:`aevaluate`."""
+        return self.sync.run(self.aevaluate(result, response))
+
+    async def _evaluated(self, run: Run, query: str, result: RetrievalResult, response: str) -> RetrievalResult:
+        evaluator = self._parts.evaluator
+        assert evaluator is not None  # noqa: S101 - both callers looked
+        outcome = await run.call("evaluate", evaluator.evaluate, query, result.documents, response)
+        trace = (*result.trace, run.records[-1])
+        if isinstance(outcome, Ok):
+            return replace(result, evaluation=outcome.value, trace=trace)
+        raise_what_must_not_be_hidden((outcome,), strict=self.config.strict)
+        return _with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
+
+    async def ainvalidate(self) -> None:
+        """Forget every result that was kept, as after a change that the pipeline cannot see.
+
+        Writes through :class:`~retrieval_core.Index`, and writes of any kind to a store that tells its version, need no
+        such call.
+
+        Raises:
+            ServiceError: A shared cache cannot be reached; this process does not use its results any more.
+        """
+        self._epoch += 1
+        if self.cache is not None:
+            await self.cache.clear()
+
+    def invalidate(self) -> None:
+        """Forget every result that was kept; see :meth:`ainvalidate`."""
+        self.sync.run(self.ainvalidate())
+
+    def _plan(
+        self, filters: Filter | MetadataFilter | Mapping[str, Any] | None, top_k: int | None, mode: SearchMode | None
+    ) -> Plan:
+        settings = self.config.search
+        sides = self._sides
+        wanted = mode or settings.mode
+        top_k = settings.top_k if top_k is None else top_k
+        if wanted not in {"hybrid", "dense", "lexical"}:
+            msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
+            raise InvalidParameterError(msg)
+        if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
+            msg = f"top_k must be a whole number between 1 and {MAX_TOP_K}, got {top_k!r:.80}"
+            raise InvalidParameterError(msg)
+        if wanted != "lexical" and self.embedder is None:
+            msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or configure embedder.kind"
+            raise InvalidParameterError(msg)
+        if wanted == "lexical" and "lexical" not in sides:
+            msg = "this store cannot be searched by words; use mode 'dense'"
+            raise InvalidParameterError(msg)
+        if wanted == "hybrid" and "lexical" not in sides:
+            wanted = "dense"  # the result's metadata says so
+        fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
+        return Plan(
+            mode=wanted,
+            has_words="lexical" in sides,
+            top_k=top_k,
+            candidates=max(settings.candidates, top_k, fetch_k or 0),
+            condition=_condition(filters),
+            fusion=settings.fusion,
+            dense_weight=settings.dense_weight,
+            score_threshold=settings.score_threshold,
+            on_unscored=settings.on_unscored,
+            fetch_k=fetch_k,
+            lambda_mult=settings.lambda_mult,
+        )
+
+    @property
+    def _sides(self) -> frozenset[Side]:
+        return getattr(self.store, "sides", frozenset({"dense", "lexical"}))
+
+    async def aclose(self) -> None:
+        """Close the store, and everything plugged in that can be closed. Closing twice is fine."""
+        parts = self._parts
+        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
+            stack.push_async_callback(asyncio.to_thread, self._pool.close)
+            for part in (self.cache, parts.evaluator, parts.rewriter, parts.compressor, self.embedder, self.store):
+                if (close := getattr(part, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+
+    def close(self) -> None:
+        """Close everything, and stop the background loop of synchronous calls."""
+        self.sync.run(self.aclose())
+        self.sync.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:
+    if not troubles:
+        return result
+    return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in troubles))
+
+
+def _condition(filters: Filter | MetadataFilter | Mapping[str, Any] | None) -> Filter | None:
+    """Return the filter that a caller means; an empty object, as programs build it, means none."""
+    if filters is None or isinstance(filters, Filter):
+        return filters
+    if isinstance(filters, MetadataFilter):
+        return filters.as_filter()
+    return None if filters == {} else parse_filter(filters)

@@ -1,0 +1,70 @@
+"""From what the stages came to, to what the caller gets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from retrieval_core.filter_syntax import to_json
+from retrieval_core.pipeline.rounds import context_of
+from retrieval_core.types import Degradation, RetrievalResult
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.rounds import Round
+    from retrieval_core.run.runner import Run
+    from retrieval_core.stages.plan import Plan
+    from retrieval_core.stages.rewrite import Rewriting
+    from retrieval_core.types import JSON, Query
+
+logger = logging.getLogger("retrieval_core")
+
+
+def make_result(
+    run: Run, query: Query, rewriting: Rewriting[Round], plan: Plan, config: RetrievalConfig
+) -> RetrievalResult:
+    """Return the best round's hits, with everything that was decided on the way."""
+    best = rewriting.best
+    found, hits = best.found, best.hits
+    context = context_of(hits, config)
+    compressed = best.compressed
+    metadata: dict[str, JSON] = {
+        "query_normalized": query.text,
+        "query_truncated": query.truncated,
+        "mode": plan.mode,
+        "filters_applied": to_json(plan.condition) if plan.condition is not None else {},
+        "documents_fetched": len({c.chunk_id for side in (found.dense, found.lexical) for c in side or ()}),
+        "documents_after_compression": len(hits),
+        "filtered_count": compressed.filtered_count if compressed is not None else 0,
+        "relevance_score": best.relevance,
+        "query_rewritten": bool(rewriting.rewrites),
+        "rewrite_attempts": rewriting.attempts,
+        "query_searched": best.query.text,
+        "context_truncated": context.truncated,
+    }
+    if compressed is not None and best.selected.hits and not hits:
+        metadata["note"] = (
+            f"{len(best.selected.hits)} passages were found, and the relevance filter let none of them through"
+        )
+    if (failure := best.selected.failure) is not None and not hits:
+        metadata["error"] = failure.reason
+    degraded = tuple(
+        dict.fromkeys(
+            (
+                *(Degradation(item.stage, item.reason) for item in best.failures + rewriting.failures),
+                *best.selected.degraded,
+            )
+        )
+    )
+    for entry in degraded:
+        logger.warning("%s: %s", entry.stage, entry.reason)
+    return RetrievalResult(
+        query=query.original,
+        hits=hits,
+        formatted_context=context.text,
+        metadata=metadata,
+        latency_ms=run.elapsed_ms,
+        degraded=degraded,
+        trace=run.records,
+        rewrites=rewriting.rewrites,
+    )

@@ -1,0 +1,187 @@
+"""One search after another, each through all stages, until one is good enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import EmbeddingError, RetrievalError, SearchError, ServiceConnectionError
+from retrieval_core.run.runner import Failed, is_callers_fault
+from retrieval_core.stages.compress import compress, relevance_of
+from retrieval_core.stages.format import FormattedContext, format_context
+from retrieval_core.stages.fuse import fuse
+from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
+from retrieval_core.stages.search import search
+from retrieval_core.stages.select import Selected, select
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.ports import Compressor, Embedder, Evaluator, Rewriter, Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.stages.compress import CompressionResult
+    from retrieval_core.stages.plan import Plan
+    from retrieval_core.stages.search import EmbeddedQuestions, Found
+    from retrieval_core.types import Hit, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a pipeline is made of."""
+
+    store: Store
+    embedder: Embedder | None
+    compressor: Compressor | None
+    rewriter: Rewriter | None
+    evaluator: Evaluator | None
+    embedded: EmbeddedQuestions | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One run, bound for each stage to the part of the deadline by which it has to be done, so that the next has time.
+
+    The parts are those of the first search. Later ones, for other words, share what it left.
+    """
+
+    search: Run
+    select: Run
+    compress: Run
+    rewrite: Run
+
+    @classmethod
+    def of(cls, run: Run, parts: Parts) -> Bounds:
+        """Return the bounds for the stages that there are."""
+        if parts.rewriter is not None:
+            return cls(run.until(0.4), run.until(0.5), run.until(0.7), run.until(0.95))
+        if parts.compressor is not None:
+            return cls(run.until(0.5), run.until(0.6), run.until(0.9), run)
+        return cls(run.until(0.8), run, run, run)
+
+    def after_the_first(self) -> Bounds:
+        """Return the bounds of searches for other words."""
+        return Bounds(self.rewrite, self.rewrite, self.rewrite, self.rewrite)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one search came to.
+
+    Attributes:
+        relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
+    """
+
+    found: Found
+    selected: Selected
+    compressed: CompressionResult | None = None
+    relevance: float | None = None
+
+    @property
+    def query(self) -> Query:
+        """What was searched for."""
+        return self.found.query
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits that are left."""
+        return self.selected.hits if self.compressed is None else self.compressed.hits
+
+    @property
+    def failures(self) -> tuple[Failed, ...]:
+        """What failed on the way."""
+        failures = self.found.failures
+        if (failure := self.selected.failure) is not None and all(failure is not item for item in failures):
+            failures += (failure,)
+        return failures + (self.compressed.failures if self.compressed is not None else ())
+
+
+async def search_in_rounds(
+    run: Run, parts: Parts, query: Query, plan: Plan, config: RetrievalConfig
+) -> Rewriting[Round]:
+    """Search for a question and, where that does badly and there is a rewriter, for others in its place.
+
+    Raises:
+        RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
+    """
+    bounds = Bounds.of(run, parts)
+    search_once = partial(_search_once, parts=parts, question=query.text, plan=plan, config=config)
+    first = await search_once(bounds, query)
+    if parts.rewriter is None:
+        return Rewriting(first)
+    rewriting = await rewrite_while_poor(
+        bounds.rewrite,
+        parts.rewriter,
+        first,
+        search_again=partial(search_once, bounds.after_the_first()),
+        context_of=lambda result: context_of(result.hits, config).text,
+        threshold=config.rewriter.relevance_threshold,
+        max_attempts=config.rewriter.max_attempts,
+        settings=config.query,
+    )
+    raise_what_must_not_be_hidden(rewriting.failures, strict=config.strict)
+    return rewriting
+
+
+async def _search_once(
+    bounds: Bounds, query: Query, *, parts: Parts, question: str, plan: Plan, config: RetrievalConfig
+) -> Round:
+    run = bounds.search
+    found = await search(run, parts.store, parts.embedder, query, plan, embedded=parts.embedded)
+    raise_what_must_not_be_hidden(found.failures, strict=config.strict)
+    if found.dense is None and found.lexical is None:
+        _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
+        return Round(found, Selected(failure=found.failures[-1]))
+    started = run.elapsed_ms
+    ranked = fuse(found.dense, found.lexical, method=plan.fusion, dense_weight=plan.dense_weight)
+    run.note("fuse", started, len(found.dense or ()) + len(found.lexical or ()), len(ranked))
+    selected = await select(bounds.select, parts.store, found, ranked, plan)
+    if selected.failure is not None:
+        raise_what_must_not_be_hidden((selected.failure,), strict=config.strict)
+    if config.strict and selected.degraded:
+        raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
+    compressed = None
+    if parts.compressor is not None and selected.hits:
+        compressed = await compress(
+            bounds.compress, parts.compressor, question, selected.hits, concurrency=config.compressor.concurrency
+        )
+        raise_what_must_not_be_hidden(compressed.failures, strict=config.strict)
+    could_not_read = selected.failure is not None and not selected.hits
+    relevance = None if could_not_read else relevance_of(selected.hits, compressed)
+    return Round(found, selected, compressed, relevance)
+
+
+def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:
+    """Return the hits as one text."""
+    return format_context(
+        hits,
+        template=config.format.template,
+        delimiter=config.format.delimiter,
+        include_scores=config.format.include_scores,
+        max_length=config.format.max_context_length,
+    )
+
+
+def raise_what_must_not_be_hidden(failures: tuple[Failed, ...], *, strict: bool) -> None:
+    """Raise the first failure that says that something is set up or asked wrongly; with ``strict``, the first one."""
+    for failure in failures:
+        if not strict and not is_callers_fault(failure.error):
+            continue
+        if isinstance(failure.error, RetrievalError):
+            raise failure.error
+        msg = f"{failure.stage}: {failure.reason}"
+        raise SearchError(msg) from failure.error
+
+
+def _raise_where_nothing_is_left(found: Found, plan: Plan, *, raise_on_error: bool) -> None:
+    """Raise that a question could not be embedded, where words are no way out, and what is asked to be raised."""
+    last = found.failures[-1]
+    if last.stage == "embed" and not plan.has_words:
+        if isinstance(last.error, EmbeddingError):
+            raise last.error
+        msg = f"the query could not be embedded: {last.reason}"
+        raise EmbeddingError(msg, found.query.original) from last.error
+    if raise_on_error:
+        if isinstance(last.error, RetrievalError):
+            raise last.error
+        msg = f"nothing could be searched: {last.reason}"
+        raise ServiceConnectionError(msg) from last.error

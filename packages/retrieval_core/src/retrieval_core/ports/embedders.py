@@ -1,0 +1,68 @@
+"""What turns text into vectors, and counts its tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.types import Matrix, Vector
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of unit length."""
+
+    @property
+    def id(self) -> str:
+        """Names model and settings: two embedders with the same id give the same vector for the same text."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Number of components of each vector."""
+        ...
+
+    async def embed_query(self, text: str) -> Vector:
+        """Embed one question.
+
+        Returns:
+            Shape ``(dimension,)``, float32, L2-normalised.
+
+        Raises:
+            EmbeddingError: The text could not be embedded.
+        """
+        ...
+
+    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Embed passages.
+
+        Returns:
+            Shape ``(len(texts), dimension)``, float32, each row L2-normalised, in the order of the texts.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+        """
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text as some model would."""
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens, 0 for empty text."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """What an embedder may have on top: its own token counter, and the longest text that it reads whole."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens beyond this number are not seen by the model."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of the text, without those that the model adds."""
+        ...

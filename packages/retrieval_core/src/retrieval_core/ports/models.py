@@ -1,0 +1,189 @@
+"""Language models, and what reads or rewrites text with one: judging passages, scoring them, rewriting questions.
+
+Each call of such a plug-in is one attempt at its provider: the pipeline bounds it in time, repeats it where that can
+help, and counts. So a plug-in itself never retries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from retrieval_core.types import JSON, Chunk, EvaluationScores, Judgement, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to a language model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """What a language model is asked.
+
+    Attributes:
+        schema: JSON schema of an object that the answer must be; ``None`` for free text. It requires all properties and
+            allows no others, as providers' strict modes want it.
+        max_tokens: The longest answer in the model's tokens; ``None`` leaves it to the provider.
+        temperature: 0 for the likeliest answer.
+    """
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, JSON] | None = None
+    max_tokens: int | None = None
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a language model answered; where a schema was given, ``text`` is a JSON object that fits it."""
+
+    text: str
+    usage: Usage | None = None
+
+
+class LLM(Protocol):
+    """A language model."""
+
+    @property
+    def id(self) -> str:
+        """Names provider, model and settings: what tells its answers from another model's."""
+        ...
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Answer a request.
+
+        Raises:
+            ServiceError: The provider failed, or answered with something that is no answer.
+        """
+        ...
+
+    def stream(self, request: CompletionRequest) -> AsyncIterator[str]:
+        """Answer a request piece by piece; closing the iterator ends the provider's work.
+
+        Raises:
+            ServiceError: The provider failed, before the first piece or between two.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """One judgement for each passage, in their order, and what they cost."""
+
+    judgements: tuple[Judgement, ...]
+    usage: Usage | None = None
+
+
+class Compressor(Protocol):
+    """Tells which passages bear on a question, so that the others can be left out."""
+
+    @property
+    def id(self) -> str:
+        """Names model, prompt and settings: two compressors with the same id judge alike."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most passages of one call, at least 1."""
+        ...
+
+    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+        """Judge passages by themselves, each against the question.
+
+        Args:
+            query: The normalised question.
+            chunks: At most :attr:`batch_size`.
+
+        Raises:
+            ServiceError: The provider failed, or gave no judgement on one of the passages.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RerankScores:
+    """One score for each passage, in their order; higher is better."""
+
+    scores: tuple[float, ...]
+    usage: Usage | None = None
+
+
+class Reranker(Protocol):
+    """Scores passages against a question with a model that reads both together."""
+
+    @property
+    def id(self) -> str:
+        """Names model and settings: two rerankers with the same id score alike."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most passages of one call, at least 1."""
+        ...
+
+    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages, each by itself, in [0, 1].
+
+        Raises:
+            ServiceError: The provider failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A question in other words, and why these should find more."""
+
+    query: str
+    reason: str
+    usage: Usage | None = None
+
+
+class Rewriter(Protocol):
+    """Puts a question that found too little into other words."""
+
+    @property
+    def id(self) -> str:
+        """Names model, prompt and settings: two rewriters with the same id rewrite alike."""
+        ...
+
+    async def rewrite(self, query: str, context: str) -> Rewritten:
+        """Rewrite a question.
+
+        Args:
+            query: The normalised question, as the user asked it.
+            context: What it found so far, formatted; may be empty.
+
+        Raises:
+            ServiceError: The provider failed, or gave no question.
+        """
+        ...
+
+
+class Evaluator(Protocol):
+    """Tells how good a result is, without knowing the right answer."""
+
+    @property
+    def id(self) -> str:
+        """Names method, model and settings."""
+        ...
+
+    async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
+        """Score a result.
+
+        Args:
+            query: The normalised question.
+            chunks: The passages, best first.
+            response: What was answered with them; without an answer, their text as a prompt gets it.
+
+        Raises:
+            ServiceError: A provider failed.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Rewriters: what puts a question into other words, one file each."""

@@ -1,0 +1,109 @@
+"""Which failures are worth another attempt, and how long to wait before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from retrieval_core.errors import DeadlineExceededError, RetrievalError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tenacity import RetryCallState
+
+    from retrieval_core.run.clock import Clock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and how patiently, a call is made again.
+
+    Attributes:
+        max_retries: Further attempts after the first one, at least 0.
+        base_delay: Seconds before the first of them, before jitter.
+        max_delay: The longest wait in seconds, unless a service asks for more.
+        exponential_base: By how much each wait is longer than the one before.
+    """
+
+    max_retries: int = 3
+    base_delay: float = 1.0
+    max_delay: float = 10.0
+    exponential_base: float = 2.0
+
+
+NO_RETRIES = RetryPolicy(max_retries=0)
+
+
+def can_help(error: BaseException) -> bool:
+    """Whether the same call may succeed a little later.
+
+    So it is with lost connections, time-outs, rate limits (HTTP 429), server faults (5xx) and busy indexes; and with
+    Python's own ``ConnectionError`` and ``TimeoutError``, as plug-ins raise them.
+    """
+    if isinstance(error, DeadlineExceededError):
+        return False
+    if isinstance(error, ServiceError):
+        return error.can_be_retried
+    if isinstance(error, RetrievalError):
+        return error.transient
+    return isinstance(error, (ConnectionError, TimeoutError))
+
+
+async def retry(
+    first: Exception,
+    attempt: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    clock: Clock,
+    remaining: Callable[[], float | None],
+) -> T:
+    """Go on after a first attempt that failed, as long as that can help and there is time.
+
+    Waits grow exponentially, with jitter, so that clients that failed together do not come back together. Where a
+    service says how long to wait (``Retry-After``), that is what is waited, or longer.
+
+    Args:
+        first: What the first attempt raised.
+        attempt: Makes the call again.
+        policy: How often and how patiently.
+        clock: Sleeps.
+        remaining: Seconds left; a wait that would not leave any is not begun. ``None`` for no bound.
+
+    Raises:
+        Exception: What the last attempt raised, whatever it was.
+    """
+    if policy.max_retries < 1 or not can_help(first):
+        raise first
+    # Most calls never fail, and need not wait for this import.
+    from tenacity import AsyncRetrying, retry_if_exception, wait_exponential_jitter  # noqa: PLC0415
+
+    backoff = wait_exponential_jitter(
+        multiplier=policy.base_delay, max=policy.max_delay, exp_base=policy.exponential_base, jitter=policy.base_delay
+    )
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, ServiceError) else None
+        return max(backoff(state), asked or 0.0)
+
+    def stop(state: RetryCallState) -> bool:
+        left = remaining()
+        return state.attempt_number > policy.max_retries or (left is not None and state.upcoming_sleep >= left)
+
+    failed: list[Exception] = [first]
+
+    async def attempt_after_the_first() -> T:
+        if failed:
+            raise failed.pop()
+        return await attempt()
+
+    retrying = AsyncRetrying(
+        sleep=clock.sleep,
+        stop=stop,
+        wait=wait,
+        retry=retry_if_exception(can_help),
+        reraise=True,
+    )
+    return await retrying(attempt_after_the_first)

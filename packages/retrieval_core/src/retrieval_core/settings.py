@@ -1,0 +1,178 @@
+"""Settings under names of the environment that many programs use, such as ``TOP_K``: those of a pipeline over reviews.
+
+They are read here alone, and only when it is asked for. Everything can be set in ``RETRIEVAL_…`` names too, see
+:mod:`retrieval_core.config`, and these win over the ones here.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    InitSettingsSource,
+    SettingsConfigDict,
+)
+
+from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config
+from retrieval_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Self
+
+    from pydantic_core import ErrorDetails
+
+PRESET = "ecommerce-cloud"
+KEYS = {
+    "openai_api_key": ("embedder.openai.api_key", "llm.openai.api_key"),
+    "pinecone_api_key": ("store.pinecone.api_key",),
+    "pinecone_index_name": ("store.pinecone.index_name",),
+    "pinecone_namespace": ("store.pinecone.namespace",),
+    "top_k": ("search.top_k",),
+    "fetch_k": ("search.fetch_k",),
+    "lambda_mult": ("search.lambda_mult",),
+    "score_threshold": ("search.score_threshold",),
+    "max_query_length": ("query.max_length",),
+    "compression_enabled": ("compressor.enabled",),
+    "max_rewrite_attempts": ("rewriter.max_attempts",),
+    "rewrite_threshold": ("rewriter.relevance_threshold",),
+    "cache_enabled": ("cache.enabled",),
+    "cache_ttl_seconds": ("cache.ttl_seconds",),
+    "max_retries": ("retry.max_retries",),
+    "enable_evaluation": ("evaluation.enabled",),
+}
+"""Which settings of :class:`~retrieval_core.config.RetrievalConfig` each one stands for."""
+
+
+class RetrievalSettings(BaseSettings):
+    """A pipeline with Pinecone and OpenAI, set from the environment.
+
+    A field's name in the environment is its own in capitals, ``TOP_K``; either case is accepted. Arguments win over the
+    environment, and it wins over the file ``.env``. A name whose value is blank counts as not set.
+
+    ``RetrievalSettings()`` reads the environment of the process; :meth:`load` also reads another one.
+
+    Raises:
+        ConfigurationError: ``missing_keys`` has the names of exactly the variables that are missing, and ``problems`` a
+            line for each thing that is wrong. No line holds a secret.
+    """
+
+    model_config = SettingsConfigDict(
+        env_file=".env",
+        env_file_encoding="utf-8",
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    openai_api_key: SecretStr = Field(min_length=1)
+    pinecone_api_key: SecretStr = Field(min_length=1)
+    pinecone_index_name: str = "ecommerce-products"
+    pinecone_namespace: str = "phone-reviews"
+    top_k: int = Field(default=4, ge=1, le=1000)
+    fetch_k: int = Field(default=20, ge=1, le=10_000)
+    lambda_mult: float = Field(default=0.7, ge=0, le=1)
+    score_threshold: float = Field(default=0.6, ge=0, le=1)
+    max_query_length: int = Field(default=512, ge=1)
+    compression_enabled: bool = True
+    max_rewrite_attempts: int = Field(default=2, ge=0, le=10)
+    rewrite_threshold: float = Field(default=0.5, ge=0, le=1)
+    cache_enabled: bool = True
+    cache_ttl_seconds: int = Field(default=300, gt=0)
+    max_retries: int = Field(default=3, ge=0, le=20)
+    enable_evaluation: bool = False
+
+    _prefixed: dict[str, str] = PrivateAttr(default_factory=dict)
+    """What the environment and the file hold under ``RETRIEVAL_…`` names."""
+
+    def __init__(
+        self, *, _environment: Mapping[str, str] | None = None, _env_file: str | Path | None = ".env", **values: Any
+    ) -> None:
+        kind = type(self)
+        environment = EnvSettingsSource(kind)
+        environment.env_vars = _set_names(os.environ if _environment is None else _environment)
+        try:
+            file = DotEnvSettingsSource(kind, env_file=_env_file)
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{_env_file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
+            raise ConfigurationError(msg) from error
+        file.env_vars = _set_names(file.env_vars)
+        problems: list[ErrorDetails] = []
+        try:
+            super().__init__(_build_sources=((InitSettingsSource(kind, values), environment, file), values))
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+        if problems:  # raised here, so that no traceback leads to what was given
+            raise _as_configuration_error(problems)
+        for source in (file, environment):
+            prefixed = ((name, text) for name, text in source.env_vars.items() if _has_prefix(name))
+            self._prefixed.update((name, text) for name, text in prefixed if text is not None)
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] | None = None, env_file: str | Path | None = ".env") -> Self:
+        """Read the settings.
+
+        Args:
+            environment: The environment of the process where it is not given.
+            env_file: A file with lines like ``TOP_K=5``, in UTF-8, relative to the current folder; it need not be
+                there. ``None`` for none.
+
+        Raises:
+            ConfigurationError: See :class:`RetrievalSettings`; or the file cannot be read.
+        """
+        return cls(_environment=environment, _env_file=env_file)
+
+    def to_config(self) -> RetrievalConfig:
+        """Return the preset ``ecommerce-cloud`` with these values; what ``RETRIEVAL_…`` names set wins over them.
+
+        Raises:
+            ConfigurationError: A ``RETRIEVAL_…`` name is wrong.
+        """
+        elsewhere = load_config(environment=self._prefixed)
+        values = {key: getattr(self, name) for name, keys in KEYS.items() for key in keys}
+        overrides = {key: value for key, value in values.items() if not _is_set(elsewhere, key)}
+        return load_config(PRESET, overrides, self._prefixed)
+
+
+def _set_names(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the names that have a value, in lower case, as sources of settings have them."""
+    return {name.lower(): text for name, text in variables.items() if text is not None and text.strip()}
+
+
+def _has_prefix(name: str) -> bool:
+    return name.upper().startswith(ENVIRONMENT_PREFIX)
+
+
+def _is_set(config: RetrievalConfig, key: str) -> bool:
+    """Whether a configuration has a setting from one of its sources, and not by default."""
+    *path, last = key.split(".")
+    return last in reduce(getattr, path, config).model_fields_set
+
+
+def _as_configuration_error(problems: list[ErrorDetails]) -> ConfigurationError:
+    missing = [_name_of(problem) for problem in problems if problem["type"] == "missing"]
+    lines = [_describe(problem) for problem in problems]
+    advice = f"\nSet {', '.join(missing)} in the environment or in the file .env." if missing else ""
+    count = f"{len(lines)} problem{'s' * (len(lines) > 1)}"
+    msg = f"the settings in the environment have {count}:\n  " + "\n  ".join(lines) + advice
+    return ConfigurationError(msg, missing_keys=missing, problems=lines)
+
+
+def _name_of(problem: ErrorDetails) -> str:
+    return str(problem["loc"][0]).upper()
+
+
+def _describe(problem: ErrorDetails) -> str:
+    name = _name_of(problem)
+    if problem["type"] == "missing":
+        return f"{name}: not set"
+    is_secret = RetrievalSettings.model_fields[name.lower()].annotation is SecretStr
+    given = "" if is_secret else f", got {problem['input']!r:.40}"
+    return f"{name}: {problem['msg']}{given}"

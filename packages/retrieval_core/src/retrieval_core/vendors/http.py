@@ -1,0 +1,59 @@
+"""What all services over HTTP have in common: when they want to be asked again, and what they say went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any, cast
+
+_LONGEST = 300
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return how many seconds a service asks to wait, or ``None`` where it does not say so, or not legibly.
+
+    ``Retry-After`` holds seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is finer and goes first. A date in
+    the past is 0.
+
+    Args:
+        headers: With names in lower case, or of any mapping that ignores case.
+        now: With a time zone; the present by default.
+    """
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            seconds = _seconds_until(value, now or datetime.now(UTC))
+        if seconds is not None and isfinite(seconds) and seconds >= 0:
+            return seconds
+    return None
+
+
+def what_was_said(body: object, secret: str = "") -> str:
+    """Return the message of an error's body, as one line of bounded length; empty where there is none.
+
+    Args:
+        body: JSON, or text.
+        secret: Left out of the message where the service repeats it.
+    """
+    while isinstance(body, Mapping):
+        fields = cast("Mapping[str, Any]", body)
+        body = next((fields[name] for name in ("message", "error", "detail") if fields.get(name)), "")
+    text = " ".join(str(body or "").split())
+    text = text.replace(secret, "[secret]") if secret else text
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _seconds_until(date: str, now: datetime) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())

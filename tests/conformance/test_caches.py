@@ -1,0 +1,42 @@
+"""Every cache that comes with the library passes the kit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+
+from redis_server import RedisServer, needs_server
+from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.cache.redis import RedisCache
+from retrieval_core.testing.cache_kit import CacheConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from retrieval_core.ports import ResultCache
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Generator[RedisServer]:
+    with TemporaryDirectory(prefix="redis-") as folder:  # the path of a socket must be short
+        server = RedisServer(Path(folder))
+        yield server
+        server.kill()
+
+
+class TestMemoryCache(CacheConformance):
+    async def open_cache(self) -> ResultCache:
+        return MemoryCache()
+
+
+@needs_server
+class TestRedisCache(CacheConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_server: RedisServer) -> None:
+        self.url = redis_server.url
+
+    async def open_cache(self) -> ResultCache:
+        return RedisCache(self.url)
