@@ -1,0 +1,135 @@
+"""The presets for product reviews, key by key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core.build import build_compressor, build_embedder, build_llm, build_rewriter, open_index
+from retrieval_core.compressors.llm import LLMCompressor
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.embedders.openai import OpenAIEmbedder
+from retrieval_core.filters import MetadataFilter
+from retrieval_core.rewriters.llm import LLMRewriter
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes_llm import FakeLLM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRESETS = ("ecommerce", "ecommerce-cloud")
+DEFAULTS: dict[str, Any] = {
+    "query.max_length": 512,
+    "query.normalize_unicode": True,
+    "embedder.openai.model": "text-embedding-3-large",
+    "search.mode": "dense",
+    "search.top_k": 4,
+    "search.fetch_k": 20,
+    "search.lambda_mult": 0.7,
+    "search.score_threshold": 0.6,
+    "search.search_type": "mmr",
+    "compressor.enabled": True,
+    "compressor.kind": "llm",
+    "compressor.relevance_prompt": None,
+    "rewriter.kind": "llm",
+    "rewriter.max_attempts": 2,
+    "rewriter.relevance_threshold": 0.5,
+    "rewriter.rewrite_prompt": None,
+    "format.template": "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {text}",
+    "format.delimiter": "\n\n---\n\n",
+    "format.include_scores": False,
+    "format.max_context_length": 4000,
+    "cache.enabled": True,
+    "cache.ttl_seconds": 300,
+    "cache.max_size": 1000,
+    "retry.max_retries": 3,
+    "retry.base_delay": 1,
+    "retry.max_delay": 10,
+    "retry.exponential_base": 2,
+    "evaluation.enabled": False,
+}
+"""The specification's defaults, and what they mean here."""
+
+REVIEWS = """\
+product_name,price,rating,review_text
+Northwind N5,129.99,5,The battery lasts two full days
+Northwind N5,129.99,2,The battery is empty by noon
+Osprey Pro,899.00,5,The battery lasts a week and a day
+Tern Mini,NA,4,The battery lasts all day
+"""
+
+
+def value_of(config: RetrievalConfig, key: str) -> Any:
+    section, *rest = key.split(".")
+    value = getattr(config, section)
+    for name in rest:
+        value = getattr(value, name)
+    return value
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_specifications_defaults(preset: str, key: str) -> None:
+    """Every default of the specification holds in both presets."""
+    assert value_of(load_config(preset), key) == DEFAULTS[key]
+
+
+def test_the_two_differ_in_where_index_and_models_are() -> None:
+    """One runs on this machine without a key, the other at Pinecone with OpenAI; all else is the same."""
+    local, cloud = (load_config(preset).model_dump() for preset in PRESETS)
+    kinds = [[config[section].pop("kind") for section in ("store", "embedder", "llm")] for config in (local, cloud)]
+    assert kinds == [["sqlite", "local", "none"], ["pinecone", "openai", "openai"]]
+    assert local == cloud
+
+
+def test_the_vendors_names_are_enough_for_the_cloud() -> None:
+    """Keys, index and namespace come from the environment, under the names that their vendors use."""
+    environment = {
+        "OPENAI_API_KEY": "o",
+        "PINECONE_API_KEY": "p",
+        "PINECONE_INDEX_NAME": "i",
+        "PINECONE_NAMESPACE": "n",
+    }
+    config = load_config("ecommerce-cloud", environment=environment)
+    pinecone = config.store.pinecone
+    assert pinecone.api_key is not None
+    assert (pinecone.api_key.get_secret_value(), pinecone.index_name, pinecone.namespace) == ("p", "i", "n")
+    assert isinstance(build_embedder(config.embedder), OpenAIEmbedder)
+    assert build_llm(config.llm) is not None
+
+
+def test_three_settings_lead_from_one_to_the_other() -> None:
+    """What the cloud's preset says can be said in the environment, without another file."""
+    kinds = {"RETRIEVAL_STORE__KIND": "pinecone", "RETRIEVAL_EMBEDDER__KIND": "openai", "RETRIEVAL_LLM__KIND": "openai"}
+    assert load_config("ecommerce", environment=kinds) == load_config("ecommerce-cloud")
+
+
+def test_the_stages_with_a_language_model_are_absent_without_one() -> None:
+    """The preset names them; they are there as soon as there is a model."""
+    config = load_config("ecommerce")
+    llm = build_llm(config.llm)
+    assert llm is None
+    assert build_compressor(config.compressor, llm) is None
+    assert build_rewriter(config.rewriter, llm) is None
+    assert isinstance(build_compressor(config.compressor, FakeLLM([])), LLMCompressor)
+    assert isinstance(build_rewriter(config.rewriter, FakeLLM([])), LLMRewriter)
+
+
+def test_reviews_are_found_filtered_and_written(tmp_path: Path) -> None:
+    """A table is indexed, and what passes the filter is written with title, price, rating and review."""
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
+    config = load_config("ecommerce", {"index": str(tmp_path / "index.db"), "search.score_threshold": 0.1})
+    with open_index(config=config, embedder=FakeEmbedder()) as index:
+        assert index.index(tmp_path / "reviews.csv").added == 4
+        few = index.retrieve("battery lasts", {"price": {"$lte": 150}, "rating": {"$gte": 4}})
+        typed = index.retrieve("battery lasts", MetadataFilter(max_price=150, min_rating=4))
+        without_price = index.retrieve("battery lasts", MetadataFilter(product_name_pattern="tern*"))
+    assert few.formatted_context == (
+        "Title: Northwind N5\nPrice: 129.99\nRating: 5\nReview: The battery lasts two full days"
+    )
+    assert typed.documents == few.documents
+    assert without_price.formatted_context == (
+        "Title: Tern Mini\nPrice: N/A\nRating: 4\nReview: The battery lasts all day"
+    )
+    assert few.degraded == ()
