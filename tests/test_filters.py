@@ -291,18 +291,20 @@ def test_the_number_of_conditions_is_limited() -> None:
     """Each condition costs a look at every chunk, so a filter from outside cannot have any number of them."""
     few = {f"f{number}": 1 for number in range(MAX_CONDITIONS - 1)}
     assert parse_filter({**few, "$not": {"last": 1}})
-    for source in (
+    too_many: tuple[dict[str, Any], ...] = (
         {**few, "$not": {"$or": [{"a": 1}, {"b": 1}]}},
         {"$or": [{"a": number} for number in range(MAX_CONDITIONS + 1)]},
         {"a": {"$gt": 1, "$lt": 2}, **{f"f{number}": {"$not": {"$eq": 1}} for number in range(MAX_CONDITIONS)}},
-    ):
+    )
+    for source in too_many:
         with pytest.raises(FilterError, match=r"at most \d+ conditions, got \d+; .* use \$in"):
             parse_filter(source)
 
 
 def test_messages_stay_short() -> None:
     """A field's name from outside may be of any length, and is not repeated whole."""
-    for source in ({"x" * 10_000: {"$foo": 1}}, {"x" * 10_000: [1]}, {"x" * 10_000: {}}, {"x" * 10_000: {"$in": 1}}):
+    wrong: tuple[Any, ...] = ({"$foo": 1}, [1], {}, {"$in": 1})
+    for source in ({"x" * 10_000: value} for value in wrong):
         with pytest.raises(FilterError) as caught:
             parse_filter(source)
         assert len(str(caught.value)) < 500

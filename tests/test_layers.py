@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "ports",
         "templates",
         "config",
+        "settings",
         "observe",
         "analysis",
         "prompting",
@@ -45,6 +46,8 @@ BESIDE = frozenset({"testing"})
 VENDORS = {
     "tenacity": "run",
     "openai": "vendors embedders llms",
+    "httpx": "vendors",
+    "regex": "stages",
     "pinecone": "stores",
     "redis": "cache",
     "ragas": "evaluators",

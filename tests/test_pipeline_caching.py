@@ -102,7 +102,7 @@ def test_pipelines_with_other_settings_do_not_share() -> None:
     world.ask()
 
     def asked(**parts: Any) -> bool:
-        given = {"config": world.pipeline.config, **parts}
+        given: dict[str, Any] = {"config": world.pipeline.config, **parts}
         pipeline = RetrievalPipeline(world.store, world.embedder, cache=world.cache, clock=world.clock, **given)
         return asyncio.run(pipeline.aretrieve(QUESTION)).from_cache
 
@@ -177,6 +177,7 @@ def test_degraded_results_are_not_kept() -> None:
 class TroubledCache(MemoryCache):
     """Fails, or hangs, on request."""
 
+    in_process = False
     failing: Exception | None = None
     hanging = False
 

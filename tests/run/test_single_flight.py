@@ -144,7 +144,7 @@ def test_loops_do_not_share() -> None:
     """Tasks belong to event loops, so each has its own flights, also at the same time."""
     flights: SingleFlight[str] = SingleFlight()
 
-    def ask() -> str:
+    def ask(_: int) -> str:
         async def test() -> str:
             work = Work()
             work.gate.set()
@@ -153,7 +153,7 @@ def test_loops_do_not_share() -> None:
         return asyncio.run(test())
 
     with ThreadPoolExecutor(4) as threads:
-        assert set(threads.map(lambda _: ask(), range(20))) == {"answer 1"}
+        assert set(threads.map(ask, range(20))) == {"answer 1"}
 
 
 @pytest.mark.parametrize("cancel", [True, False])

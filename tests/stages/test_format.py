@@ -87,7 +87,10 @@ def test_fields_of_filters_and_of_formats_have_one_meaning() -> None:
 @pytest.mark.property("data-retrieval-pipeline", 8)
 @given(texts=st.lists(st.text(alphabet="abc{} \n")), delimiter=st.sampled_from(["\n\n---\n\n", "|", "=="]))
 def test_one_delimiter_less_than_hits(texts: list[str], delimiter: str) -> None:
-    """Between N passages stand exactly N-1 delimiters, and each passage is there whole."""
+    """Between N passages stand exactly N-1 delimiters, and each passage is there whole.
+
+    Fails with a further delimiter behind the last passage.
+    """
     context = format_context([hit(text) for text in texts], template="{text}{missing}", delimiter=delimiter)
     assert context.text.count(delimiter) == max(0, len(texts) - 1)
     assert context.text.split(delimiter) == ([f"{text}N/A" for text in texts] or [""])

@@ -24,7 +24,11 @@ WHITE_SPACE = "".join(chr(code) for code in range(0x3100) if chr(code).isspace()
 @pytest.mark.property("data-retrieval-pipeline", 1)
 @given(query=QUESTIONS, max_length=st.integers(1, 40))
 def test_normalisation_and_truncation(query: str, max_length: int) -> None:
-    """The ends are stripped, what is too long is cut to exactly the limit, and the flag is set exactly then."""
+    """The ends are stripped, what is too long is cut to exactly the limit, and the flag is set exactly then.
+
+    Fails with ``.split()`` taken out, with ``<= settings.max_length`` changed to ``<``, and with ``text[:end]`` to
+    ``text[: end - 1]``.
+    """
     whole = normalize(query, up_to(10**9))
     assert whole.text == whole.text.strip()
     assert not whole.truncated
@@ -38,7 +42,10 @@ def test_normalisation_and_truncation(query: str, max_length: int) -> None:
 @pytest.mark.property("data-retrieval-pipeline", 2)
 @given(query=st.text(alphabet=WHITE_SPACE))
 def test_white_space_alone_is_refused(query: str) -> None:
-    """A query without anything but white space is an error that holds the query."""
+    """A query without anything but white space is an error that holds the query.
+
+    Fails with ``if not text`` changed to ``if not query``, and with the query left out of the error.
+    """
     with pytest.raises(QueryValidationError, match="empty") as caught:
         normalize(query, up_to(100))
     assert caught.value.query == query
@@ -62,5 +69,5 @@ def test_different_spellings_of_one_text_meet() -> None:
 def test_what_is_no_text_is_refused(query: object) -> None:
     """The error names the type that was given and has no query."""
     with pytest.raises(QueryValidationError, match=type(query).__name__) as caught:
-        normalize(cast("Any", query), 100)
+        normalize(cast("Any", query), up_to(100))
     assert caught.value.query is None

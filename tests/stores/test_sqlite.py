@@ -335,6 +335,7 @@ def test_fields_that_nobody_has_are_forgotten(index: Path, monkeypatch: pytest.M
             condition = And((Eq("year", 2001), Not(Eq(f"no{number}", 1)), Not(Eq(f"nor{number}", 1))))
             assert await by_vector(store, unit(0), condition=condition) == ["a"]
         assert await by_vector(store, unit(0), condition=Eq("year", 2002)) == ["b"]
+        assert store._session is not None
         cache = store._session._cache
         assert cache is not None
         assert list(cache._columns)[-1] == "year"

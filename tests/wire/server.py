@@ -7,126 +7,51 @@ waits for time to pass: what is held is held until the test releases it, or leav
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING, Self
+
+from wire.messages import (
+    BrokenJSON,
+    Changed,
+    ClosedMidBody,
+    EmptyBody,
+    Fault,
+    Hang,
+    PausedMidBody,
+    Request,
+    ResetMidBody,
+    Response,
+    Status,
+    encoded,
+    read,
+    spoilt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = [
+    "BrokenJSON",
+    "Changed",
+    "ClosedMidBody",
+    "EmptyBody",
+    "Fault",
+    "Hang",
+    "PausedMidBody",
+    "Request",
+    "ResetMidBody",
+    "Response",
+    "Status",
+    "WireServer",
+]
+
 # A test that waits for something that never comes fails after so many seconds instead of hanging.
 _PATIENCE = 30.0
 _NO_LINGER = struct.pack("ii", 1, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request as it arrived.
-
-    Attributes:
-        path: Without the query, percent-decoded.
-        query: All values of each parameter.
-        headers: With names in lower case.
-    """
-
-    method: str
-    path: str
-    query: dict[str, list[str]]
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        """Return the body, read as JSON."""
-        return json.loads(self.body)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a service answers.
-
-    Attributes:
-        body: Bytes, or a value to be written as JSON.
-        chunks: In place of a body: its pieces, each sent by itself, as in a stream of events.
-    """
-
-    status: int = 200
-    body: Any = b""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    chunks: Sequence[bytes] | None = None
-
-    @property
-    def content(self) -> bytes:
-        """The whole body as bytes."""
-        if self.chunks is not None:
-            return b"".join(self.chunks)
-        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-
-    @property
-    def content_type(self) -> str:
-        """What the headers say, or what fits the body."""
-        default = "text/event-stream" if self.chunks is not None else "application/json"
-        return next((value for name, value in self.headers.items() if name.lower() == "content-type"), default)
-
-
-@dataclass(frozen=True, slots=True)
-class Hang:
-    """The request is taken and nothing comes back, until the server is released or the client leaves."""
-
-
-@dataclass(frozen=True, slots=True)
-class PausedMidBody:
-    """The first half is sent; the second comes when the server is released."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResetMidBody:
-    """The headers and the first half of the body are sent, then the connection is reset."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedMidBody:
-    """The headers and the first half of the body are sent, then the connection is closed in good order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Another status, and an error in place of the answer.
-
-    Attributes:
-        retry_after: Value of the header ``Retry-After``: seconds, or a date as text.
-        body: Bytes, or a value to be written as JSON.
-    """
-
-    code: int
-    retry_after: float | str | None = None
-    body: Any = field(default_factory=lambda: {"message": "a fault that was asked for"})
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenJSON:
-    """The answer's text ends in its middle, though the connection is in good order."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyBody:
-    """Nothing follows the headers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The service's own answer, with something about it that is wrong."""
-
-    change: Callable[[Response], Response]
-
-
-Fault: TypeAlias = Hang | PausedMidBody | ResetMidBody | ClosedMidBody | Status | BrokenJSON | EmptyBody | Changed
 
 
 class WireServer:
@@ -186,7 +111,7 @@ class WireServer:
 
     def refuse(self) -> None:
         """Close the port and all connections: the next client is refused."""
-        self._call(self._stop_listening)
+        asyncio.run_coroutine_threadsafe(self._stop_listening(), self._loop).result(_PATIENCE)
 
     def accept(self) -> None:
         """Open the same port again after :meth:`refuse`."""
@@ -238,26 +163,26 @@ class WireServer:
         await self._listen()
         started.set()
         await self._stopped.wait()
-        self._stop_listening()
-        # A connection that was just taken shows after some turns of the loop, and is closed after some more.
-        for _ in range(20):
-            self._close_connections()
-            await asyncio.gather(*self._connections)
-            await asyncio.sleep(0)
+        await self._stop_listening()
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
         self._port = self._listener.sockets[0].getsockname()[1]
 
-    def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        self._close_connections()
-
-    def _close_connections(self) -> None:
+    async def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        # asyncio loses connections that were accepted in the moment when a listener is closed, so nothing more is
+        # accepted first, and some turns of the loop let what was accepted show.
+        for listening in listener.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await _some_turns()
+        listener.close()
         for writer in self._connections.values():
             writer.transport.abort()
+        await asyncio.gather(*self._connections)
+        await _some_turns()
 
     def _open_gate(self) -> None:
         self._gate.set()
@@ -281,14 +206,14 @@ class WireServer:
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; return whether the connection stays open for another."""
-        request = await _read(reader)
+        request = await read(reader)
         with self._changed:
             fault = self._next_fault(request.path)
             self.requests.append(request)
             self._changed.notify_all()
         if isinstance(fault, Hang) and not await self._held(reader):
             return False
-        head, pieces = _encoded(_spoilt(self._answer(request), fault))
+        head, pieces = encoded(spoilt(self._answer(request), fault))
         half = len(pieces) // 2
         writer.write(head + b"".join(pieces[:half]))
         await writer.drain()
@@ -335,51 +260,11 @@ class WireServer:
         return not gone
 
 
+async def _some_turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 async def _end_of(reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         assert await reader.read(1) == b"", "a client sent more before it was answered"
-
-
-async def _read(reader: asyncio.StreamReader) -> Request:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    method, target, _ = head[0].split(" ", 2)
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        body = b""
-        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            body += (await reader.readexactly(size + 2))[:-2]
-        await reader.readuntil(b"\r\n")
-    else:
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-    url = urlsplit(target)
-    return Request(method, unquote(url.path), parse_qs(url.query, keep_blank_values=True), headers, body)
-
-
-def _spoilt(response: Response, fault: Fault | None) -> Response:
-    match fault:
-        case Status(code, retry_after, body):
-            return Response(code, body, {} if retry_after is None else {"Retry-After": str(retry_after)})
-        case BrokenJSON():
-            text = response.content
-            return replace(response, body=text[: len(text) // 2], chunks=None)
-        case EmptyBody():
-            return replace(response, body=b"", chunks=None)
-        case Changed(change):
-            return change(response)
-        case _:
-            return response
-
-
-def _encoded(response: Response) -> tuple[bytes, list[bytes]]:
-    """Return the head, and the body in the pieces that are sent one by one: at least two of them if there is any."""
-    content = response.content
-    headers = {name: value for name, value in response.headers.items() if name.lower() != "content-type"}
-    headers["Content-Type"] = response.content_type
-    if response.chunks is not None:
-        headers["Transfer-Encoding"] = "chunked"
-        pieces = [b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in response.chunks if chunk] + [b"0\r\n\r\n"]
-    else:
-        headers["Content-Length"] = str(len(content))
-        pieces = [content[: len(content) // 2], content[len(content) // 2 :]]
-    lines = [f"HTTP/1.1 {response.status} -", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1"), pieces

@@ -339,11 +339,13 @@ class EvaluationScores:
             cannot be computed.
         response_relevancy: In [0, 1]: whether the response answers the question. ``None`` likewise.
         methods: How each of them was computed, by its name.
+        usage: What the models took for it, where they tell.
     """
 
     context_precision: float | None = None
     response_relevancy: float | None = None
     methods: Mapping[str, str] = field(default_factory=FrozenDict)
+    usage: Usage | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", freeze(self.methods))

@@ -36,6 +36,9 @@ class MemoryCache:
         InvalidParameterError: ``max_size`` or ``ttl_seconds`` is out of its range.
     """
 
+    in_process = True
+    """It can neither hang nor fail, and needs no guard."""
+
     def __init__(self, max_size: int = 1000, ttl_seconds: float = 300, clock: Clock | None = None) -> None:
         self._results: LruCache[str, RetrievalResult] = LruCache(max_size, ttl_seconds, (clock or SystemClock()).now)
 

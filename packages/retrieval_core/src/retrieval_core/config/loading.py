@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
+SECRETS = (".api_key", ".url")
+"""How the keys of settings end whose values no message may show."""
 VENDORS_NAMES = {
     "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
     "PINECONE_API_KEY": ("store.pinecone.api_key",),
@@ -71,7 +73,8 @@ def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
             section: Any = tree
             for part in path:
                 section = section.setdefault(part, {}) if isinstance(section, dict) else None
-            if isinstance(section, dict):
+            # A key for one service is not for another one that only speaks the same protocol.
+            if isinstance(section, dict) and not section.get("base_url"):
                 section.setdefault(last, environment[name])
 
 
@@ -159,7 +162,8 @@ def _describe(detail: ErrorDetails) -> str:
         name = str(detail["loc"][-1])
         near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
         return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
-    given = "" if detail["type"] == "missing" else f", got {detail['input']!r:.80}"
+    secret = key.endswith(SECRETS) or detail["type"].endswith("model_type")
+    given = "" if secret or detail["type"] == "missing" else f", got {detail['input']!r:.80}"
     return f"{key}: {detail['msg'].removeprefix('Value error, ')}{given}"
 
 

@@ -26,6 +26,8 @@ class PineconeConfig(_Settings):
     """Address of the index; saves the request that looks it up by name."""
     namespace: str = ""
     """``PINECONE_NAMESPACE`` of the environment where it is not set."""
+    sparse: bool = False
+    """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
     fields: dict[str, str] = Field(default_factory=dict)
     """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
 

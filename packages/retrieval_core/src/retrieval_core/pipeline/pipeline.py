@@ -14,6 +14,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.filter_syntax import parse_filter
 from retrieval_core.filters import Filter, MetadataFilter
+from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.fingerprint import fingerprint_of
 from retrieval_core.pipeline.results import make_result
 from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden, search_in_rounds
@@ -77,6 +78,8 @@ class RetrievalPipeline:
         self.config = config or RetrievalConfig()
         self.cache = cache
         self._clock = clock or SystemClock()
+        # Whoever watches cannot harm: what an observer raises is kept from the query.
+        observer = None if observer is None else SeveralObservers(observer)
         self._observer = observer
         settings = self.config
         embedded = None
@@ -91,6 +94,7 @@ class RetrievalPipeline:
         self._pool = ThreadPool("retrieval-plugins", threads=4)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
+        self._versioned = store if isinstance(store, Versioned) else None
         self.sync = SyncBridge()
 
     @property
@@ -150,8 +154,6 @@ class RetrievalPipeline:
         run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
         with nullcontext() if self._observer is None else self._observer.query():
             result = await self._answer(run, normal, plan)
-            if result.query != query:  # asked with other white space by whoever asked first
-                result = replace(result, query=query)
             if self._observer is not None:
                 self._observer.answered(result)
         return result
@@ -161,22 +163,32 @@ class RetrievalPipeline:
         if key is None:
             return await self._retrieve(run, query, plan, troubles)
         if self.cache is not None:
-            cached = await run.until(CACHE_SHARE).without_retries().on("cache").call("cache", self.cache.get, key)
+            cached = await self._ask_cache(run, self.cache, key)
             if isinstance(cached, Failed):
                 troubles = (*troubles, cached)
-            elif cached.value is not None:
-                return replace(cached.value, from_cache=True, latency_ms=run.elapsed_ms, trace=run.records)
+            elif cached is not None:
+                latency = run.elapsed_ms
+                return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
         result = await self._flights.run(key, lambda: self._retrieve_and_keep(run, key, query, plan, troubles))
-        return replace(result, latency_ms=run.elapsed_ms)
+        return replace(result, query=query.original, latency_ms=run.elapsed_ms)
+
+    async def _ask_cache(self, run: Run, cache: ResultCache, key: str) -> RetrievalResult | Failed | None:
+        if getattr(cache, "in_process", False):
+            started = run.elapsed_ms
+            result = await cache.get(key)
+            run.note("cache", started, None, None)
+            return result
+        outcome = await run.until(CACHE_SHARE).without_retries().on("cache").call("cache", cache.get, key)
+        return outcome if isinstance(outcome, Failed) else outcome.value
 
     async def _key(self, run: Run, query: Query, plan: Plan) -> tuple[str | None, tuple[Failed, ...]]:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
         if self._fingerprint is None:
             return None, ()
         version: str | None = None
-        if isinstance(self.store, Versioned):
-            asked = await run.without_retries().on("store").call("version", self.store.version)
+        if self._versioned is not None:
+            asked = await run.without_retries().on("store").call("version", self._versioned.version)
             if isinstance(asked, Failed):  # searching will tell what is wrong
                 return None, ()
             version = asked.value

@@ -13,7 +13,7 @@ from retrieval_core.stages.format import FormattedContext, format_context
 from retrieval_core.stages.fuse import fuse
 from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.stages.search import search
-from retrieval_core.stages.select import Selected, select
+from retrieval_core.stages.select import Selected, depth_of, select
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
@@ -132,7 +132,7 @@ async def _search_once(
         _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
         return Round(found, Selected(failure=found.failures[-1]))
     started = run.elapsed_ms
-    ranked = fuse(found.dense, found.lexical, method=plan.fusion, dense_weight=plan.dense_weight)
+    ranked = fuse(found.dense, found.lexical, method=plan.fusion, dense_weight=plan.dense_weight, limit=depth_of(plan))
     run.note("fuse", started, len(found.dense or ()) + len(found.lexical or ()), len(ranked))
     selected = await select(bounds.select, parts.store, found, ranked, plan)
     if selected.failure is not None:

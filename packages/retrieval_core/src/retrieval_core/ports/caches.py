@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 class ResultCache(Protocol):
     """Keeps results for a while, by a key that holds everything they depend on.
 
-    It returns what was put in, as it was: whether a result came from a cache is for the pipeline to say.
+    It returns what was put in, as it was: whether a result came from a cache is for the pipeline to say. A cache in the
+    memory of this process, which can neither hang nor fail, may say so with an attribute ``in_process = True``; it is
+    then asked without any guard, which costs more than such a cache itself.
     """
 
     async def get(self, key: str) -> RetrievalResult | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from contextlib import nullcontext
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast
 
@@ -108,23 +106,24 @@ class Run:
 
         Clock and records are the same.
         """
-        part = copy(self)
-        part._limit = None if self._seconds is None else self._seconds * share  # noqa: SLF001 - of the same class
-        return part
+        return self._part(limit=None if self._seconds is None else self._seconds * share)
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
 
         Without it, each stage counts as a backend of its own.
         """
-        part = copy(self)
-        part._backend = backend  # noqa: SLF001 - of the same class
-        return part
+        return self._part(backend=backend)
 
     def without_retries(self) -> Run:
         """Return this run for calls that are made once, because doing without them is better than waiting."""
-        part = copy(self)
-        part._policy = NO_RETRIES  # noqa: SLF001 - of the same class
+        return self._part(policy=NO_RETRIES)
+
+    def _part(self, **changed: object) -> Run:
+        part = object.__new__(Run)
+        part.__dict__.update(self.__dict__)
+        for name, value in changed.items():
+            setattr(part, f"_{name}", value)
         return part
 
     @property
@@ -157,53 +156,63 @@ class Run:
         A function that is no coroutine function runs in a thread; if it then returns something to await, that is
         awaited. Cancellation of the caller passes through.
         """
-        started = self.elapsed_ms
+        observer = self._guard.observer
+        if observer is None:
+            outcome, record = await self._call(stage, function, args, kwargs)
+        else:
+            with observer.span(stage) as span:
+                outcome, record = await self._call(stage, function, args, kwargs)
+                span.end(record, outcome.error if isinstance(outcome, Failed) else None)
+        self._records.append(record)
+        return outcome
+
+    async def _call(
+        self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Ok[T] | Failed, StageRecord]:
+        started = self._clock.now()
         attempts = 0
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
 
         async def attempt() -> T:
             nonlocal attempts
-            if self.is_over:
+            remaining = self._remaining()
+            if remaining is not None and remaining <= 0:
                 raise self._exceeded(stage)
             attempts += 1
-            return await self._attempt(stage, function, *args, **kwargs)
+            return await self._attempt(stage, remaining, function, args, kwargs)
 
-        observer = self._guard.observer
-        with nullcontext() if observer is None else observer.span(stage) as span:
+        try:
+            if breaker is not None:
+                breaker.admit()
             try:
-                if breaker is not None:
-                    breaker.admit()
-                try:
-                    value = await attempt()
-                except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
-                    value = await retry(error, attempt, self._policy, self._clock, self._remaining)
-            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
-                if breaker is not None and attempts and _is_the_backends_fault(error):
-                    breaker.failed(error)
-                outcome: Ok[T] | Failed = Failed(stage, error, attempts)
-                record = StageRecord(stage, self.elapsed_ms - started, error=outcome.reason, attempts=attempts)
-            else:
-                if breaker is not None:
-                    breaker.succeeded()
-                outcome = Ok(value)
-                record = StageRecord(
-                    stage,
-                    self.elapsed_ms - started,
-                    count_out=_size(value),
-                    attempts=attempts,
-                    usage=getattr(value, "usage", None),
-                )
-            self._records.append(record)
-            if observer is not None and span is not None:
-                span.end(record)
-        return outcome
+                value = await attempt()
+            except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
+                value = await retry(error, attempt, self._policy, self._clock, self._remaining)
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
+            if breaker is not None and attempts and _is_the_backends_fault(error):
+                breaker.failed(error)
+            failed = Failed(stage, error, attempts)
+            took = (self._clock.now() - started) * 1000
+            return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts)
+        if breaker is not None:
+            breaker.succeeded()
+        took = (self._clock.now() - started) * 1000
+        usage = getattr(value, "usage", None)
+        return Ok(value), StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage)
 
     def _remaining(self) -> float | None:
         return None if self._limit is None else self._limit - (self._clock.now() - self._started)
 
-    async def _attempt(self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _attempt(
+        self,
+        stage: str,
+        remaining: float | None,
+        function: Callable[..., Awaitable[T]],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> T:
         try:
-            async with self._clock.timeout(self._remaining()):
+            async with self._clock.timeout(remaining):
                 returned: object = await self._pool.call(function, *args, **kwargs)
                 return cast("T", await returned if inspect.isawaitable(returned) else returned)
         except TimeoutError as error:

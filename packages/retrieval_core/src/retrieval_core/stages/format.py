@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from retrieval_core.filters import chunk_fields, lookup
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.types import JSON, Chunk, Hit
 
@@ -68,7 +69,7 @@ def format_context(
     Raises:
         ConfigurationError: The template is not well formed.
     """
-    pieces = parse_template(template)
+    pieces = _pieces_of(template)
     texts = [_format_hit(hit, rank, pieces, include_scores=include_scores) for rank, hit in enumerate(hits, start=1)]
     text = delimiter.join(texts)
     if max_length is None or len(text) <= max_length:
@@ -80,16 +81,32 @@ def format_context(
     return FormattedContext(text[:max_length], begun, truncated=True)
 
 
+_pieces_of = lru_cache(maxsize=64)(parse_template)
+
+
 def _format_hit(hit: Hit, rank: int, pieces: Sequence[tuple[str, str | None]], *, include_scores: bool) -> str:
-    fields = {
-        **chunk_fields(hit.chunk),
-        "rank": rank,
-        "score": f"{hit.score:.4f}",
-        "text": hit.chunk.text,
-        "citation": format_citation(hit.chunk),
-    }
-    body = "".join(literal + ("" if name is None else _as_text(lookup(fields, name))) for literal, name in pieces)
-    return f"Score: {hit.score:.4f}\n{body}" if include_scores else body
+    fields: Mapping[str, JSON] | None = None
+    parts = [f"Score: {hit.score:.4f}\n"] if include_scores else []
+    for literal, name in pieces:
+        parts.append(literal)
+        if name is None:
+            continue
+        if (own := _OWN_FIELDS.get(name)) is not None:
+            parts.append(own(hit, rank))
+            continue
+        if fields is None:
+            fields = chunk_fields(hit.chunk)
+        parts.append(_as_text(lookup(fields, name)))
+    return "".join(parts)
+
+
+_OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
+    "rank": lambda _, rank: str(rank),
+    "score": lambda hit, _: f"{hit.score:.4f}",
+    "text": lambda hit, _: hit.chunk.text,
+    "citation": lambda hit, _: format_citation(hit.chunk),
+}
+"""What a template may name beside a chunk's fields; it wins over metadata of the same name."""
 
 
 def _as_text(value: JSON) -> str:

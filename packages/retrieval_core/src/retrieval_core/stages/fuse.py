@@ -53,6 +53,7 @@ def fuse(
     *,
     method: FusionMethod = "zscore",
     dense_weight: float = 0.5,
+    limit: int | None = None,
 ) -> tuple[Ranked, ...]:
     """Put the chunks that either side found into one order, each chunk once, by its id.
 
@@ -61,13 +62,15 @@ def fuse(
         lexical: The same of the other side.
         method: See the module's documentation.
         dense_weight: In [0, 1]; the lexical side has the rest.
+        limit: How many are wanted; all of them where it is not given.
 
     Returns:
         Best first; equal scores are ordered by chunk id.
     """
     places = _places(dense), _places(lexical)
     if dense is None or lexical is None:
-        return tuple(Ranked(chunk_id, _scores(chunk_id, *places, fused=None)) for chunk_id in places[0] or places[1])
+        alone = list(places[0] or places[1])[:limit]
+        return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=None)) for chunk_id in alone])
     dense_values, dense_absent = _normalized(places[0], method)
     lexical_values, lexical_absent = _normalized(places[1], method)
     fused = {
@@ -75,20 +78,21 @@ def fuse(
         + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)
         for chunk_id in dense_values | lexical_values
     }
-    order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))
-    return tuple(Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order)
+    order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))[:limit]
+    return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order])
 
 
 def cosine_to_score(cosine: float) -> float:
     """Return a cosine as the score in [0, 1] that results and thresholds use: negative similarity counts as 0."""
-    return min(max(cosine, 0.0), 1.0)
+    return 0.0 if cosine <= 0 else 1.0 if cosine > 1 else cosine
 
 
 def _places(side: Sequence[Candidate] | None) -> Mapping[str, tuple[int, float]]:
     """Return each chunk's rank and score, in the side's order; where a chunk comes twice, its better place counts."""
     places: dict[str, tuple[int, float]] = {}
     for candidate in side or ():
-        places.setdefault(candidate.chunk_id, (len(places) + 1, float(candidate.score)))
+        if candidate.chunk_id not in places:
+            places[candidate.chunk_id] = len(places) + 1, float(candidate.score)
     return places
 
 
@@ -99,8 +103,8 @@ def _scores(
     *,
     fused: float | None,
 ) -> Scores:
-    dense_rank, dense_score = dense.get(chunk_id, (None, None))
-    lexical_rank, lexical_score = lexical.get(chunk_id, (None, None))
+    dense_rank, dense_score = dense.get(chunk_id, _NOWHERE)
+    lexical_rank, lexical_score = lexical.get(chunk_id, _NOWHERE)
     return Scores(
         dense=None if dense_score is None else cosine_to_score(dense_score),
         dense_rank=dense_rank,
@@ -109,6 +113,9 @@ def _scores(
         fused=fused,
         final=fused if fused is not None else dense_score if dense_score is not None else lexical_score,
     )
+
+
+_NOWHERE = (None, None)
 
 
 def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> tuple[dict[str, float], float]:

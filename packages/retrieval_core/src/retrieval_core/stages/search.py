@@ -61,12 +61,14 @@ async def search(
         plan: What is asked of each side.
         embedded: Questions that were embedded before.
     """
-    (query, dense), lexical = await asyncio.gather(
-        _embed_and_search(run, store, embedder, query, plan, embedded=embedded), _search_words(run, store, query, plan)
-    )
+    meaning = _embed_and_search(run, store, embedder, query, plan, embedded=embedded)
+    if plan.mode == "dense":
+        (query, dense), lexical = await meaning, None
+    else:
+        (query, dense), lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
     failures = tuple(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed))
     if lexical is None and isinstance(dense, Failed) and dense.stage == "embed" and plan.has_words:
-        lexical = await _search_words(run, store, query, replace(plan, mode="lexical"))
+        lexical = await _search_words(run, store, query, plan)
         failures += (lexical,) if isinstance(lexical, Failed) else ()
     return Found(
         query,
@@ -76,9 +78,7 @@ async def search(
     )
 
 
-async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[tuple[Candidate, ...]] | Failed | None:
-    if plan.mode == "dense":
-        return None
+async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[tuple[Candidate, ...]] | Failed:
     request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
     return await run.on("store").call("lexical", store.search, request)
 

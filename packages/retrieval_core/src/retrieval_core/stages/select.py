@@ -36,10 +36,10 @@ async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked],
     Chunks that only the lexical side found get their dense score here, from their vectors. Where reading fails, what
     the search brought along has to do.
     """
-    pool = tuple(ranked[: _depth(len(ranked), plan)])
+    pool = tuple(ranked[: depth_of(plan)])
     fetched, failure = await _fetch(run, store, found, pool, plan)
     pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
-    pool = tuple(item for item in pool if item.chunk_id in fetched.chunks)
+    pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
     degraded: tuple[Degradation, ...] = ()
     if plan.score_threshold is not None:
         started, before = run.elapsed_ms, len(pool)
@@ -50,13 +50,13 @@ async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked],
         pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
         degraded += not_compared
         run.note("diversify", started, before, len(pool))
-    hits = tuple(Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.top_k])
+    hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.top_k]])
     return Selected(hits, degraded, failure)
 
 
-def _depth(available: int, plan: Plan) -> int:
-    """How many candidates have to be looked at: with a threshold any of them may be the one that passes."""
-    return available if plan.score_threshold is not None else max(plan.top_k, plan.fetch_k or 0)
+def depth_of(plan: Plan) -> int | None:
+    """Return how many candidates have to be looked at; ``None`` for all: with a threshold any of them may pass it."""
+    return None if plan.score_threshold is not None else max(plan.top_k, plan.fetch_k or 0)
 
 
 async def _fetch(
@@ -87,6 +87,8 @@ def _with_dense_scores(
     pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
 ) -> tuple[Ranked, ...]:
     if embedding is None:
+        return tuple(pool)
+    if not vectors:
         return tuple(pool)
     return tuple(
         replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))

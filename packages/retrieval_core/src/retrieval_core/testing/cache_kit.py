@@ -95,7 +95,7 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
         degraded=(Degradation("rerank", text),),
         trace=(StageRecord("embed", 1.5, 1, 2, text, 3, text, Usage(4, 5)), StageRecord("fuse", 0.0)),
         rewrites=(RewriteResult(query, text, 1, text, 0.5), RewriteResult(query, text, 2, "")),
-        evaluation=EvaluationScores(0.5, 0.25, {"context_precision": text}),
+        evaluation=EvaluationScores(0.5, 0.25, {"context_precision": text}, Usage(3, 4)),
     )
 
 

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from pipelines import a_pipeline
+from results import results
+from retrieval_core.observe import explain
+from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
+
+RESULT = RetrievalResult(
+    "q",
+    (),
+    "",
+    {},
+    12.34,
+    degraded=(Degradation("compress", "the model is down"),),
+    trace=(
+        StageRecord("embed", 3.0, attempts=1),
+        StageRecord("fuse", 0.04, 45, 30),
+        StageRecord("compress", 120.5, count_in=10, error="the model\nis down", attempts=4, usage=Usage(310, 12)),
+        StageRecord("rewrite", 1.0, decision="was searched for already"),
+    ),
+)
+
+
+def test_a_trace_is_a_table() -> None:
+    """One line a stage, columns aligned, and what was done without below."""
+    assert explain(RESULT).split("\n") == [
+        "stage        ms  attempts  in → out  tokens  what happened",
+        "embed       3.0         1",
+        "fuse        0.0            45 → 30",
+        "compress  120.5         4  10 →      310+12  failed: the model is down",
+        "rewrite     1.0                              was searched for already",
+        "0 passages in 12.3 ms",
+        "done without: compress: the model is down",
+    ]
+
+
+def test_a_result_without_a_trace_says_where_it_came_from() -> None:
+    """As one from the cache, whose stages did not run."""
+    assert explain(replace(RESULT, trace=(), degraded=(), from_cache=True)) == "0 passages from the cache in 12.3 ms"
+
+
+def test_a_real_result_has_all_its_stages() -> None:
+    """In the order they ended."""
+    result = a_pipeline().retrieve("history of an application")
+    lines = explain(result).split("\n")
+    assert [line.split()[0] for line in lines[1:-1]] == [record.stage for record in result.trace]
+    assert lines[-1].startswith(f"{len(result.hits)} passage")
+
+
+def test_nothing_can_steer_a_terminal() -> None:
+    """Errors may quote texts of other people."""
+    text = explain(replace(RESULT, degraded=(Degradation("compress", "\x1b[2J\u202egone"),)))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+@settings(max_examples=150)
+@given(results)
+def test_every_result_can_be_explained(result: RetrievalResult) -> None:
+    """One line for each stage and each thing done without, all of them of bounded length and printable."""
+    lines = explain(result).split("\n")
+    assert len(lines) == len(result.trace) + bool(result.trace) + 1 + len(result.degraded)
+    "\n".join(lines).encode()
+    assert not any(ord(character) < 32 for line in lines for character in line)
