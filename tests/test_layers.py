@@ -33,7 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "stages cache stores embedders rerankers llms compressors rewriters evaluators",
         "pipeline",
         "ingest answer",
-        "index serialization",
+        "index serialization responses",
         "build",
         "evaluate",
         "__init__",

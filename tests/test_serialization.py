@@ -57,7 +57,10 @@ def test_a_result() -> None:
         "latency_ms": 1.235,
         "from_cache": False,
         "metadata": {"mode": "hybrid"},
+        "rewrites": [],
+        "evaluation": None,
     }
+    assert [record["stage"] for record in result_to_json(result, with_trace=True)["trace"]] == ["embed"]
 
 
 def test_a_hit() -> None:
@@ -76,6 +79,7 @@ def test_a_hit() -> None:
             "relevance": None,
             "final": 0.25,
         },
+        "relevance_reason": None,
         "id": "guide.pdf#3",
         "document_id": "guide.pdf",
         "text": "Turn the key.",

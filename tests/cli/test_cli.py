@@ -295,3 +295,23 @@ def test_a_file_that_cannot_be_written_is_a_failure(shell: Shell) -> None:
     result = shell("evaluate", "beir", "--run", "beir/corpus.jsonl/run.txt")
     assert result.exit_code == 2
     assert "run.txt" in result.stderr
+
+
+def test_a_trace_is_shown_on_request(shell: Shell) -> None:
+    """A table for people, records in JSON, and nothing of it unless asked for."""
+    shell("index", "docs")
+    told = shell("search", "moon", "--trace").stdout
+    assert "attempts" in told
+    assert "lexical" in told
+    records = shell.json("search", "moon", "--trace")["trace"]
+    assert {"embed", "dense", "lexical", "fuse"} <= {record["stage"] for record in records}
+    assert "attempts" not in shell("search", "moon").stdout
+    assert "trace" not in shell.json("search", "moon")
+
+
+def test_what_the_relevance_filter_kept_back_is_said(shell: Shell) -> None:
+    """That nothing is left is another thing than that nothing was found."""
+    shell("index", "docs")
+    fake = "retrieval_core.testing.fakes_rerank:FakeCompressor"
+    output = shell("search", "xylophone in the moonlight of May", "--set", f"compressor.kind={fake}").stdout
+    assert "let none of them through" in output

@@ -38,11 +38,18 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
     """Return a hit as JSON: its rank, from 1, and its scores, then its chunk."""
-    return {"rank": rank, "score": hit.score, "scores": asdict(hit.scores), **chunk_to_json(hit.chunk)}
+    own = {"rank": rank, "score": hit.score, "scores": asdict(hit.scores), "relevance_reason": hit.relevance_reason}
+    return {**own, **chunk_to_json(hit.chunk)}
 
 
-def result_to_json(result: RetrievalResult) -> dict[str, Any]:
-    """Return a result as JSON."""
+def result_to_json(result: RetrievalResult, *, with_trace: bool = False) -> dict[str, Any]:
+    """Return a result as JSON.
+
+    Args:
+        result: Of one query.
+        with_trace: Whether what each stage did is in it, as ``trace``.
+    """
+    trace = {"trace": [asdict(record) for record in result.trace]} if with_trace else {}
     return {
         "query": result.query,
         "hits": [hit_to_json(hit, rank) for rank, hit in enumerate(result.hits, start=1)],
@@ -50,6 +57,9 @@ def result_to_json(result: RetrievalResult) -> dict[str, Any]:
         "latency_ms": round(result.latency_ms, 3),
         "from_cache": result.from_cache,
         "metadata": result.metadata,
+        "rewrites": [asdict(rewrite) for rewrite in result.rewrites],
+        "evaluation": None if result.evaluation is None else asdict(result.evaluation),
+        **trace,
     }
 
 

@@ -77,6 +77,7 @@ def index_command(
 @click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]")
 @click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]")
 @click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.')
+@click.option("--trace", is_flag=True, help="Show what each stage did.")
 @index_option
 @common_options
 @ends_well
@@ -86,6 +87,7 @@ def search_command(
     top_k: int | None,
     mode: str | None,
     filter_json: str | None,
+    trace: bool,
     index_file: str | None,
     config_file: str | None,
     assignments: tuple[str, ...],
@@ -102,9 +104,9 @@ def search_command(
     with open_index(config=config) as index:
         result = index.retrieve(query, condition)
     if as_json:
-        print_json(result_to_json(result))
+        print_json(result_to_json(result, with_trace=trace))
     else:
-        print_result(result)
+        print_result(result, with_trace=trace)
     if "error" in result.metadata:
         raise SystemExit(FAILURE)
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from retrieval_core.analysis import highlight_spans
+from retrieval_core.observe.trace import explain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,19 +57,28 @@ def print_report(report: IndexReport, location: str) -> None:
         console.print(table)
 
 
-def print_result(result: RetrievalResult) -> None:
-    """Print hits, best first, each with its citation and the words of the question highlighted."""
+def print_result(result: RetrievalResult, *, with_trace: bool = False) -> None:
+    """Print hits, best first, each with its citation and the words of the question highlighted.
+
+    Args:
+        result: Of one query.
+        with_trace: Whether a table of what each stage did follows.
+    """
     console = _console()
     for entry in result.degraded:
         console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
     if not result.hits:
-        console.print("Nothing was found.")
+        console.print(Text(harmless(str(result.metadata.get("note") or "Nothing was found."))))
+    for rewrite in result.rewrites:
+        console.print(Text(harmless(f"searched for {rewrite.rewritten_query!r} too"), style="dim"))
     for rank, hit in enumerate(result.hits, start=1):
         console.print(_heading(rank, hit))
         console.print(_excerpt(result.query, hit.chunk.text))
         console.print()
     count = len(result.hits)
     console.print(Text(f"{count} passage{'s' * (count != 1)} in {result.latency_ms:.0f} ms", style="dim"))
+    if with_trace:
+        console.print(Text(explain(result)))
 
 
 def _heading(rank: int, hit: Hit) -> Text:

@@ -82,7 +82,7 @@ async def evaluate(
 
     Args:
         collection: From :func:`load_collection`.
-        config: The settings to measure; ``config.index`` is left alone.
+        config: The settings to measure; ``config.index`` is left alone, and nothing is cached.
         embedder: Used in place of the configured one, and closed afterwards.
         store: Used in place of the configured one, and closed afterwards; it must be empty.
         limit: Ask the first so many queries only, at least 1; all of them where it is not given.
@@ -98,6 +98,7 @@ async def evaluate(
         RetrievalError: The index could not be built, or a query could not be asked.
     """
     await asyncio.to_thread(_check_outcome, run_file)
+    config = config.model_copy(update={"cache": config.cache.model_copy(update={"enabled": False})})
     asked = collection if limit is None else collection.first(limit)
     report = on_progress or _ignore
     folder = await asyncio.to_thread(TemporaryDirectory, prefix="retrieval-evaluate-")
