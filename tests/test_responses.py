@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUESTION = "roll back an application to an earlier revision"
 
 
-def asked(mode: SearchMode = "hybrid", **settings: object) -> RetrievalResult:
+def asked(mode: SearchMode = "hybrid", **settings: Any) -> RetrievalResult:
     return asyncio.run(a_pipeline(**settings).aretrieve(QUESTION, {"brand": "Acme"}, mode=mode))
 
 

@@ -67,7 +67,11 @@ def ask(
 def test_search_result_constraints(
     chunks: tuple[Chunk, ...], query: str, settings: dict[str, Any], *, top_k: int, mode: SearchMode
 ) -> None:
-    """At most ``top_k`` documents, none twice, none below the threshold, best first, with a score for each."""
+    """At most ``top_k`` documents, none twice, none below the threshold, best first, with a score for each.
+
+    Fails with ``pool[: plan.top_k]`` in ``stages/select.py`` changed to ``plan.top_k + 1``, and with the threshold
+    there lowered by 0.2.
+    """
     result = ask(chunks, query, settings, top_k=top_k, mode=mode)
     assert len(result.hits) <= top_k
     assert len(result.documents) == len(result.scores) == len(result.hits)
@@ -86,7 +90,10 @@ def test_search_result_constraints(
 def test_retrieval_result_structure(
     chunks: tuple[Chunk, ...], query: str, settings: dict[str, Any], mode: SearchMode
 ) -> None:
-    """A result holds the query, documents as they were stored, the context, scores, facts about the run, its time."""
+    """A result holds the query, documents as they were stored, the context, scores, facts about the run, its time.
+
+    Fails with hits whose score is 0 left out of ``RetrievalResult.scores``.
+    """
     result = ask(chunks, query, settings, top_k=5, mode=mode)
     assert result.query == query
     assert all(document in chunks for document in result.documents)
@@ -113,7 +120,10 @@ def test_metadata_filter_enforcement(
     bounds: tuple[int | None, int | None, int | None],
     mode: SearchMode,
 ) -> None:
-    """Every document lies within the bounds on price and rating, and all that do can be found."""
+    """Every document lies within the bounds on price and rating, and all that do can be found.
+
+    Fails with the dense search's ``filter=plan.condition`` in ``stages/search.py`` changed to ``None``.
+    """
     min_price, max_price, min_rating = bounds
     price = {name: value for name, value in (("$gte", min_price), ("$lte", max_price)) if value is not None}
     wanted: dict[str, Any] = {"price": price} if price else {}

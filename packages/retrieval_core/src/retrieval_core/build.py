@@ -101,6 +101,7 @@ def build_pipeline(
         cache=build_cache(config.cache),
         observer=observer,
         config=config,
+        owned=() if llm is None else (llm,),
     )
 
 

@@ -31,7 +31,7 @@ from retrieval_core.stages.plan import Plan
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -58,6 +58,7 @@ class RetrievalPipeline:
         observer: Is told what happens, as it happens.
         config: Defaults of every query.
         clock: Measures durations and the deadline; the system's where it is not given.
+        owned: What else is closed with it: a model that several stages share.
 
     The pipeline owns what it was given: :meth:`close` closes the store, and whatever else can be closed.
     """
@@ -74,6 +75,7 @@ class RetrievalPipeline:
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
         clock: Clock | None = None,
+        owned: Sequence[object] = (),
     ) -> None:
         self.config = config or RetrievalConfig()
         self.cache = cache
@@ -94,6 +96,7 @@ class RetrievalPipeline:
         self._pool = ThreadPool("retrieval-plugins", threads=4)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
+        self._owned = tuple(owned)
         self._versioned = store if isinstance(store, Versioned) else None
         self.sync = SyncBridge()
 
@@ -165,6 +168,7 @@ class RetrievalPipeline:
         if self.cache is not None:
             cached = await self._ask_cache(run, self.cache, key)
             if isinstance(cached, Failed):
+                raise_what_must_not_be_hidden((cached,), strict=self.config.strict)
                 troubles = (*troubles, cached)
             elif cached is not None:
                 latency = run.elapsed_ms
@@ -179,7 +183,7 @@ class RetrievalPipeline:
             result = await cache.get(key)
             run.note("cache", started, None, None)
             return result
-        outcome = await run.until(CACHE_SHARE).without_retries().on("cache").call("cache", cache.get, key)
+        outcome = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.get, key)
         return outcome if isinstance(outcome, Failed) else outcome.value
 
     async def _key(self, run: Run, query: Query, plan: Plan) -> tuple[str | None, tuple[Failed, ...]]:
@@ -212,8 +216,11 @@ class RetrievalPipeline:
         result = await self._retrieve(run, query, plan, troubles)
         if self.cache is None or result.degraded:
             return result
-        kept = await run.without_retries().on("cache").call("cache", self.cache.set, key, result)
-        return result if isinstance(kept, Ok) else _with_troubles(result, (kept,))
+        kept = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", self.cache.set, key, result)
+        if isinstance(kept, Ok):
+            return result
+        raise_what_must_not_be_hidden((kept,), strict=self.config.strict)
+        return _with_troubles(result, (kept,))
 
     async def _retrieve(self, run: Run, query: Query, plan: Plan, troubles: tuple[Failed, ...]) -> RetrievalResult:
         rewriting = await search_in_rounds(run, self._parts, query, plan, self.config)
@@ -310,7 +317,8 @@ class RetrievalPipeline:
         parts = self._parts
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
             stack.push_async_callback(asyncio.to_thread, self._pool.close)
-            for part in (self.cache, parts.evaluator, parts.rewriter, parts.compressor, self.embedder, self.store):
+            models = (*self._owned, parts.evaluator, parts.rewriter, parts.compressor, self.embedder)
+            for part in (self.cache, *models, self.store):
                 if (close := getattr(part, "aclose", None)) is not None:
                     stack.push_async_callback(close)
 

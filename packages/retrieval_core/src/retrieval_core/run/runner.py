@@ -108,6 +108,13 @@ class Run:
         """
         return self._part(limit=None if self._seconds is None else self._seconds * share)
 
+    def within(self, share: float) -> Run:
+        """Return this run for something that may use up only so much of the deadline from now on."""
+        if self._seconds is None:
+            return self
+        soon = self.elapsed_ms / 1000 + self._seconds * share
+        return self._part(limit=soon if self._limit is None else min(self._limit, soon))
+
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
 

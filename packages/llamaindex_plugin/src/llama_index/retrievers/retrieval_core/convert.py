@@ -38,7 +38,7 @@ OF_A_CHUNK = frozenset(
     }
 )  # fmt: skip
 """Provenance of every node made from a chunk."""
-PROVENANCE = OF_A_CHUNK | {"rank", "scores", "degraded", "neighbor_of"}
+PROVENANCE = OF_A_CHUNK | {"rank", "scores", "relevance_reason", "degraded", "neighbor_of"}
 """All keys of a node's metadata that are not the user's."""
 SHADOWED = "retrieval_core_shadowed"
 """The key of the provenance whose own keys the user's metadata use."""
@@ -60,8 +60,10 @@ def node_from_hit(hit: Hit, rank: int, degraded: Sequence[str] = ()) -> NodeWith
         rank: Its place in the result, from 1.
         degraded: What did not work as configured in the query that found it, one sentence each.
     """
-    scores = {name: value for name, value in hit_to_json(hit, rank)["scores"].items() if value is not None}
-    node = node_from_chunk(hit.chunk, rank=rank, scores=scores, degraded=list(degraded))
+    written = hit_to_json(hit, rank)
+    scores = {name: value for name, value in written["scores"].items() if value is not None}
+    reason = written["relevance_reason"]
+    node = node_from_chunk(hit.chunk, rank=rank, scores=scores, relevance_reason=reason, degraded=list(degraded))
     return NodeWithScore(node=node, score=hit.score)
 
 

@@ -93,6 +93,11 @@ class PineconeStore:
         kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
         self.sides: frozenset[Side] = frozenset(side for side, is_kept in kept.items() if is_kept)
 
+    @property
+    def id(self) -> str:
+        """Names the index, the part of it, and how its records are read; not what it holds at the moment."""
+        return f"{self._identity.location}, {sorted(self._names.items())}, {'sparse' if self._sparse else 'dense'}"
+
     async def describe(self) -> StoreInfo:
         """Say what the store holds and can do; documents are those that this library wrote.
 

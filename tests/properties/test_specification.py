@@ -1,0 +1,294 @@
+"""Properties of the specification's first file that speak of one stage, and that all thirteen of them have a test.
+
+Each test names a change of the library that makes it fail; each was tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines import PHONES, TroubledStore, filled
+from results import json_values
+from retrieval_core.config import QueryConfig, RetrievalConfig, load_config
+from retrieval_core.embedders.openai import OpenAIEmbedder
+from retrieval_core.errors import DimensionMismatchError, ServiceConnectionError
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.run.runner import Run
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.compress import compress
+from retrieval_core.stages.format import format_context
+from retrieval_core.stages.normalize import normalize
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.clock import FakeClock
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes_rerank import FakeCompressor
+from retrieval_core.types import Chunk, Hit, Judgement, Scores
+from support import approx
+from wire.openai_service import KEY, OpenAIService
+from wire.server import BrokenJSON, Changed, EmptyBody, ResetMidBody, Response, Status, WireServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from retrieval_core.types import RetrievalResult, Vector
+    from wire.server import Fault
+
+FEATURE = "data-retrieval-pipeline"
+LARGE = "text-embedding-3-large"
+SPECIFIED = "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {text}"
+DELIMITER = "\n\n---\n\n"
+QUESTION = "roll back an application"
+WORDS = ("history", "application", "bread", "saturn", "revision")
+
+needs_openai = pytest.mark.skipif(find_spec("openai") is None, reason="the extra 'openai' is not installed")
+questions = st.text().filter(lambda text: bool(text.strip()))
+numbers = st.integers(0, 5) | st.floats(0, 5)
+shares = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]) | st.floats(0, 1)
+
+
+def settings_of(**settings: Any) -> RetrievalConfig:
+    return load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
+
+
+def a_store(chunks: Sequence[Chunk] = PHONES) -> MemoryStore:
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    filled(store, chunks)
+    return store
+
+
+def ask(pipeline: RetrievalPipeline, query: str = QUESTION, *arguments: Any) -> RetrievalResult:
+    return asyncio.run(pipeline.aretrieve(query, *arguments))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPool]:
+    pool = ThreadPool("test-specification", threads=1)
+    yield pool
+    pool.close()
+
+
+class Wire:
+    """An embedder of OpenAI's with a server to talk to, on one event loop for all examples."""
+
+    def __init__(self, server: WireServer, runner: asyncio.Runner, model: str, dimension: int | None = None) -> None:
+        self.server = server
+        self.runner = runner
+        self.embedder = OpenAIEmbedder(model, dimension=dimension, api_key=KEY, base_url=f"{server.url}/v1")
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    with WireServer(OpenAIService()) as server, asyncio.Runner() as runner:
+        wire = Wire(server, runner, LARGE)
+        yield wire
+        runner.run(wire.embedder.aclose())
+
+
+@pytest.fixture(scope="module")
+def small_wire() -> Iterator[Wire]:
+    with WireServer(OpenAIService(dimensions={"small": 256})) as server, asyncio.Runner() as runner:
+        wire = Wire(server, runner, "small", 256)
+        yield wire
+        runner.run(wire.embedder.aclose())
+
+
+@needs_openai
+@pytest.mark.property(FEATURE, 3)
+@given(query=questions, wrong=st.integers(1, 4096).filter(lambda size: size != 3072))
+def test_query_embedding_dimension(wire: Wire, query: str, wrong: int) -> None:
+    """Every query's vector has the 3072 components of text-embedding-3-large, and another number is an error.
+
+    Fails with the comparison of ``len(vector)`` with the dimension taken out of ``OpenAIEmbedder``, or with 3072
+    changed to 1536 in its list of models.
+    """
+    text = normalize(query, QueryConfig()).text
+    vector = wire.runner.run(wire.embedder.embed_query(text))
+    assert vector.shape == (3072,) == (wire.embedder.dimension,)
+    assert float(vector @ vector) == approx(1.0)
+    assert wire.server.requests[-1].json()["model"] == LARGE
+
+    def other(response: Response) -> Response:
+        data = [{**item, "embedding": [1.0] * wrong} for item in response.body["data"]]
+        return replace(response, body={**response.body, "data": data})
+
+    wire.server.fail(Changed(other))
+    with pytest.raises(DimensionMismatchError) as caught:
+        wire.runner.run(wire.embedder.embed_query(text))
+    assert (caught.value.expected, caught.value.actual, caught.value.query) == (3072, wrong, text)
+
+
+@pytest.mark.property(FEATURE, 3)
+@given(said=st.integers(1, 40), given_=st.integers(1, 40))
+def test_an_embedder_that_gives_another_dimension_than_it_says(said: int, given_: int) -> None:
+    """No vector of another number of components than the embedder declares reaches a store, whoever embeds.
+
+    Fails with ``vector.shape != (dimension,)`` in ``stages/search.py`` changed to ``vector.ndim != 1``.
+    """
+
+    class Says(FakeEmbedder):
+        @property
+        def dimension(self) -> int:
+            return said
+
+        async def embed_query(self, text: str) -> Vector:
+            return await FakeEmbedder(given_).embed_query(text)
+
+    store = TroubledStore()
+    store.failures["dense"] = ServiceConnectionError("was asked")
+    pipeline = RetrievalPipeline(store, Says(), config=settings_of(retry__max_retries=0, search__mode="dense"))
+    if said != given_:
+        with pytest.raises(DimensionMismatchError) as caught:
+            ask(pipeline)
+        assert (caught.value.expected, caught.value.actual) == (said, given_)
+    else:
+        ask(pipeline)
+    assert store.calls["dense"] == (said == given_)
+
+
+judged = st.tuples(st.dictionaries(st.text(max_size=5), json_values, max_size=3), st.booleans(), shares)
+
+
+@pytest.mark.property(FEATURE, 6)
+@given(passages=st.lists(judged, max_size=9), batch_size=st.integers(1, 4), concurrency=st.integers(1, 3))
+def test_compression_preserves_metadata(
+    pool: ThreadPool, passages: list[tuple[dict[str, Any], bool, float]], batch_size: int, concurrency: int
+) -> None:
+    """What passes the compressor is what went in, metadata included, in its order, and never more.
+
+    Fails with ``_judged`` in ``stages/compress.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
+    with ``if judgement.relevant`` taken out.
+    """
+    chunks = [Chunk(f"c{n}", "d", "text", n, metadata=entry[0]) for n, entry in enumerate(passages)]
+    verdicts = {f"c{n}": Judgement(relevant, score) for n, (_, relevant, score) in enumerate(passages)}
+    hits = [Hit(chunk, 0.5, Scores(dense=0.5, final=0.5)) for chunk in chunks]
+    compressor = FakeCompressor(verdicts, batch_size=batch_size)
+    run = Run(pool, clock=FakeClock())
+    result = asyncio.run(compress(run, compressor, "question", hits, concurrency=concurrency))
+    assert len(result.hits) <= len(hits)
+    assert [hit.id for hit in result.hits] == [chunk.id for chunk in chunks if verdicts[chunk.id].relevant]
+    by_id = {chunk.id: chunk for chunk in chunks}
+    for hit in result.hits:
+        assert hit.chunk.metadata == by_id[hit.id].metadata
+        assert hit.chunk is by_id[hit.id]
+    assert result.filtered_count == len(hits) - len(result.hits)
+    assert result.relevance_scores == tuple(entry[2] for entry in passages)
+
+
+fragments = st.text("ab{}: -\n", max_size=12) | st.sampled_from(
+    ["{price}", DELIMITER, "\n\n---", "---\n\n", "{{", "N/A"]
+)
+reviews = st.fixed_dictionaries(
+    {"text": fragments}, optional={"product_name": fragments, "price": numbers | fragments, "rating": numbers}
+)
+
+
+@pytest.mark.property(FEATURE, 8)
+@given(records=st.lists(reviews, max_size=6), delimiter=st.sampled_from([DELIMITER, "|", "==", "\n"]))
+def test_document_formatting_completeness(records: list[dict[str, Any]], delimiter: str) -> None:
+    """Name, price, rating and review of each document are there as they are, or as N/A, with N-1 delimiters between.
+
+    Values may hold the delimiter: then it occurs more often, but exactly N-1 stand between them.
+
+    Fails with ``ABSENT`` changed to an empty text, with ``delimiter.join(texts)`` followed by a further delimiter, and
+    with a value's doubled braces made single ones.
+    """
+    hits = [
+        Hit(
+            Chunk(f"c{n}", "d", record["text"], metadata={name: record[name] for name in record if name != "text"}),
+            0.5,
+            Scores(final=0.5),
+        )
+        for n, record in enumerate(records)
+    ]
+    context = format_context(hits, template=SPECIFIED, delimiter=delimiter)
+    parts = [
+        f"Title: {record.get('product_name', 'N/A')}\nPrice: {record.get('price', 'N/A')}\n"
+        f"Rating: {record.get('rating', 'N/A')}\nReview: {record['text']}"
+        for record in records
+    ]
+    between = max(0, len(records) - 1)
+    rest = context.text
+    for number, part in enumerate(parts):
+        assert rest.startswith(part)
+        rest = rest[len(part) :]
+        if number < between:
+            assert rest.startswith(delimiter)
+            rest = rest[len(delimiter) :]
+    assert rest == ""
+    assert context.text.count(delimiter) >= between
+    own = {*delimiter} - {"\n"}  # line ends stand in the template too
+    if own and not any(own & {*part} for part in parts):
+        assert context.text.count(delimiter) == between
+    assert (context.document_count, context.truncated) == (len(records), False)
+
+
+transient: st.SearchStrategy[Fault] = st.sampled_from(
+    [Status(500), Status(503), Status(429, retry_after=2), BrokenJSON(), EmptyBody(), ResetMidBody()]
+)
+
+
+@needs_openai
+@pytest.mark.property(FEATURE, 12)
+@given(faults=st.lists(transient, max_size=6), max_retries=st.integers(0, 4))
+def test_retry_logic_enforcement(small_wire: Wire, faults: list[Fault], max_retries: int) -> None:
+    """As the server counts them, there are as many attempts as there were faults and one more, up to the limit.
+
+    Fails with ``max_retries=0`` in ``vendors/openai.py`` changed to 1, so that the SDK tries again too, and with
+    ``state.attempt_number > policy.max_retries`` in ``run/retry.py`` changed to ``>=``.
+    """
+    server = small_wire.server
+    server.heal()
+    server.fail(*faults)
+    before, clock = server.count(), FakeClock()
+    config = settings_of(retry__max_retries=max_retries, deadline_seconds=None)
+    pipeline = RetrievalPipeline(a_store(), small_wire.embedder, config=config, clock=clock)
+    result = small_wire.runner.run(pipeline.aretrieve(QUESTION))
+    attempts = server.count() - before
+    assert attempts == min(len(faults), max_retries) + 1
+    assert attempts <= max_retries + 1
+    assert len(clock.slept) == attempts - 1
+    assert [item.stage for item in result.degraded] == (["embed"] if len(faults) > max_retries else [])
+    assert [record.attempts for record in result.trace if record.stage == "embed"] == [attempts]
+
+
+COLLECT = """
+import json, pytest, sys
+
+class Marks:
+    def pytest_collection_finish(self, session):
+        found = []
+        for item in session.items:
+            mark = item.get_closest_marker("property")
+            arguments = {**dict(zip(("feature", "number"), mark.args)), **mark.kwargs}
+            settings = getattr(item.obj, "_hypothesis_internal_use_settings", None)
+            examples = settings.max_examples if settings else 0
+            found.append([arguments["feature"], arguments["number"], item.nodeid, examples])
+        print("MARKS" + json.dumps(found))
+
+pytest.main(["--collect-only", "-q", "-m", "property", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[Marks()])
+"""
+
+
+def test_every_property_has_a_test(pytestconfig: pytest.Config) -> None:
+    """``pytest -m property`` runs a test for each of the 13 properties, with at least 100 examples each."""
+    tests = pytestconfig.rootpath.joinpath("tests").rglob("test_*.py")
+    marked = [str(path) for path in tests if "mark.property" in path.read_text(encoding="utf-8")]
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECT, *marked], cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("MARKS")]
+    assert lines, done.stdout + done.stderr
+    found: list[tuple[str, int, str, int]] = json.loads(lines[0].removeprefix("MARKS"))
+    assert {number for feature, number, _, _ in found if feature == FEATURE} == set(range(1, 14))
+    assert [test for _, _, test, examples in found if examples < 100] == []
