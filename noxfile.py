@@ -20,6 +20,8 @@ PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
 EXTRAS = "local,documents,evaluate,graphemes,openai,otel,pinecone,redis"
 PARALLEL = ("--numprocesses", "auto")
+QUICK = {"HYPOTHESIS_PROFILE": "quick"}
+"""For sessions that look for another thing than what the properties of the code are."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -71,14 +73,14 @@ def tests(session: nox.Session) -> None:
 def tests_on(session: nox.Session) -> None:
     """Run the tests of the core with the other supported interpreters that are found."""
     session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files", "test-observe"))
-    session.run("pytest", *PARALLEL, *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 
 
 @nox.session
 def core_alone(session: nox.Session) -> None:
     """Run the tests of the core without any extra: what needs one is skipped, and everything else must work."""
     session.install(f"./{CORE}", *group("test"))
-    session.run("pytest", *PARALLEL, *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 
 
 @nox.session
@@ -109,7 +111,7 @@ def build(session: nox.Session) -> None:
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     requirement = f"retrieval-core[{EXTRAS}] @ {core}"
     session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe"))
-    session.run("pytest", *PARALLEL, *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("here")
+settings.register_profile("quick", settings.get_profile("here"), max_examples=20)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -328,6 +328,6 @@ STAGES = {
             wrong_dimension=_VECTORS,
         ),
         Stage("cache, reading", READING, _cache, "degraded", ("cache",), None, 0.05, is_retried=False),
-        Stage("cache, writing", WRITING, _cache, "degraded", ("cache",), None, 1.0, is_retried=False),
+        Stage("cache, writing", WRITING, _cache, "degraded", ("cache",), None, 0.05, is_retried=False),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from retrieval_core.errors import DimensionMismatchError
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.runner import Failed
 from retrieval_core.stages.diversify import maximal_marginal_relevance
@@ -80,7 +81,17 @@ async def _fetch(
     outcome = await run.on("store").call("fetch", store.fetch, request)
     if isinstance(outcome, Failed):
         return Fetched(chunks=at_hand), outcome
+    if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
+        return Fetched(chunks=at_hand), Failed("fetch", mismatch)
     return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None
+
+
+def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:
+    """Return what is wrong with vectors that cannot be compared with the question, or with each other."""
+    sizes = {vector.size for vector in vectors.values()}
+    expected = embedding.size if embedding is not None else max(sizes, default=0)
+    wrong = next(iter(sizes - {expected}), None)
+    return None if wrong is None else DimensionMismatchError(expected, wrong, "a vector that the store returned")
 
 
 def _with_dense_scores(
