@@ -248,3 +248,20 @@ def test_csv_texts_come_through_unchanged(
         csv.writer(file, delimiter="\t").writerows([("text", "other"), *(("x" + text, other) for text, other in rows)])
     documents = list(read_file(path))
     assert [document.text for document in documents] == ["x" + text for text, _ in rows]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_columns_may_become_other_fields(folder: Path, suffix: str) -> None:
+    """Those that are named do, the rest keep their names, and no column is lost where two want one name."""
+    row = {"Product Name": "N5", "Price": 9.5, "Cost": 4.5, "brand": "Northwind", "Brand Name": "N", "text": "Sturdy."}
+    path = folder / f"rows.{suffix}"
+    if suffix == "jsonl":
+        path.write_text(json.dumps(row))
+    else:
+        path.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    names = {"Product Name": "product_name", "Price": "price", "Cost": "price", "Brand Name": "brand", "Other": "x"}
+    (document,) = read_file(path, ReadOptions(columns=names))
+    assert document.title == "N5"
+    assert document.metadata == {
+        "product_name": "N5", "price": 9.5, "Cost": 4.5, "brand": "Northwind", "Brand Name": "N",
+    }  # fmt: skip

@@ -94,6 +94,8 @@ class ChunkingConfig(_Settings):
     """Sections shorter than this are joined with their small neighbours, as long as they fit."""
     text_column: str | None = None
     """Column of CSV and JSONL files that holds the text; found by itself where it is not set."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Names of columns, and the metadata field that each becomes instead; a file need not have them."""
 
 
 class QueryConfig(_Settings):

@@ -194,7 +194,7 @@ class Ingester:
 
     async def _documents(self, file: FoundFile) -> AsyncIterator[tuple[Document, ParsedDocument]]:
         """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread."""
-        parsed_documents = read_file(file.path, ReadOptions(text_column=self._chunking.text_column))
+        parsed_documents = read_file(file.path, ReadOptions(self._chunking.text_column, columns=self._chunking.columns))
 
         def next_documents() -> list[tuple[Document, ParsedDocument]]:
             with _blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MissingExtraError, RetrievalError, UnreadableFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from pathlib import Path
 
 _NEWLINES = re.compile(r"\r\n?")
@@ -25,10 +25,12 @@ class ReadOptions:
         text_column: The column whose cells are the texts of the documents; ``None`` finds one, see
             :func:`retrieval_core.ingest.readers.columns.find_columns`.
         title_column: The column with their titles; ``None`` takes one with a well-known name, if there is any.
+        columns: The metadata field that a column becomes, where that is not its own name.
     """
 
     text_column: str | None = None
     title_column: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def unreadable(path: Path, reason: str) -> UnreadableFileError:

@@ -129,11 +129,13 @@ class Layout:
 
     Attributes:
         key: The column whose values tell the rows apart, ``None`` if there is none.
+        fields: The metadata field that a column becomes, where that is not its own name.
     """
 
     text: str
     title: str | None
     key: str | None
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def document(self, row: Mapping[str, Any], number: int) -> ParsedDocument | None:
         """Return a row as a document; ``None`` for one without text.
@@ -152,10 +154,18 @@ class Layout:
             text=text,
             markup="plain",
             title=title or None,
-            metadata=fields,
+            metadata=self._renamed(fields),
             row=number,
             key=None if self.key is None else str(row[self.key]),
         )
+
+    def _renamed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields under their new names; two columns are never one field, so the second keeps its own."""
+        renamed: dict[str, Any] = {}
+        for name, value in fields.items():
+            new = self.fields.get(name, name)
+            renamed[name if new in fields or new in renamed else new] = value
+        return renamed
 
 
 def _words(cell: object) -> str:

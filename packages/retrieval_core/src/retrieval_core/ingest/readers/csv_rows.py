@@ -64,7 +64,7 @@ def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType],
     named = {name: types[name] for name in (text, title, key.column) if name is not None}
     # 1.5 and 1.50 are one number, but two names.
     types |= {name: kind if kind == "integer" and name == key.column else "text" for name, kind in named.items()}
-    return types, Layout(text, title, key.column)
+    return types, Layout(text, title, key.column, options.columns)
 
 
 class _Table:

@@ -47,7 +47,7 @@ def _survey(path: Path, encoding: str, options: ReadOptions) -> Layout:
     if not sample:
         raise unreadable(path, "it holds no rows")
     text, title = find_columns(sample, path, options)
-    return Layout(text, title, key.column)
+    return Layout(text, title, key.column, options.columns)
 
 
 def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
