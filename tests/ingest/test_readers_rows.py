@@ -26,12 +26,12 @@ def folder_(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(path: Path, content: str, **options: str) -> list[ParsedDocument]:
+def read(path: Path, content: str, **options: Any) -> list[ParsedDocument]:
     path.write_text(content, encoding="utf-8", newline="")
     return list(read_file(path, ReadOptions(**options)))
 
 
-def reason(path: Path, content: str, **options: str) -> str:
+def reason(path: Path, content: str, **options: Any) -> str:
     with pytest.raises(UnreadableFileError) as caught:
         read(path, content, **options)
     return caught.value.reason
