@@ -26,6 +26,7 @@ from retrieval_core.filters import (
     In,
     Lt,
     Lte,
+    MetadataFilter,
     Ne,
     Not,
     NotIn,
@@ -320,3 +321,12 @@ def test_keywords() -> None:
         where()
     with pytest.raises(FilterError, match="list"):
         where(a__nin=3)
+
+
+@pytest.mark.parametrize("bound", ["100", True, [1], float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["min_price", "max_price", "min_rating"])
+def test_the_short_form_takes_numbers(name: str, bound: Any) -> None:
+    """Text would be compared with text, and find nothing without a word."""
+    with pytest.raises(FilterError):
+        MetadataFilter(**{name: bound})
+    assert MetadataFilter().as_filter() is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from retrieval_core.ports import Judgements, Rewritten
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
-from retrieval_core.types import Judgement
+from retrieval_core.types import EvaluationScores, Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -330,3 +330,131 @@ def test_raise_on_error() -> None:
     world.store.failures = {"dense": ValueError("bug"), "lexical": ValueError("bug")}
     with pytest.raises(ServiceConnectionError, match="nothing could be searched"):
         world.ask()
+
+
+class TestOddPlugIns:
+    """What does not answer as its port says is done without, like what fails."""
+
+    @pytest.mark.parametrize("answer", [None, [], (None,), Judgements((None,)), Judgements((Judgement(True, "1"),))])  # type: ignore[arg-type]
+    def test_a_compressor(self, answer: Any) -> None:
+        """Its passages stay."""
+
+        class Odd(FakeCompressor):
+            async def judge(self, query: str, chunks: Sequence[Chunk]) -> Any:
+                return answer
+
+        result = World(Odd()).ask()
+        assert len(result.hits) == 4
+        assert stages(result) == ["compress"]
+
+    @pytest.mark.parametrize("answer", [None, "other words", Rewritten(None, "no")])  # type: ignore[arg-type]
+    def test_a_rewriter(self, answer: Any) -> None:
+        """The question stays."""
+
+        class Odd(FakeRewriter):
+            async def rewrite(self, query: str, context: str) -> Any:
+                return answer
+
+        result = World(judging(p0=0.3), Odd([])).ask()
+        assert stages(result) == ["rewrite"]
+        assert result.metadata["query_searched"] == QUESTION
+
+    @pytest.mark.parametrize("answer", [None, [1], "ids"])
+    def test_a_store_that_finds_something_else(self, answer: Any) -> None:
+        """The result is empty and says why."""
+        world = World()
+
+        async def search(request: object) -> Any:
+            return answer
+
+        world.store.search = search  # type: ignore[method-assign]
+        result = world.ask()
+        assert result.hits == ()
+        assert "cannot be used" in str(result.metadata["error"])
+
+    def test_a_store_that_reads_something_else(self) -> None:
+        """There is nothing to show, and the result says why."""
+        world = World()
+
+        async def fetch(request: object) -> Any:
+            return []
+
+        world.store.fetch = fetch  # type: ignore[method-assign]
+        result = world.ask()
+        assert result.hits == ()
+        assert "no Fetched" in str(result.metadata["error"])
+
+    @pytest.mark.parametrize(
+        "answer", [None, {"context_precision": 1}, EvaluationScores(float("nan")), EvaluationScores(2)]
+    )
+    def test_an_evaluator(self, answer: Any) -> None:
+        """There are no scores."""
+
+        class Odd:
+            id = "odd"
+
+            async def evaluate(self, *_: object) -> Any:
+                return answer
+
+        world = World()
+        pipeline = RetrievalPipeline(world.store, world.embedder, evaluator=cast("Any", Odd()), clock=world.clock)
+        result = asyncio.run(pipeline.aretrieve(QUESTION))
+        assert result.evaluation == EvaluationScores()
+        assert stages(result) == ["evaluate"]
+
+    def test_closing_synchronously(self) -> None:
+        """A plug-in may close in its own way, and one that fails keeps nothing else open."""
+        closed: list[str] = []
+
+        class Closable(FakeCompressor):
+            def aclose(self) -> None:
+                closed.append("compressor")
+
+        pipeline = RetrievalPipeline(TroubledStore(), compressor=Closable())
+        pipeline.close()
+        assert closed == ["compressor"]
+
+
+class TestLaterSearches:
+    """What happens to a search for other words never harms the first one."""
+
+    @pytest.mark.parametrize("settings", [{}, {"raise_on_error": True}], ids=str)
+    def test_a_store_that_dies_in_between(self, settings: dict[str, Any]) -> None:
+        """The first hits stay, the failure is listed, and the result is not kept."""
+        world = World(judging(p0=0.3), None, retry__max_retries=0, breaker__failures=0, **settings)
+
+        class Killer(FakeRewriter):
+            async def rewrite(self, query: str, context: str) -> Rewritten:
+                world.store.failures = {"dense": DOWN, "lexical": DOWN}
+                return await super().rewrite(query, context)
+
+        compressor = FakeCompressor({chunk.id: Judgement(True, 0.3) for chunk in PHONES})
+        pipeline = RetrievalPipeline(
+            world.store, world.embedder, compressor=compressor, rewriter=Killer(["saturn"]),
+            config=world.pipeline.config, clock=world.clock,
+        )  # fmt: skip
+        result = asyncio.run(pipeline.aretrieve(QUESTION))
+        assert len(result.hits) == 4
+        assert set(stages(result)) == {"dense", "lexical"}
+
+    def test_an_embedder_that_dies_in_between(self) -> None:
+        """Also where words are no way out."""
+        store = WordlessStore()
+        filled(store)
+        embedder = FakeEmbedder()
+
+        class Killer(FakeRewriter):
+            async def rewrite(self, query: str, context: str) -> Rewritten:
+                embedder.failure = DOWN
+                return await super().rewrite(query, context)
+
+        config = load_config(overrides={"retry.max_retries": 0, "rewriter.relevance_threshold": 1.0})
+        pipeline = RetrievalPipeline(store, embedder, rewriter=Killer(["saturn"]), config=config, clock=FakeClock())
+        result = asyncio.run(pipeline.aretrieve(QUESTION))
+        assert len(result.hits) == 4
+        assert stages(result) == ["embed"]
+
+    def test_the_original_question_is_the_normalised_one(self) -> None:
+        """Whoever asks the same in other white space may get this result from the cache."""
+        result = World(judging(), FakeRewriter(["saturn"]), rewriter__max_attempts=1).ask(f"  {QUESTION}\n")
+        assert result.rewrites[0].original_query == QUESTION

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from redis_server import RedisServer, needs_server, run
+from retrieval_core.cache import redis as redis_module
 from retrieval_core.cache.codec import encode
 from retrieval_core.cache.redis import RedisCache
 from retrieval_core.errors import (
@@ -211,6 +212,34 @@ class TestKeeping:
             await cache.set("other", a_result())
             assert await cache.get("key") is None
             assert await cache.get("other") == a_result()
+
+        run(RedisCache(server.url), test)
+
+    def test_what_was_searched_for_before_a_clear_is_not_kept_after_it(self, server: RedisServer) -> None:
+        """It may be what the other process cleared for; the next time the question is asked, it is kept again."""
+
+        async def test(cache: RedisCache) -> None:
+            other = RedisCache(server.url)
+            await other.set("something", a_result())
+            assert await cache.get("key") is None
+            await other.clear()
+            assert await cache.get("key") is None  # asked once more meanwhile, which changes nothing
+            await cache.set("key", a_result("stale"))
+            assert await cache.get("key") is None
+            await cache.set("key", a_result("fresh"))
+            assert await other.get("key") == a_result("fresh")
+            await other.aclose()
+
+        run(RedisCache(server.url), test)
+
+    def test_keys_that_are_missed_are_forgotten(self, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Questions that are never answered leave nothing behind for ever."""
+        monkeypatch.setattr(redis_module, "_MOST_MISSED", 3)
+
+        async def test(cache: RedisCache) -> None:
+            for number in range(10):
+                await cache.get(f"key {number}")
+            assert list(cache._missed) == ["key 7", "key 8", "key 9"]
 
         run(RedisCache(server.url), test)
 

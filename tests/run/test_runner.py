@@ -254,11 +254,48 @@ def test_a_plugin_that_cancels_itself_has_failed(pool: ThreadPool) -> None:
     assert "embed" in outcome.reason
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_what_ends_the_process_passes(pool: ThreadPool, error: BaseException) -> None:
-    """An interrupt is not swallowed."""
-    with pytest.raises(type(error)):
-        asyncio.run(Run(pool).call("embed", fail, error))
+def test_an_interrupt_passes(pool: ThreadPool) -> None:
+    """Whoever wants the process to end is not kept waiting."""
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(Run(pool).call("embed", fail, KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_a_plug_in_cannot_end_the_process(pool: ThreadPool, in_thread: bool) -> None:
+    """It would end the event loop, and every other query with it; for the pipeline it is a failure like others."""
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    function = cast("Callable[[], Awaitable[None]]", leave if in_thread else partial(fail, SystemExit(3)))
+    outcome = asyncio.run(Run(pool).call("embed", function))
+    assert isinstance(outcome, Failed)
+    assert "tried to end the process" in outcome.reason
+
+
+def test_a_function_that_raises_stop_iteration(pool: ThreadPool) -> None:
+    """A future cannot hold it, and the caller would wait for ever."""
+
+    def first_of_nothing() -> None:
+        next(iter(()))
+
+    outcome = asyncio.run(Run(pool).call("embed", cast("Any", first_of_nothing)))
+    assert isinstance(outcome, Failed)
+    assert "StopIteration" in outcome.reason
+
+
+def test_a_part_of_the_deadline_from_now_on(pool: ThreadPool) -> None:
+    """What is bound to a share of the deadline has that share when it begins, and never more than is left."""
+    clock = FakeClock()
+    run = Run(pool, seconds=10, clock=clock)
+    clock.advance(5)
+    assert not run.within(0.1).is_over
+    soon = run.within(0.1)
+    clock.advance(1)
+    assert soon.is_over
+    assert not run.is_over
+    assert run.until(0.5).within(0.5).is_over
+    assert not Run(pool, clock=clock).within(0.1).is_over
 
 
 def test_stages_of_arithmetic_are_recorded_by_hand(pool: ThreadPool) -> None:

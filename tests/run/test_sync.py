@@ -6,12 +6,13 @@ import signal
 import sys
 import threading
 import warnings
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import pytest
 
+from retrieval_core.errors import ServiceError
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def test_closing_ends_what_is_under_way(bridge: SyncBridge) -> None:
         waiting = threads.submit(bridge.run, hang())
         assert started.wait(PATIENCE)
         bridge.close()
-        with pytest.raises(CancelledError):
+        with pytest.raises(ServiceError, match="closed while"):
             waiting.result(PATIENCE)
     assert ended.is_set()
 

@@ -53,6 +53,7 @@ def open_index(
     config: RetrievalConfig | str | Path | None = None,
     embedder: Embedder | None = None,
     store: CataloguedStore | None = None,
+    observer: Observer | None = None,
 ) -> Index:
     """Open an index, to fill it and to ask it. Nothing is read or loaded before the first call needs it.
 
@@ -62,6 +63,7 @@ def open_index(
             not looked at, see :func:`retrieval_core.load_config`.
         embedder: Used in place of the configured one.
         store: Used in place of the configured one.
+        observer: Is told what happens to each query; see :mod:`retrieval_core.observe`.
 
     Raises:
         ConfigurationError: A name in the configuration stands for nothing.
@@ -73,7 +75,7 @@ def open_index(
         embedder = build_embedder(config.embedder)
     if store is None:
         store = build_store(config.store, location, embedder)
-    pipeline = build_pipeline(config, store, embedder)
+    pipeline = build_pipeline(config, store, embedder, observer=observer)
     return Index(pipeline, Ingester(store, embedder, chunking=config.chunking, base=base_folder(location)))
 
 

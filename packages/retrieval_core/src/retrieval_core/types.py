@@ -223,7 +223,7 @@ class RewriteResult:
     """A question that was put into other words.
 
     Attributes:
-        original_query: As it was asked.
+        original_query: As it was asked, normalised.
         rewritten_query: As it was searched for instead.
         attempt_number: From 1.
         improvement_reason: Why the new words should find more.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult
 
 _TOKEN_BYTES = 16
+_MOST_MISSED = 10_000
+"""Keys that are remembered as missed; those of questions that were never answered would grow for ever."""
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _QUICK_CHARACTERS = 100_000
 _MOST_CONNECTIONS = 1000
@@ -97,6 +99,7 @@ class RedisCache:
         self._token_key = f"{namespace}:token"
         self._most_bytes = max_value_bytes + _TOKEN_BYTES
         self._token: bytes | None = None
+        self._missed: dict[str, bytes | None] = {}
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -117,11 +120,16 @@ class RedisCache:
         # A value that is too large was put there by somebody else; no more of it than shows that is read.
         pipeline.getrange(self._key(key), 0, self._most_bytes)
         token, value = await self._execute(pipeline)
-        if token is None or len(token) != _TOKEN_BYTES:
+        if token is None:
+            self._remember(key, None)
+            return None
+        if len(token) != _TOKEN_BYTES:
             return None
         self._token = token
         if not value.startswith(token) or len(value) > self._most_bytes:
+            self._remember(key, token)
             return None
+        self._missed.pop(key, None)
         data = value[_TOKEN_BYTES:]
         return decode(data) if is_quickly_decoded(data) else await asyncio.to_thread(decode, data)
 
@@ -136,9 +144,19 @@ class RedisCache:
         """
         is_quick = len(result.formatted_context) <= _QUICK_CHARACTERS
         data = encode(result) if is_quick else await asyncio.to_thread(encode, result)
+        if key in self._missed:
+            # What was searched for before somebody cleared the cache may be stale: under the old token nobody reads it.
+            await self._write(key, data, self._missed.pop(key) or token_bytes(_TOKEN_BYTES))
+            return
         token = await self._write(key, data, self._token or token_bytes(_TOKEN_BYTES))
         if token is not None:
             await self._write(key, data, token)
+
+    def _remember(self, key: str, token: bytes | None) -> None:
+        """Note the token that a key was first missed under; what is then written belongs to that time."""
+        self._missed.setdefault(key, token)
+        while len(self._missed) > _MOST_MISSED:
+            del self._missed[next(iter(self._missed))]
 
     async def clear(self) -> None:
         """Forget all results of the namespace, for all who share it.
@@ -180,6 +198,8 @@ class RedisCache:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
+            for gone in [other for other in self._clients if other.is_closed()]:
+                del self._clients[gone]
             made = await asyncio.to_thread(self._connect)  # the import reads files for half a second
             client = self._clients.setdefault(loop, made)
         return client.pipeline(transaction=False)

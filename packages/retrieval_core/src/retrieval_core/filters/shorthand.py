@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from retrieval_core.errors import FilterError
 from retrieval_core.filters.conditions import Glob, Gte, Lte
 from retrieval_core.filters.matching import all_of
 
@@ -33,6 +34,11 @@ class MetadataFilter:
     product_name_pattern: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("min_price", "max_price", "min_rating"):
+            bound = getattr(self, name)
+            if bound is not None and (isinstance(bound, bool) or not isinstance(bound, (int, float))):
+                msg = f"{name} must be a number, got {bound!r:.80}"
+                raise FilterError(msg)
         self.as_filter()
 
     def as_filter(self) -> Filter | None:

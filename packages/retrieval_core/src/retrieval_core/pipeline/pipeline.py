@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.cache.embeddings import EmbeddingCache
 from retrieval_core.cache.key import result_key
 from retrieval_core.config import RetrievalConfig
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.filter_syntax import parse_filter
 from retrieval_core.filters import Filter, MetadataFilter
 from retrieval_core.observe.several import SeveralObservers
@@ -31,7 +32,7 @@ from retrieval_core.stages.plan import Plan
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -251,7 +252,10 @@ class RetrievalPipeline:
         outcome = await run.call("evaluate", evaluator.evaluate, query, result.documents, response)
         trace = (*result.trace, run.records[-1])
         if isinstance(outcome, Ok):
-            return replace(result, evaluation=outcome.value, trace=trace)
+            if _are_scores(outcome.value):
+                return replace(result, evaluation=outcome.value, trace=trace)
+            problem = f"the evaluator's answer cannot be used: {outcome.value!r:.120}"
+            outcome = Failed("evaluate", MalformedAnswerError(problem))
         raise_what_must_not_be_hidden((outcome,), strict=self.config.strict)
         return _with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
 
@@ -277,9 +281,9 @@ class RetrievalPipeline:
     ) -> Plan:
         settings = self.config.search
         sides = self._sides
-        wanted = mode or settings.mode
+        wanted = settings.mode if mode is None else mode
         top_k = settings.top_k if top_k is None else top_k
-        if wanted not in {"hybrid", "dense", "lexical"}:
+        if wanted not in ("hybrid", "dense", "lexical"):
             msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
             raise InvalidParameterError(msg)
         if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
@@ -320,12 +324,14 @@ class RetrievalPipeline:
             models = (*self._owned, parts.evaluator, parts.rewriter, parts.compressor, self.embedder)
             for part in (self.cache, *models, self.store):
                 if (close := getattr(part, "aclose", None)) is not None:
-                    stack.push_async_callback(close)
+                    stack.push_async_callback(_close, close)
 
     def close(self) -> None:
         """Close everything, and stop the background loop of synchronous calls."""
-        self.sync.run(self.aclose())
-        self.sync.close()
+        try:
+            self.sync.run(self.aclose())
+        finally:
+            self.sync.close()
 
     def __enter__(self) -> Self:
         return self
@@ -342,6 +348,18 @@ class RetrievalPipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _are_scores(value: object) -> bool:
+    """Whether an evaluator's answer is one: each score is known and between 0 and 1, or not known."""
+    if not isinstance(value, EvaluationScores):
+        return False
+    return all(score is None or 0 <= score <= 1 for score in (value.context_precision, value.response_relevancy))
+
+
+async def _close(close: Callable[[], object]) -> None:
+    if inspect.isawaitable(closing := close()):
+        await closing
 
 
 def _with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:

@@ -105,7 +105,7 @@ async def search_in_rounds(
     """
     bounds = Bounds.of(run, parts)
     search_once = partial(_search_once, parts=parts, question=query.text, plan=plan, config=config)
-    first = await search_once(bounds, query)
+    first = await search_once(bounds, query, is_first=True)
     if parts.rewriter is None:
         return Rewriting(first)
     rewriting = await rewrite_while_poor(
@@ -123,13 +123,21 @@ async def search_in_rounds(
 
 
 async def _search_once(
-    bounds: Bounds, query: Query, *, parts: Parts, question: str, plan: Plan, config: RetrievalConfig
+    bounds: Bounds,
+    query: Query,
+    *,
+    parts: Parts,
+    question: str,
+    plan: Plan,
+    config: RetrievalConfig,
+    is_first: bool = False,
 ) -> Round:
     run = bounds.search
     found = await search(run, parts.store, parts.embedder, query, plan, embedded=parts.embedded)
     raise_what_must_not_be_hidden(found.failures, strict=config.strict)
     if found.dense is None and found.lexical is None:
-        _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
+        if is_first:
+            _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
         return Round(found, Selected(failure=found.failures[-1]))
     started = run.elapsed_ms
     ranked = fuse(found.dense, found.lexical, method=plan.fusion, dense_weight=plan.dense_weight, limit=depth_of(plan))

@@ -226,6 +226,9 @@ class Run:
             if (exceeded := self._as_deadline(error, stage)) is error:
                 raise
             raise exceeded from error
+        except SystemExit as error:  # it would end the event loop, and every other query with it
+            msg = f"{stage} tried to end the process"
+            raise ServiceError(msg) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

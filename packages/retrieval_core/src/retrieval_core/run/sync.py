@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import CancelledError
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from retrieval_core.errors import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -32,6 +35,7 @@ class SyncBridge:
 
         Raises:
             RuntimeError: It was called from the background loop itself, which would then wait for itself.
+            ServiceError: The loop was closed before the coroutine had ended.
         """
         self._forget_what_a_fork_left()
         with self._lock:
@@ -44,12 +48,15 @@ class SyncBridge:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
         try:
             return future.result()
+        except CancelledError as error:
+            msg = "it was closed while this call was under way"
+            raise ServiceError(msg) from error
         except BaseException:
             future.cancel()
             raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._runner is None:
+        if self._runner is None or self._thread is None or not self._thread.is_alive():
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
             self._thread = Thread(target=_serve, args=(self._runner,), name="retrieval-sync", daemon=True)
             self._runner.get_loop()

@@ -70,7 +70,8 @@ class ThreadPool:
                 raise PoolSaturatedError(msg, self._name)
             self._pending += 1
         try:
-            future = self._executor.submit(copy_context().run, partial(function, *args, **kwargs))
+            work = partial(_without_stop_iteration, partial(function, *args, **kwargs))
+            future = self._executor.submit(copy_context().run, work)
         except BaseException:
             self._release()
             raise
@@ -104,3 +105,12 @@ class ThreadPool:
         if self._process != os.getpid():
             return
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _without_stop_iteration(function: Callable[[], T]) -> T:
+    """Call a function; a future cannot hold a ``StopIteration``, and whoever waits for it would never hear of it."""
+    try:
+        return function()
+    except StopIteration as error:
+        msg = "it raised StopIteration"
+        raise RuntimeError(msg) from error

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Judgements
 from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Compressor, Judgements
+    from retrieval_core.ports import Compressor
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Hit, Judgement
+    from retrieval_core.types import Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ async def compress(
         hits: In their order.
         concurrency: The most calls at a time, at least 1.
     """
-    batches = [hits[start : start + compressor.batch_size] for start in range(0, len(hits), compressor.batch_size)]
+    size = max(1, compressor.batch_size)
+    batches = [hits[start : start + size] for start in range(0, len(hits), size)]
     free = asyncio.Semaphore(concurrency)
     started = run.elapsed_ms
 
@@ -85,14 +88,21 @@ def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judge
     """Return a call's outcome, as a failure where it does not say something sound about each of its passages."""
     if isinstance(outcome, Failed):
         return outcome
-    judgements = outcome.value.judgements
-    if len(judgements) != len(batch):
+    answer: object = outcome.value
+    judgements = answer.judgements if isinstance(answer, Judgements) else ()
+    if not isinstance(answer, Judgements) or not all(map(_is_judgement, judgements)):
+        problem = f"it gave {answer!r:.80}, which are no Judgements"
+    elif len(judgements) != len(batch):
         problem = f"it gave {len(judgements)} judgements for {len(batch)} passages"
     elif unsound := [item.score for item in judgements if not 0 <= item.score <= 1]:
         problem = f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1"
     else:
         return outcome
     return Failed("compress", MalformedAnswerError(f"the compressor's answer cannot be used: {problem}"))
+
+
+def _is_judgement(item: object) -> bool:
+    return isinstance(item, Judgement) and isinstance(item.score, (int, float))
 
 
 def relevance_of(hits: Sequence[Hit], compressed: CompressionResult | None) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Rewritten
 from retrieval_core.run.runner import Failed
 from retrieval_core.stages.normalize import normalize
 from retrieval_core.types import RewriteResult
@@ -30,6 +31,11 @@ class Searched(Protocol):
     @property
     def relevance(self) -> float | None:
         """How well it did, in [0, 1]; ``None`` where that cannot be told, or nothing could be searched."""
+        ...
+
+    @property
+    def failures(self) -> tuple[Failed, ...]:
+        """What failed on the way."""
         ...
 
 
@@ -91,8 +97,8 @@ async def rewrite_while_poor(
             failures.append(outcome)
             break
         rewritten = outcome.value
-        if not rewritten.query.strip():
-            failures.append(Failed("rewrite", MalformedAnswerError("the rewriter gave an empty question")))
+        if (problem := _problem(rewritten)) is not None:
+            failures.append(Failed("rewrite", MalformedAnswerError(f"the rewriter gave {problem}")))
             break
         query = replace(normalize(rewritten.query, settings), original=asked.original)
         if query.text.casefold() in tried:
@@ -100,9 +106,18 @@ async def rewrite_while_poor(
             break
         tried.add(query.text.casefold())
         result = await search_again(query)
-        rewrites.append(RewriteResult(asked.original, query.text, attempt, rewritten.reason, result.relevance))
+        # Not as it was typed: whoever asks the same in other white space may get this result from the cache.
+        rewrites.append(RewriteResult(asked.text, query.text, attempt, rewritten.reason, result.relevance))
+        failures += result.failures  # also of searches that are not kept
         if result.relevance is None:
             break
         if best.relevance is None or result.relevance > best.relevance:
             best = result
     return Rewriting(best, attempt, tuple(rewrites), tuple(failures))
+
+
+def _problem(rewritten: object) -> str | None:
+    """Return what is wrong with a plug-in's answer."""
+    if not isinstance(rewritten, Rewritten) or not isinstance(rewritten.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"{rewritten!r:.80}, which is no Rewritten"
+    return None if rewritten.query.strip() else "an empty question"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
-from retrieval_core.errors import DimensionMismatchError, EmbeddingError, RetrievalError
-from retrieval_core.ports import SearchRequest
+from retrieval_core.errors import DimensionMismatchError, EmbeddingError, RetrievalError, SearchError
+from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.runner import Failed, Ok
 
 if TYPE_CHECKING:
-    from retrieval_core.ports import Candidate, Embedder, Store
+    from retrieval_core.ports import Embedder, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Query, Vector
@@ -80,7 +80,7 @@ async def search(
 
 async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[tuple[Candidate, ...]] | Failed:
     request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
-    return await run.on("store").call("lexical", store.search, request)
+    return _sound(await run.on("store").call("lexical", store.search, request))
 
 
 async def _embed_and_search(
@@ -105,7 +105,17 @@ async def _embed_and_search(
     if plan.mode == "lexical":
         return query, None
     request = SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition)
-    return query, await run.on("store").call("dense", store.search, request)
+    return query, _sound(await run.on("store").call("dense", store.search, request))
+
+
+def _sound(outcome: Ok[tuple[Candidate, ...]] | Failed) -> Ok[tuple[Candidate, ...]] | Failed:
+    """Return what a store answered, as a failure where these are no candidates."""
+    if isinstance(outcome, Failed):
+        return outcome
+    answer: object = outcome.value
+    if isinstance(answer, (tuple, list)) and all(isinstance(item, Candidate) for item in cast("list[object]", answer)):
+        return outcome
+    return Failed("search", SearchError(f"the store's answer cannot be used: {answer!r:.80} are no candidates"))
 
 
 def _checked(vector: Vector, dimension: int, query: str) -> Vector:

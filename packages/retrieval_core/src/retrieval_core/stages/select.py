@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import DimensionMismatchError
+from retrieval_core.errors import DimensionMismatchError, SearchError
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.runner import Failed
 from retrieval_core.stages.diversify import maximal_marginal_relevance
@@ -81,6 +81,9 @@ async def _fetch(
     outcome = await run.on("store").call("fetch", store.fetch, request)
     if isinstance(outcome, Failed):
         return Fetched(chunks=at_hand), outcome
+    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched")
+        return Fetched(chunks=at_hand), Failed("fetch", problem)
     if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
         return Fetched(chunks=at_hand), Failed("fetch", mismatch)
     return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None
