@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -34,6 +35,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what the terminal's encoding lacks is shown as a question mark
             stream.reconfigure(errors="replace")
+    # What was done without is printed with the result; without a handler, Python would print the log's line too.
+    logging.getLogger("retrieval_core").addHandler(logging.NullHandler())
 
 
 @main.command("index")
