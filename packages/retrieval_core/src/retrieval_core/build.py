@@ -164,7 +164,9 @@ def build_compressor(config: CompressorConfig, llm: LLM | None) -> Compressor | 
     if config.kind == "llm":
         from retrieval_core.compressors.llm import LLMCompressor  # noqa: PLC0415
 
-        return llm and LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
+        if llm is None:
+            return None
+        return LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
     if config.kind == "local":
         from retrieval_core.compressors.cross_encoder import CrossEncoderCompressor  # noqa: PLC0415
         from retrieval_core.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
@@ -182,7 +184,7 @@ def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
     if config.kind == "llm":
         from retrieval_core.rewriters.llm import LLMRewriter  # noqa: PLC0415
 
-        return llm and LLMRewriter(llm, prompt=config.rewrite_prompt)
+        return None if llm is None else LLMRewriter(llm, prompt=config.rewrite_prompt)
     made = _call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
     return cast("Rewriter", made)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -70,12 +70,18 @@ def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
     for name, keys in VENDORS_NAMES.items():
         for key in keys if environment.get(name) else ():
             *path, last = key.split(".")
-            section: Any = tree
+            section: dict[str, Any] | None = tree
             for part in path:
-                section = section.setdefault(part, {}) if isinstance(section, dict) else None
+                section = _table(section, part)
             # A key for one service is not for another one that only speaks the same protocol.
-            if isinstance(section, dict) and not section.get("base_url"):
+            if section is not None and not section.get("base_url"):
                 section.setdefault(last, environment[name])
+
+
+def _table(tree: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
+    """Return a table of a tree, made where it is missing; ``None`` where something else has its name."""
+    table = None if tree is None else tree.setdefault(name, {})
+    return cast("dict[str, Any]", table) if isinstance(table, dict) else None
 
 
 def parse_value(text: str) -> Any:

@@ -13,10 +13,9 @@ from retrieval_core.cache.embeddings import EmbeddingCache
 from retrieval_core.cache.key import result_key
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import Filter, MetadataFilter
 from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.fingerprint import fingerprint_of
+from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.results import make_result
 from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden, search_in_rounds
 from retrieval_core.ports import Versioned
@@ -28,7 +27,6 @@ from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.normalize import normalize
-from retrieval_core.stages.plan import Plan
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 
 if TYPE_CHECKING:
@@ -36,12 +34,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.observe import Observer
-    from retrieval_core.ports import Compressor, Embedder, Evaluator, ResultCache, Rewriter, Side, Store
+    from retrieval_core.ports import Compressor, Embedder, Evaluator, ResultCache, Rewriter, Store
     from retrieval_core.run.clock import Clock
+    from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Query, SearchMode
 
-MAX_TOP_K = 1000
 CACHE_SHARE = 0.05
 """How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
 
@@ -153,7 +152,7 @@ class RetrievalPipeline:
             RetrievalError: With ``strict``, whatever would otherwise be listed in ``result.degraded``; with
                 ``raise_on_error``, what kept everything from being searched.
         """
-        plan = self._plan(filters, top_k, mode)
+        plan = make_plan(self._parts, self.config.search, filters, top_k, mode)
         normal = normalize(query, self.config.query)
         run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
         with nullcontext() if self._observer is None else self._observer.query():
@@ -163,14 +162,15 @@ class RetrievalPipeline:
         return result
 
     async def _answer(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        key, troubles = await self._key(run, query, plan)
+        key = await self._key(run, query, plan)
         if key is None:
-            return await self._retrieve(run, query, plan, troubles)
+            return await self._retrieve(run, query, plan)
+        troubles: tuple[Failed, ...] = ()
         if self.cache is not None:
             cached = await self._ask_cache(run, self.cache, key)
             if isinstance(cached, Failed):
                 raise_what_must_not_be_hidden((cached,), strict=self.config.strict)
-                troubles = (*troubles, cached)
+                troubles = (cached,)
             elif cached is not None:
                 latency = run.elapsed_ms
                 return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
@@ -187,17 +187,17 @@ class RetrievalPipeline:
         outcome = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.get, key)
         return outcome if isinstance(outcome, Failed) else outcome.value
 
-    async def _key(self, run: Run, query: Query, plan: Plan) -> tuple[str | None, tuple[Failed, ...]]:
+    async def _key(self, run: Run, query: Query, plan: Plan) -> str | None:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
         if self._fingerprint is None:
-            return None, ()
+            return None
         version: str | None = None
         if self._versioned is not None:
             asked = await run.without_retries().on("store").call("version", self._versioned.version)
             if isinstance(asked, Failed):  # searching will tell what is wrong
-                return None, ()
+                return None
             version = asked.value
-        key = result_key(
+        return result_key(
             query=query.text,
             filters=plan.condition,
             parameters={"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated},
@@ -205,7 +205,6 @@ class RetrievalPipeline:
             version=version,
             epoch=self._epoch,
         )
-        return key, ()
 
     @cached_property
     def _fingerprint(self) -> str | None:
@@ -214,7 +213,7 @@ class RetrievalPipeline:
     async def _retrieve_and_keep(
         self, run: Run, key: str, query: Query, plan: Plan, troubles: tuple[Failed, ...]
     ) -> RetrievalResult:
-        result = await self._retrieve(run, query, plan, troubles)
+        result = _with_troubles(await self._retrieve(run, query, plan), troubles)
         if self.cache is None or result.degraded:
             return result
         kept = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", self.cache.set, key, result)
@@ -223,12 +222,12 @@ class RetrievalPipeline:
         raise_what_must_not_be_hidden((kept,), strict=self.config.strict)
         return _with_troubles(result, (kept,))
 
-    async def _retrieve(self, run: Run, query: Query, plan: Plan, troubles: tuple[Failed, ...]) -> RetrievalResult:
+    async def _retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_in_rounds(run, self._parts, query, plan, self.config)
         result = make_result(run, query, rewriting, plan, self.config)
-        if self._parts.evaluator is not None:
-            result = await self._evaluated(run, query.text, result, result.formatted_context)
-        return _with_troubles(result, troubles)
+        if self._parts.evaluator is None:
+            return result
+        return await self._evaluated(run, query.text, result, result.formatted_context)
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
         """Return a result with its scores for the response that was written with it.
@@ -275,46 +274,6 @@ class RetrievalPipeline:
     def invalidate(self) -> None:
         """Forget every result that was kept; see :meth:`ainvalidate`."""
         self.sync.run(self.ainvalidate())
-
-    def _plan(
-        self, filters: Filter | MetadataFilter | Mapping[str, Any] | None, top_k: int | None, mode: SearchMode | None
-    ) -> Plan:
-        settings = self.config.search
-        sides = self._sides
-        wanted = settings.mode if mode is None else mode
-        top_k = settings.top_k if top_k is None else top_k
-        if wanted not in ("hybrid", "dense", "lexical"):
-            msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
-            raise InvalidParameterError(msg)
-        if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
-            msg = f"top_k must be a whole number between 1 and {MAX_TOP_K}, got {top_k!r:.80}"
-            raise InvalidParameterError(msg)
-        if wanted != "lexical" and self.embedder is None:
-            msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or configure embedder.kind"
-            raise InvalidParameterError(msg)
-        if wanted == "lexical" and "lexical" not in sides:
-            msg = "this store cannot be searched by words; use mode 'dense'"
-            raise InvalidParameterError(msg)
-        if wanted == "hybrid" and "lexical" not in sides:
-            wanted = "dense"  # the result's metadata says so
-        fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
-        return Plan(
-            mode=wanted,
-            has_words="lexical" in sides,
-            top_k=top_k,
-            candidates=max(settings.candidates, top_k, fetch_k or 0),
-            condition=_condition(filters),
-            fusion=settings.fusion,
-            dense_weight=settings.dense_weight,
-            score_threshold=settings.score_threshold,
-            on_unscored=settings.on_unscored,
-            fetch_k=fetch_k,
-            lambda_mult=settings.lambda_mult,
-        )
-
-    @property
-    def _sides(self) -> frozenset[Side]:
-        return getattr(self.store, "sides", frozenset({"dense", "lexical"}))
 
     async def aclose(self) -> None:
         """Close the store, and everything plugged in that can be closed. Closing twice is fine."""
@@ -366,12 +325,3 @@ def _with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> Ret
     if not troubles:
         return result
     return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in troubles))
-
-
-def _condition(filters: Filter | MetadataFilter | Mapping[str, Any] | None) -> Filter | None:
-    """Return the filter that a caller means; an empty object, as programs build it, means none."""
-    if filters is None or isinstance(filters, Filter):
-        return filters
-    if isinstance(filters, MetadataFilter):
-        return filters.as_filter()
-    return None if filters == {} else parse_filter(filters)

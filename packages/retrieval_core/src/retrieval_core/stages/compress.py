@@ -88,10 +88,9 @@ def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judge
     """Return a call's outcome, as a failure where it does not say something sound about each of its passages."""
     if isinstance(outcome, Failed):
         return outcome
-    answer: object = outcome.value
-    judgements = answer.judgements if isinstance(answer, Judgements) else ()
-    if not isinstance(answer, Judgements) or not all(map(_is_judgement, judgements)):
-        problem = f"it gave {answer!r:.80}, which are no Judgements"
+    judgements = _judgements(outcome.value)
+    if judgements is None:
+        problem = f"it gave {outcome.value!r:.80}, which are no Judgements"
     elif len(judgements) != len(batch):
         problem = f"it gave {len(judgements)} judgements for {len(batch)} passages"
     elif unsound := [item.score for item in judgements if not 0 <= item.score <= 1]:
@@ -101,8 +100,16 @@ def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judge
     return Failed("compress", MalformedAnswerError(f"the compressor's answer cannot be used: {problem}"))
 
 
+def _judgements(answer: object) -> tuple[Judgement, ...] | None:
+    """Return what a plug-in gave, ``None`` where it is something else, whatever its port says."""
+    if not isinstance(answer, Judgements):
+        return None
+    return answer.judgements if all(map(_is_judgement, answer.judgements)) else None
+
+
 def _is_judgement(item: object) -> bool:
-    return isinstance(item, Judgement) and isinstance(item.score, (int, float))
+    score: object = item.score if isinstance(item, Judgement) else None
+    return isinstance(score, (int, float))
 
 
 def relevance_of(hits: Sequence[Hit], compressed: CompressionResult | None) -> float | None:

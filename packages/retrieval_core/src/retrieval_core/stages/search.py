@@ -11,6 +11,8 @@ from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.runner import Failed, Ok
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retrieval_core.ports import Embedder, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
@@ -112,10 +114,16 @@ def _sound(outcome: Ok[tuple[Candidate, ...]] | Failed) -> Ok[tuple[Candidate, .
     """Return what a store answered, as a failure where these are no candidates."""
     if isinstance(outcome, Failed):
         return outcome
-    answer: object = outcome.value
-    if isinstance(answer, (tuple, list)) and all(isinstance(item, Candidate) for item in cast("list[object]", answer)):
+    if _are_candidates(outcome.value):
         return outcome
-    return Failed("search", SearchError(f"the store's answer cannot be used: {answer!r:.80} are no candidates"))
+    return Failed("search", SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} are no candidates"))
+
+
+def _are_candidates(answer: object) -> bool:
+    """Whether this is what a store should find, whatever its port says."""
+    return isinstance(answer, (tuple, list)) and all(
+        isinstance(item, Candidate) for item in cast("Sequence[object]", answer)
+    )
 
 
 def _checked(vector: Vector, dimension: int, query: str) -> Vector:
