@@ -23,11 +23,11 @@ from typing import Any, Literal, TypeAlias, Union, cast, get_args, get_origin, g
 from zlib import crc32
 from zoneinfo import ZoneInfo
 
-from retrieval_core import types
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types import FrozenDict, RetrievalResult, freeze
 
 _FORMAT = 1
+_RECORDS = "retrieval_core.types."
 _SCHEMA_BYTES = 12
 _HEADER_BYTES = _SCHEMA_BYTES + 4
 _ZONE = "@zone"
@@ -105,7 +105,7 @@ def record_types() -> tuple[type, ...]:
 
 
 def _is_record(hint: Any) -> bool:
-    return isinstance(hint, type) and hint.__module__ == types.__name__ and hasattr(hint, "__dataclass_fields__")
+    return isinstance(hint, type) and hint.__module__.startswith(_RECORDS) and hasattr(hint, "__dataclass_fields__")
 
 
 def _hints(kind: type) -> dict[str, Any]:

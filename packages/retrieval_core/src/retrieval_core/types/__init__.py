@@ -1,0 +1,62 @@
+"""The values that flow through the pipeline, from a file on disk to the result of a query.
+
+All of them are frozen: a stage makes new values with :func:`dataclasses.replace` and never edits the ones it was given.
+Offsets count code points and are half open, ``document.text[start:end]``. Pages and rows count from 1, positions of
+chunks from 0.
+"""
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.types.documents import (
+    JSON,
+    Chunk,
+    Document,
+    FrozenDict,
+    Metadata,
+    PageSpan,
+    Section,
+    Span,
+    content_hash,
+    freeze,
+)
+from retrieval_core.types.results import (
+    Degradation,
+    EvaluationScores,
+    Hit,
+    Judgement,
+    Query,
+    RetrievalResult,
+    RewriteResult,
+    Scores,
+    SearchMode,
+    StageRecord,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from retrieval_core.types.documents import Matrix as Matrix  # names for type checkers; numpy need not be there
+    from retrieval_core.types.documents import Vector as Vector
+
+__all__ = [
+    "JSON",
+    "Chunk",
+    "Degradation",
+    "Document",
+    "EvaluationScores",
+    "FrozenDict",
+    "Hit",
+    "Judgement",
+    "Metadata",
+    "PageSpan",
+    "Query",
+    "RetrievalResult",
+    "RewriteResult",
+    "Scores",
+    "SearchMode",
+    "Section",
+    "Span",
+    "StageRecord",
+    "Usage",
+    "content_hash",
+    "freeze",
+]

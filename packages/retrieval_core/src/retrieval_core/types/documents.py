@@ -1,0 +1,186 @@
+"""What is kept in an index: documents, their sections and chunks, with metadata that cannot be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - dataclass fields are resolved at run time
+from hashlib import sha256
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
+
+from retrieval_core.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float32]
+    """One embedding, shape ``(dimension,)``."""
+    Matrix: TypeAlias = NDArray[np.float32]
+    """Several embeddings, shape ``(count, dimension)``."""
+
+JSON: TypeAlias = "str | int | float | bool | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
+Metadata: TypeAlias = "Mapping[str, JSON]"
+
+
+class FrozenDict(dict[str, Any]):
+    """A dictionary that cannot be changed; it still is a ``dict`` to :mod:`json` and to equality."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        msg = "this mapping is frozen; make a new one with {**mapping, key: value}"
+        raise TypeError(msg)
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
+
+
+def freeze(value: Any) -> Any:
+    """Return a JSON value with its mappings and lists made immutable, all the way down.
+
+    Raises:
+        InvalidParameterError: The value holds something that JSON cannot express.
+    """
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            msg = f"metadata numbers must be finite, got {value}; leave the field out where there is no value"
+            raise InvalidParameterError(msg)
+        return value
+    if isinstance(value, FrozenDict):
+        return value
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value)
+        if not all(isinstance(key, str) for key in items):
+            msg = f"metadata keys must be strings, got {sorted(map(repr, items))}"
+            raise InvalidParameterError(msg)
+        return FrozenDict({key: freeze(item) for key, item in items.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(item) for item in cast("list[Any]", value))
+    msg = (
+        f"metadata values must be JSON (text, number, boolean, null, list, object), got {type(value).__name__}. "
+        "Convert dates and other objects to text or numbers first."
+    )
+    raise InvalidParameterError(msg)
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes, in hexadecimal; lone surrogates are hashed as they stand."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of code points in a document's text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageSpan:
+    """First and last page, counted from 1."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole text as it was read, kept so that every span can be checked against it.
+
+    Attributes:
+        id: Unique in its index; for files the path relative to the index, for rows that path with ``#`` and the row.
+        text: The text that all spans of its chunks and sections point into.
+        source: Path or URL of what was read; several documents (rows of a table) may share one.
+        content_hash: :func:`content_hash` of ``text`` and, for rows, their metadata.
+    """
+
+    id: str
+    text: str
+    source: str
+    content_hash: str
+    title: str | None = None
+    metadata: Metadata = field(default_factory=FrozenDict)
+    timestamp: datetime | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", freeze(self.metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A larger unit around chunks, their parent: a part under one heading, or a page.
+
+    Attributes:
+        id: Unique in its index.
+        path: Headings from the outermost to the section's own; empty for pages and untitled text.
+        span: Where it lies in the document's text.
+    """
+
+    id: str
+    document_id: str
+    kind: Literal["section", "page"]
+    path: tuple[str, ...]
+    span: Span
+    page_span: PageSpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The unit of search: a passage of a document, with everything needed to cite it.
+
+    Attributes:
+        id: Unique in its index, ``<document id>#<chunk index>`` for chunks made by this library.
+        chunk_index: Position in its document, from 0.
+        total_chunks: Number of chunks of its document.
+        section_path: Headings above the passage, outermost first.
+        span: Where the text lies in its document's text, ``None`` for chunks that were added without a document.
+        parent_id: Id of the :class:`Section` it lies in.
+        row_range: First and last row of a table, counted from 1, where the passage is made of rows.
+        item_range: First and last item of a list, counted from 1, where the passage is made of items.
+        source: Path or URL.
+        content_hash: :func:`content_hash` of ``text``; computed when it is not given.
+        timestamp: When it was indexed.
+        embedding_model: Id of the embedder of its vector.
+        metadata: The user's own fields, JSON values.
+    """
+
+    id: str
+    document_id: str
+    text: str
+    chunk_index: int = 0
+    total_chunks: int = 1
+    page_span: PageSpan | None = None
+    section_path: tuple[str, ...] = ()
+    span: Span | None = None
+    parent_id: str | None = None
+    row_range: tuple[int, int] | None = None
+    item_range: tuple[int, int] | None = None
+    title: str | None = None
+    source: str | None = None
+    content_hash: str = ""
+    timestamp: datetime | None = None
+    embedding_model: str | None = None
+    metadata: Metadata = field(default_factory=FrozenDict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", freeze(self.metadata))
+        if not self.content_hash:
+            object.__setattr__(self, "content_hash", content_hash(self.text))
+
+    @property
+    def indexed_text(self) -> str:
+        """The text that is embedded and searched: title and headings, then the passage.
+
+        A passage from the middle of a document often lacks the words that say what it is about; its headings have them.
+        """
+        heading = " > ".join(dict.fromkeys(part for part in (self.title, *self.section_path) if part))
+        return f"{heading}\n{self.text}" if heading else self.text
