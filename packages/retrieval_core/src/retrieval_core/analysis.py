@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
 from unicodedata import category, combining, normalize
@@ -44,6 +44,8 @@ _ENGLISH = (
 STOP_WORDS = frozenset(_ENGLISH.split())
 """English words that say nothing about the subject of a question (NLTK's list, but single letters name vitamins)."""
 
+MOST_NEIGHBOURS = 128
+"""Words of a question that are looked at for compounds, from its beginning."""
 LONGEST_TERM = 255
 """A term is cut after this many characters."""
 MOST_PARTS = 8
@@ -75,6 +77,21 @@ class Term:
     """
 
     text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCompound:
+    """Two neighbouring words that others may write as one.
+
+    Attributes:
+        parts: The terms of the words.
+        joined: The term of both written as one.
+        span: The characters of both in the analysed text.
+    """
+
+    parts: tuple[str, str]
+    joined: str
     span: Span
 
 
@@ -161,6 +178,24 @@ class Analyzer:
         content = [term for word in words for term in word.content]
         return content or [term for word in words for term in word.searched]
 
+    def open_compounds(self, text: str) -> Iterator[OpenCompound]:
+        """Yield each two words of letters with nothing but white space between, ``log in`` too but not ``in log``."""
+        words = islice(_patterns().word.finditer(text), MOST_NEIGHBOURS)
+        for first, second in pairwise(words):
+            if not text[first.end() : second.start()].isspace():
+                continue
+            parts = self._plain(first.group()), self._plain(second.group())
+            joined = self._plain(first.group() + second.group())
+            if parts[0] and parts[1] and joined and not parts[0].is_stop_word:
+                yield OpenCompound((parts[0].term, parts[1].term), joined.term, Span(first.start(), second.end()))
+
+    def _plain(self, word: str) -> _Piece | None:
+        """Return the one term of a word of at least two letters, if it is such a word."""
+        if len(word) < 2 or not word.isalpha():
+            return None
+        pieces = self._word(word.lower()).pieces
+        return pieces[0] if len(pieces) == 1 else None
+
     def spans(self, text: str) -> Iterator[Term]:
         """Yield the terms that a text is indexed by, with the characters that each was made from."""
         for match in _patterns().word.finditer(text):
@@ -170,7 +205,7 @@ class Analyzer:
 
     def highlight_spans(self, query: str, text: str) -> tuple[Span, ...]:
         """Return where a text holds what a question asks for, in order, without overlaps."""
-        wanted = set(self.query_terms(query))
+        wanted = {*self.query_terms(query), *(compound.joined for compound in self.open_compounds(query))}
         found = sorted((term.span.start, term.span.end) for term in self.spans(text) if term.text in wanted)
         merged: list[Span] = []
         for start, end in found:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 from math import log
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -17,12 +19,14 @@ from retrieval_core.errors import StoreError
 from retrieval_core.filters import OPERATORS, chunk_fields, matches
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.stores.compounds import word_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from retrieval_core.filters import Filter
     from retrieval_core.ports import Change, FetchRequest, Manifest, SearchRequest, SourceState
+    from retrieval_core.stores.compounds import WordQuery
     from retrieval_core.types import Chunk, Document, Section, Vector
 
 K1 = 1.2
@@ -141,7 +145,8 @@ class MemoryStore:
                 self._identity.check_query_vector(request.vector, contents.manifest or self._identity.manifest())
                 scores = _cosines(contents, unit_rows(request.vector))
             else:
-                scores = _bm25(contents, self._analyzer.query_terms(request.text or ""))
+                query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
+                scores = _bm25(contents, query)
             found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
         found.sort(key=lambda item: (-item[0], item[1].chunk.id))
         return tuple(
@@ -220,18 +225,26 @@ def _cosines(contents: _Contents, query: Vector) -> Iterator[tuple[float, _Entry
             yield min(1.0, max(-1.0, float(entry.vector @ query))), entry
 
 
-def _bm25(contents: _Contents, query: Iterable[str]) -> Iterator[tuple[float, _Entry]]:
+def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None) -> int:
+    found = (entry for entry in contents.chunks.values() if all(term in entry.terms for term in terms))
+    return sum(1 for _ in islice(found, limit))
+
+
+def _bm25(contents: _Contents, query: WordQuery) -> Iterator[tuple[float, _Entry]]:
     """Score by the formula of Lucene; a term that a question repeats counts as often."""
     entries = list(contents.chunks.values())
     average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))
-    wanted = Counter(query)
     weights: dict[str, float] = {}
-    for term, repeats in wanted.items():
+    for term in {*query.terms, *chain.from_iterable(query.pairs)}:
         containing = sum(term in entry.terms for entry in entries)
-        weights[term] = repeats * log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
+        weights[term] = log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
     for entry in entries:
+        wanted = Counter(query.terms)
+        for pair in query.pairs:
+            if all(term in entry.terms for term in pair):
+                wanted.update(pair)
         norm = K1 * (1 - B + B * entry.terms.total() / (average_length or 1))
-        counts = ((weights[term], entry.terms[term]) for term in wanted if term in entry.terms)
+        counts = ((repeats * weights[term], entry.terms[term]) for term, repeats in wanted.items())
         score = sum(weight * count * (K1 + 1) / (count + norm) for weight, count in counts)
         if score > 0:
             yield score, entry

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from sqlite3 import Connection
 
+    from retrieval_core.stores.compounds import WordQuery
+
 MOST_TERMS = 128
 """A question is searched for by its first terms, this many: the work for a chunk grows with more than their number."""
 MOST_REPEATS = 8
@@ -42,19 +44,20 @@ class Found(NamedTuple):
 
 
 def search_words(
-    connection: Connection, terms: Sequence[str], limit: int, allowed: Callable[[int], bool] | None = None
+    connection: Connection, query: WordQuery, limit: int, allowed: Callable[[int], bool] | None = None
 ) -> list[Found]:
     """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
 
     A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
 
     Args:
-        terms: The analysed question.
+        query: The analysed question.
         allowed: Says of a chunk's number whether the filter lets it pass; asked before the chunk is scored.
     """
-    if not terms:
+    if not query.terms:
         return []
-    expression = " OR ".join(_quoted(term) for term in _limited(terms))
+    pairs = (f"({_all(pair)})" for pair in query.pairs)
+    expression = " OR ".join([*map(_quoted, _limited(query.terms)), *pairs])
     connection.create_function("allowed", 1, allowed or bool, deterministic=True)
     best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
     # One more than asked for tells whether chunks with the score of the last one were cut off.
@@ -67,6 +70,12 @@ def search_words(
     return found[:limit]
 
 
+def count_passages(connection: Connection, terms: Sequence[str], limit: int | None) -> int:
+    """Return how many chunks have all of the terms, counting no further than the limit."""
+    sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    return connection.execute(sql, (_all(terms), -1 if limit is None else limit)).fetchone()[0]
+
+
 def _limited(terms: Sequence[str]) -> list[str]:
     counts = Counter[str]()
     kept: list[str] = []
@@ -75,6 +84,10 @@ def _limited(terms: Sequence[str]) -> list[str]:
         if counts[term] <= MOST_REPEATS:
             kept.append(term)
     return kept[:MOST_TERMS]
+
+
+def _all(terms: Sequence[str]) -> str:
+    return " AND ".join(map(_quoted, terms))
 
 
 def _quoted(term: str) -> str:

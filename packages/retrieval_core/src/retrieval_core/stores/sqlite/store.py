@@ -14,9 +14,10 @@ from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, Sto
 from retrieval_core.filters import OPERATORS
 from retrieval_core.ports import Candidate, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search
+from retrieval_core.stores.compounds import word_query
 from retrieval_core.stores.sqlite import read, schema, write
 from retrieval_core.stores.sqlite.connections import Connections
-from retrieval_core.stores.sqlite.lexical import search_words
+from retrieval_core.stores.sqlite.lexical import count_passages, search_words
 from retrieval_core.stores.sqlite.rows import storable
 
 if TYPE_CHECKING:
@@ -231,12 +232,12 @@ class SqliteStore:
             snapshot = session.snapshot(connection, request.filter, manifest.dimension)
             found = search_vectors(connection, snapshot, request.vector, request.limit)
         else:
-            terms = self._analyzer.query_terms(request.text or "")
+            query = word_query(self._analyzer, request.text or "", partial(count_passages, connection))
             allowed = None
-            if request.filter is not None and terms:
+            if request.filter is not None and query.terms:
                 snapshot = session.snapshot(connection, request.filter, None)
                 allowed = frozenset(snapshot.numbers[snapshot.passing].tolist()).__contains__
-            found = search_words(connection, terms, request.limit, allowed)
+            found = search_words(connection, query, request.limit, allowed)
         return _candidates(connection, found, with_vectors=request.with_vectors)
 
     def _checked_manifest(self, connection: Connection) -> Manifest:
