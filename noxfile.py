@@ -69,13 +69,6 @@ def tests(session: nox.Session) -> None:
         session.run("coverage", "report", "--fail-under=95")
 
 
-@nox.session(python=other_pythons())
-def tests_on(session: nox.Session) -> None:
-    """Run the tests of the core with the other supported interpreters that are found."""
-    session.install("-e", f"{CORE}[{EXTRAS}]", *group("test", "test-files", "test-observe"))
-    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
-
-
 @nox.session
 def core_alone(session: nox.Session) -> None:
     """Run the tests of the core without any extra: what needs one is skipped, and everything else must work."""
@@ -105,9 +98,9 @@ def docs(session: nox.Session) -> None:
     session.run("pytest", "tests/test_docs.py", *session.posargs)
 
 
-@nox.session
+@nox.session(python=other_pythons() or None)
 def build(session: nox.Session) -> None:
-    """Build the core's wheel, and run its tests against that instead of the source tree."""
+    """Build the core's wheel, and run its tests against that with every other supported interpreter that is found."""
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     requirement = f"retrieval-core[{EXTRAS}] @ {core}"
     session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe"))

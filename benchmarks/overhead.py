@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Ask: TypeAlias = Callable[[str], Awaitable[Any]]
 
 DIMENSION = 8
-QUERIES = 300
-TURNS = 15
+QUERIES = 50
+TURNS = 150
 TEXTS = [f"passage number {number} about nothing in particular" for number in range(10)]
 VECTOR = np.ones(DIMENSION, dtype=np.float32) / np.float32(DIMENSION**0.5)
 

@@ -7,7 +7,7 @@ import pytest
 
 from retrieval_core import open_index
 from retrieval_core.build import base_folder, build_embedder, build_store
-from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig
+from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig, load_config, missing_settings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.stores.sqlite import SqliteStore
@@ -104,3 +104,46 @@ def test_the_folder_that_names_are_relative_to(index: str, folder: str) -> None:
     """It is the index's own folder, or the one above where that is ``.retrieval``."""
     assert base_folder(Path(index)) == Path(folder)
     assert base_folder(Path("index.db")) == Path.cwd()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "missing"),
+    [
+        ({}, ()),
+        ({"embedder.kind": "openai"}, ("OPENAI_API_KEY",)),
+        ({"llm.kind": "openai", "embedder.kind": "openai", "llm.openai.base_url": "http://h/v1"}, ("OPENAI_API_KEY",)),
+        ({"llm.kind": "openai", "llm.openai.base_url": "http://h/v1"}, ()),
+        ({"llm.kind": "openai", "embedder.openai.api_key": "k"}, ("OPENAI_API_KEY",)),
+        ({"store.kind": "pinecone"}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
+        ({"store.kind": "pinecone", "store.pinecone.host": "h"}, ("PINECONE_API_KEY",)),
+        ({"store.kind": "pinecone", "store.pinecone.api_key": " "}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
+        ({"cache.kind": "redis"}, ("cache.url",)),
+        ({"cache.kind": "redis", "cache.enabled": False}, ()),
+        ({"cache.kind": "redis", "llm.kind": "openai"}, ("OPENAI_API_KEY", "cache.url")),
+    ],
+)
+def test_all_that_is_missing_is_told_at_once(overrides: dict[str, Any], missing: tuple[str, ...]) -> None:
+    """What is not used is not missing, and what is missing of one part does not hide what another lacks."""
+    config = load_config(overrides=overrides)
+    assert tuple(missing_settings(config)) == missing
+    if missing:
+        with pytest.raises(ConfigurationError) as caught:
+            open_index(config=config)
+        assert caught.value.missing_keys == missing
+        assert len(caught.value.problems) == len(missing)
+
+
+def test_what_is_handed_in_needs_no_key() -> None:
+    """The configured embedder and store are not made then."""
+    config = load_config(overrides={"embedder.kind": "openai", "store.kind": "pinecone"})
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    with open_index(config=config, embedder=embedder, store=store) as index:
+        assert index.pipeline.store is store
+
+
+def test_a_wrong_product_of_a_factory_is_not_shown() -> None:
+    """It may show the options that it was made with, keys among them."""
+    with pytest.raises(ConfigurationError, match="made an object of the type dict") as caught:
+        build_store(StoreConfig(kind="builtins:dict", options={"api_key": "canary"}), Path("unused"), None)
+    assert "canary" not in str(caught.value)

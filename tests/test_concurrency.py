@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from pipelines import PHONES, filled
 from retrieval_core.cache.memory import MemoryCache
 from retrieval_core.config import load_config
+from retrieval_core.errors import ServiceError
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline import pipeline as pipeline_module
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.clock import FakeClock
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 QUESTION = "roll back an application to an earlier revision"
 MANY = 200
+PATIENCE = 30.0
 
 
 class CountingMemoryStore(MemoryStore):
@@ -203,3 +208,33 @@ def test_a_failure_is_told_to_all(store: CountingMemoryStore | CountingSqliteSto
     assert all([item.stage for item in result.degraded] == ["embed"] for result in results)
     world.embedder.failure = None
     assert results_of(world.ask_all_again([QUESTION]))[0].degraded == ()
+
+
+class Hanging(FakeEmbedder):
+    """A synchronous embedder that returns when it is told to, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = Event()
+        self.told = Event()
+
+    def embed_query(self, text: str) -> Any:  # type: ignore[override]
+        self.asked.set()
+        assert self.told.wait(PATIENCE)
+        return text
+
+
+def test_closing_while_a_plug_in_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever waits for the plug-in is told, and a warning names it."""
+    monkeypatch.setattr(pipeline_module, "PATIENCE", 0)
+    embedder = Hanging()
+    store = CountingMemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    pipeline = RetrievalPipeline(store, embedder, config=load_config(overrides={"search.mode": "dense"}))
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(pipeline.retrieve, QUESTION)
+        assert embedder.asked.wait(PATIENCE)
+        pipeline.close()
+        with pytest.raises(ServiceError, match="closed while"):
+            waiting.result(PATIENCE)
+    assert any("Hanging.embed_query did not return within 0 s" in record.getMessage() for record in caplog.records)
+    embedder.told.set()

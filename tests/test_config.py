@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from retrieval_core import open_index
 from retrieval_core.config import RetrievalConfig, load_config, parse_value, preset_names
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, MissingExtraError
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,3 +209,38 @@ def test_a_setting_in_the_wrong_place_is_told_the_right_one() -> None:
         load_config(environment={"RETRIEVAL_SEARCH_TOP_K": "3"})
     with pytest.raises(ConfigurationError, match=r"search\.top_k"):
         load_config(overrides={"top_k": 3})
+
+
+def test_an_empty_variable_does_not_hide_a_vendors_own() -> None:
+    """Containers are often given variables without a value; a namespace alone may be empty on purpose."""
+    blank = {"RETRIEVAL_LLM__OPENAI__API_KEY": "", "RETRIEVAL_STORE__PINECONE__INDEX_NAME": ""}
+    vendors = {"OPENAI_API_KEY": "o", "PINECONE_INDEX_NAME": "i", "PINECONE_NAMESPACE": "n"}
+    config = load_config(environment={**blank, **vendors, "RETRIEVAL_STORE__PINECONE__NAMESPACE": ""})
+    assert config.llm.openai.api_key is not None
+    assert config.llm.openai.api_key.get_secret_value() == "o"
+    assert (config.store.pinecone.index_name, config.store.pinecone.namespace) == ("i", "")
+
+
+@pytest.mark.parametrize("search_type", ["similarity", "mmr"])
+@pytest.mark.parametrize("given", ["configured", "called"])
+def test_more_may_be_asked_for_than_mmr_chooses_from(search_type: str, given: str) -> None:
+    """``top_k`` above ``fetch_k`` and ``candidates`` simply works: both are raised to it."""
+    settings: dict[str, Any] = {"search.search_type": search_type, "search.fetch_k": 5, "search.candidates": 7}
+    settings |= {"search.top_k": 30} if given == "configured" else {}
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    with open_index(config=load_config(overrides=settings), embedder=embedder, store=store) as index:
+        texts = [f"A sturdy phone of the brand {'x' * number}y" for number in range(1, 41)]
+        index.add([Chunk(f"{number}", f"{number}", text) for number, text in enumerate(texts)])
+        result = index.retrieve("sturdy phone", top_k=30 if given == "called" else None)
+    assert len({hit.id for hit in result.hits}) == 30
+    assert result.degraded == ()
+
+
+def test_a_missing_extra_names_both_ways_to_install_it() -> None:
+    """The package of an index, and the folder of a checkout, where the package may not be on an index at all."""
+    message = str(MissingExtraError("redis", "The Redis cache"))
+    assert message == (
+        "The Redis cache needs an extra. Install it with: pip install 'retrieval-core[redis]' "
+        "(in a checkout: pip install -e 'packages/retrieval_core[redis]')"
+    )

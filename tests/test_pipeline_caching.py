@@ -233,6 +233,65 @@ def test_a_hanging_cache_costs_a_small_part_of_the_deadline() -> None:
     assert [entry.stage for entry in result.degraded] == ["cache"]
 
 
+class LateCache(TroubledCache):
+    """Has to load something first, which takes until it is told that this is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads = 0
+        self.asked = 0
+        self.is_loaded = False
+
+    async def load(self) -> None:
+        self.loads += 1
+        await asyncio.Event().wait()
+
+    async def get(self, key: str) -> RetrievalResult | None:
+        self.asked += 1
+        return await super().get(key)
+
+
+def test_a_cache_that_is_still_loaded_is_not_waited_for() -> None:
+    """Questions at the start of a process say what kept them from the cache, and it is asked as soon as it is there.
+
+    However many they are, the cache's server is not thought to be down for it.
+    """
+    cache = LateCache()
+    world = World(cache=cache, deadline_seconds=2, breaker__failures=2)
+
+    async def ask_while_it_is_loaded() -> RetrievalResult:
+        task = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
+        await turns(20)
+        world.clock.advance(0.11)  # the cache's share is over
+        return await task
+
+    for _ in range(3):
+        result = asyncio.run(ask_while_it_is_loaded())
+        assert len(result.hits) == 4
+        assert [entry.stage for entry in result.degraded] == ["cache"]
+    assert (cache.loads, cache.asked) == (2, 0)
+    cache.is_loaded = True
+    assert not world.ask().degraded
+    assert world.ask().from_cache
+
+
+def test_what_is_said_of_a_cache_that_is_still_loaded() -> None:
+    """It says what took how long and what to do, and does not blame the server or the deadline."""
+    world = World(cache=LateCache(), deadline_seconds=2)
+
+    async def test() -> RetrievalResult:
+        task = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
+        await turns(20)
+        world.clock.advance(0.11)
+        return await task
+
+    (entry,) = asyncio.run(test()).degraded
+    assert entry.reason == (
+        "it was not asked: its client was still being loaded after 110 ms, 5% of deadline_seconds; "
+        "it is loaded once in a process, and later questions find it loaded; 'await cache.load()' does it beforehand"
+    )
+
+
 def test_switched_off() -> None:
     """Without a cache every question is searched for, and embedded anew if that is switched off too."""
     world = World(cache__enabled=False)

@@ -16,8 +16,10 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
 )
+from retrieval_core.observe import explain
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements, Rewritten
+from retrieval_core.serialization import result_to_json
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
@@ -94,6 +96,42 @@ class TestCompression:
         assert result.metadata["relevance_score"] == 0
         assert result.degraded == ()
         assert any(record.decision and "none of 4" in record.decision for record in result.trace)
+
+    def test_what_was_left_out_is_in_the_trace(self) -> None:
+        """With score and reason, in the order of the hits; not what was kept or could not be judged."""
+
+        class Picky(FakeCompressor):
+            async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+                if chunks[0].id == "p2":
+                    raise ServiceError("no", status=400)
+                return await super().judge(query, chunks)
+
+        order = [hit.id for hit in World().ask().hits if hit.id in {"p1", "p3"}]
+        verdicts = {
+            "p0": Judgement(True, 0.9, "It tells it."),
+            "p1": Judgement(False, 0.25, "It is about\nbread. " + "x" * 1000),
+            "p3": Judgement(False, 0.125, cast("str", None)),  # a plug-in's, whatever its port says
+        }
+        result = World(Picky(verdicts)).ask()
+        (record,) = [record for record in result.trace if record.stage == "compress" and record.dropped]
+        assert [item.id for item in record.dropped] == order
+        dropped = {item.id: item for item in record.dropped}
+        assert (dropped["p1"].score, dropped["p3"].score, dropped["p3"].reason) == (0.25, 0.125, "")
+        assert dropped["p1"].reason.startswith("It is about\nbread.")
+        assert len(dropped["p1"].reason) == 300
+        assert result.metadata["filtered_count"] == len(record.dropped)
+        assert (record.count_in, record.count_out) == (4, 2)
+        shown = result_to_json(result, with_trace=True)["trace"][result.trace.index(record)]
+        assert {item["id"]: item["score"] for item in shown["dropped"]} == {"p1": 0.25, "p3": 0.125}
+        assert all(f"left out: {name} (" in explain(result) for name in order)
+
+    def test_nothing_takes_the_place_of_what_goes(self) -> None:
+        """``top_k`` passages are retrieved and then judged: of two, one goes, and no third comes up for it."""
+        both = [hit.id for hit in World(search__top_k=2).ask().hits]
+        compressor = judging(**dict.fromkeys({"p0", "p1", "p2", "p3"} - {both[0]}, 1.0))
+        result = World(compressor, search__top_k=2).ask()
+        assert [hit.id for hit in result.hits] == both[1:]
+        assert len(both) == 2
 
     def test_failed_calls_leave_their_passages(self) -> None:
         """A dead model leaves the result as it was; one bad answer keeps one passage."""
@@ -205,6 +243,21 @@ class TestRewriting:
         assert result.metadata["query_searched"] == QUESTION
         assert {query for query, _ in rewriter.calls} == {QUESTION}
         assert result.metadata["rewrite_attempts"] == 2
+
+    def test_the_trace_says_which_search_a_stage_belongs_to(self) -> None:
+        """1 for the question as it was asked, one more for each rewrite, and none for the rewriting itself."""
+        result = World(judging(p0=0.3), FakeRewriter(["bread", "saturn"]), search__top_k=1).ask()
+        rounds = [(record.stage, record.round) for record in result.trace if record.stage in {"embed", "compress"}]
+        assert {stage: [number for name, number in rounds if name == stage] for stage in ("embed", "compress")} == {
+            "embed": [1, 2, 3],
+            "compress": [1, 1, 2, 2, 3, 3],  # the call, and what came of it
+        }
+        assert [record.round for record in result.trace if record.stage == "rewrite"] == [None, None]
+        assert [record.round for record in result.trace if record.dropped] == [1, 2, 3]
+
+    def test_one_search_is_the_first(self) -> None:
+        """Also where there is nothing to rewrite with."""
+        assert {record.round for record in World(judging(p0=0.9)).ask().trace} == {1}
 
     def test_it_never_loops_on_the_same_words(self) -> None:
         """What was searched for already is not searched for again, in whatever case or spacing."""

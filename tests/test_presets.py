@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retrieval_core.build import build_compressor, build_embedder, build_llm, build_rewriter, open_index
 from retrieval_core.compressors.llm import LLMCompressor
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.embedders.openai import OpenAIEmbedder
+from retrieval_core.errors import ConfigurationError
 from retrieval_core.filters import MetadataFilter
 from retrieval_core.rewriters.llm import LLMRewriter
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -97,6 +101,44 @@ def test_the_vendors_names_are_enough_for_the_cloud() -> None:
     assert (pinecone.api_key.get_secret_value(), pinecone.index_name, pinecone.namespace) == ("p", "i", "n")
     assert isinstance(build_embedder(config.embedder), OpenAIEmbedder)
     assert build_llm(config.llm) is not None
+
+
+NEEDED = ("OPENAI_API_KEY", "PINECONE_API_KEY", "PINECONE_INDEX_NAME")
+
+
+@pytest.mark.property("data-retrieval-pipeline", 11)
+@given(
+    present=st.sets(st.sampled_from(NEEDED)),
+    blank=st.sampled_from(["", " ", "\t\n"]) | st.none(),
+    namespace=st.booleans(),
+    secret=st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=12),
+)
+def test_exactly_what_the_cloud_lacks_is_listed(
+    present: set[str], blank: str | None, secret: str, *, namespace: bool
+) -> None:
+    """All missing variables are told at once, absent or blank, and no others; with all of them the index opens."""
+    missing = [name for name in NEEDED if name not in present]
+    environment = dict.fromkeys(present, secret) | ({} if blank is None else dict.fromkeys(missing, blank))
+    environment |= {"PINECONE_NAMESPACE": "n"} if namespace else {}
+    config = load_config("ecommerce-cloud", environment=environment)
+    if not missing:
+        open_index(config=config).close()
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        open_index(config=config)
+    assert caught.value.missing_keys == tuple(missing)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == missing
+    assert all((name in str(caught.value)) is (name in missing) for name in NEEDED)
+    assert secret not in str(caught.value)
+
+
+def test_the_environment_has_to_be_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of a preset alone reads no environment; the error says how it is done."""
+    for name in NEEDED:
+        monkeypatch.setenv(name, "set")
+    with pytest.raises(ConfigurationError, match=r"load_config\(…, environment=os\.environ\)"):
+        open_index(config="ecommerce-cloud")
+    open_index(config=load_config("ecommerce-cloud", environment=os.environ)).close()
 
 
 def test_three_settings_lead_from_one_to_the_other() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.ingest.report import FailedFile, IndexReport
+from retrieval_core.ingest.report import ColumnNote, FailedFile, IndexReport
 from retrieval_core.ports import Candidate
 from retrieval_core.serialization import chunk_to_json, hit_to_json, report_to_json, result_to_json
 from retrieval_core.stages.fuse import fuse
@@ -103,7 +103,8 @@ def test_a_hit() -> None:
 
 def test_a_report() -> None:
     """What an indexing run did has exactly these keys."""
-    report = IndexReport(2, 5, 1, 0, 1, 0, (FailedFile("a.pdf", "it is encrypted"),), 0.12345)
+    note = ColumnNote("a.csv", "price", 19, 20, "call us", 7)
+    report = IndexReport(2, 5, 1, 0, 1, 0, (FailedFile("a.pdf", "it is encrypted"),), 0.12345, (note,))
     assert as_json(report_to_json(report)) == {
         "documents": 2,
         "chunks": 5,
@@ -113,6 +114,9 @@ def test_a_report() -> None:
         "removed": 0,
         "failed": [{"path": "a.pdf", "error": "it is encrypted"}],
         "seconds": 0.123,
+        "notes": [
+            {"path": "a.csv", "column": "price", "numbers": 19, "cells": 20, "example": "call us", "row": 7},
+        ],
     }
 
 

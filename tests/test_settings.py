@@ -6,7 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,9 +24,6 @@ from retrieval_core.config import (
 )
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.settings import KEYS, RetrievalSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REQUIRED = ("OPENAI_API_KEY", "PINECONE_API_KEY")
 BOTH_KEYS = {"OPENAI_API_KEY": "openai-key-1", "PINECONE_API_KEY": "pinecone-key-2"}
@@ -179,9 +177,32 @@ def test_without_arguments_the_process_is_asked(tmp_path: Path, monkeypatch: pyt
     assert RetrievalSettings() == RetrievalSettings.load()
 
 
-def test_a_file_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file is none; one that is not UTF-8 is an error that names it and shows nothing of it."""
-    assert RetrievalSettings.load(BOTH_KEYS, tmp_path / "none.env").top_k == 4
+@pytest.mark.parametrize("name", ["none.env", ".env", "folder", "~nobody-of-this-name/none.env"])
+def test_a_file_that_was_named_must_be_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings would be missing without a word; only ``.env``, where nobody named it, need not be there."""
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=f"^{name} is not there, or is no file"):
+        RetrievalSettings.load(BOTH_KEYS, name)
+    with pytest.raises(ConfigurationError, match=f"^{name} is not there, or is no file"):
+        RetrievalSettings(_environment=BOTH_KEYS, _env_file=Path(name))
+    assert RetrievalSettings.load(BOTH_KEYS).top_k == RetrievalSettings.load(BOTH_KEYS, None).top_k == 4
+
+
+def test_arguments_that_would_do_nothing_are_refused() -> None:
+    """The name of another library's argument, or of a setting that is misspelt, is told with the right one."""
+    arguments: dict[str, Any] = {"env_file": "prod.env", "topk": 5, "zzzzzz": 1}
+    with pytest.raises(ConfigurationError) as caught:
+        RetrievalSettings(_environment=BOTH_KEYS, _env_file=None, **arguments)
+    assert caught.value.problems == (
+        "env_file: unknown setting; did you mean _env_file?",
+        "topk: unknown setting; did you mean top_k?",
+        "zzzzzz: unknown setting",
+    )
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """One that is not UTF-8 is an error that names it and shows nothing of it."""
     file = tmp_path / "bad.env"
     file.write_bytes(b"OPENAI_API_KEY=s\xe9cret\n")
     with pytest.raises(ConfigurationError, match=r"bad\.env cannot be read: it is not UTF-8") as caught:

@@ -1,21 +1,28 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
 
 from redis_server import RedisServer, needs_server, run
+from retrieval_core.cache import redis as cache_module
 from retrieval_core.cache.redis import RedisCache
+from retrieval_core.config import load_config
 from retrieval_core.errors import (
+    MissingExtraError,
     ServiceConnectionError,
     ServiceError,
     ServiceTimeoutError,
 )
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.cache_kit import a_result
+from retrieval_core.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -136,6 +143,97 @@ class TestFailing:
             await asyncio.to_thread(server.ask, "LPUSH", "retrieval:token", "x")
             with pytest.raises(ServiceError, match="WRONGTYPE"):
                 await cache.get("key")
+
+        run(RedisCache(server.url), test)
+
+
+@needs_server
+class TestLoading:
+    """The client, which takes its time to load."""
+
+    @pytest.fixture
+    def held(self, monkeypatch: pytest.MonkeyPatch) -> Generator[threading.Event]:
+        """Loading waits until this is set."""
+        opened, make = threading.Event(), RedisCache._make_client
+
+        def make_when_opened(cache: RedisCache) -> Any:
+            assert opened.wait(PATIENCE)
+            made.append(1)
+            return make(cache)
+
+        made: list[int] = []
+        monkeypatch.setattr(RedisCache, "_make_client", make_when_opened)
+        yield opened
+        assert len(made) == 1, "it was loaded more than once"
+
+    def test_who_does_not_wait_leaves_it_to_others(self, server: RedisServer, held: threading.Event) -> None:
+        """A caller who is cancelled does not end the loading, and whoever comes later finds it done."""
+
+        async def test(cache: RedisCache) -> None:
+            first = asyncio.create_task(cache.get("key"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert not cache.is_loaded
+            later = asyncio.create_task(cache.get("key"))
+            held.set()
+            assert await later is None
+            assert cache.is_loaded
+
+        run(RedisCache(server.url), test)
+
+    def test_a_pipeline_goes_on_without_it_meanwhile(self, server: RedisServer, held: threading.Event) -> None:
+        """A question in a short time is answered, says why, and the cache is used by those that follow."""
+        clock = FakeClock()
+        cache = RedisCache(server.url)
+        config = load_config(overrides={"deadline_seconds": 2, "search.mode": "lexical", "breaker.failures": 1})
+        pipeline = RetrievalPipeline(MemoryStore(), config=config, cache=cache, clock=clock)
+
+        async def test(_: RedisCache) -> None:
+            asked = asyncio.create_task(pipeline.aretrieve("anything"))
+            for _turn in range(50):
+                await asyncio.sleep(0)
+            clock.advance(0.11)
+            (entry,) = (await asked).degraded
+            assert entry.stage == "cache"
+            assert "still being loaded after 110 ms" in entry.reason
+            held.set()
+            await cache.load()
+            assert (await pipeline.aretrieve("anything")).degraded == ()
+            assert (await pipeline.aretrieve("anything")).from_cache
+
+        run(cache, test)
+
+    def test_it_is_tried_again_where_it_failed(self, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A failure is told to who asked, and is not kept."""
+
+        async def test(cache: RedisCache) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr(cache_module, "import_module", no_module)
+                with pytest.raises(MissingExtraError):
+                    await cache.load()
+            assert not cache.is_loaded
+            await cache.load()
+            assert await cache.get("key") is None
+
+        def no_module(name: str) -> None:
+            raise ImportError(name)
+
+        run(RedisCache(server.url), test)
+
+    def test_closed_while_it_is_loaded(self, server: RedisServer, held: threading.Event) -> None:
+        """Closing does not wait for it."""
+
+        async def test(cache: RedisCache) -> None:
+            loading = asyncio.create_task(cache.load())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await cache.aclose()
+            with pytest.raises(asyncio.CancelledError):
+                await loading
+            held.set()
 
         run(RedisCache(server.url), test)
 

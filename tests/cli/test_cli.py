@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from retrieval_core.cli import main
+from retrieval_core.types import EvaluationScores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +50,10 @@ def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:
     """The keys are exactly those that are documented, and a second run finds everything unchanged."""
     report = shell.json("index", "docs", "phones.csv")
     assert report.keys() == {
-        "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds",
+        "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds", "notes",
     }  # fmt: skip
     assert (report["documents"], report["added"], report["failed"]) == (4, 4, [])
+    assert report["notes"] == []
     assert (shell.folder / ".retrieval/index.db").is_file()
     assert shell.json("index", "docs", "phones.csv")["unchanged"] == 4
 
@@ -64,6 +66,22 @@ def test_indexing_says_what_it_did_to_people(shell: Shell) -> None:
     assert result.exit_code == 1
     assert "broken.md" in result.stdout
     assert "2 unchanged" in result.stdout
+
+
+def test_a_column_that_one_cell_makes_text_is_told(shell: Shell) -> None:
+    """The report names table, column, counts and a cell; a run that finds the file unchanged does not repeat it."""
+    rows = [*(f"phone {row},{row}.50" for row in range(19)), "phone 20,on \x1b[31mrequest"]
+    (shell.folder / "prices.csv").write_text("\n".join(("text,price", *rows)))
+    (note,) = shell.json("index", "prices.csv")["notes"]
+    assert note.pop("path").endswith("prices.csv")
+    assert note == {"column": "price", "numbers": 19, "cells": 20, "example": "on \x1b[31mrequest", "row": 20}
+    assert shell.json("index", "prices.csv")["notes"] == []
+    shell("index", "docs")
+    (shell.folder / "prices.csv").write_text("\n".join(("text,price", *rows[1:])))
+    told = shell("index", "prices.csv").stdout
+    assert "prices.csv: column 'price' is text, since 18 of its 19 cells are numbers" in told
+    assert "in row 19" in told
+    assert "\x1b" not in told
 
 
 def test_failed_files_are_listed_as_json(shell: Shell) -> None:
@@ -174,6 +192,28 @@ def test_info_says_what_the_index_holds(shell: Shell) -> None:
     assert facts["embedder"].startswith("fake")
     assert facts["bytes"] > 0
     assert "documents" in shell("info").stdout
+
+
+def test_info_lists_the_fields(shell: Shell) -> None:
+    """Each field has its types and how many passages have it, mixed types included."""
+    rows = [{"text": "a", "n": 1, "x\ny": True}, {"text": "b", "n": "1", "specs": {"ram": 8}}]
+    (shell.folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    shell("index", "rows.jsonl")
+    fields = shell.json("info")["fields"]
+    assert fields["n"] == {"passages": 2, "types": {"number": 1, "text": 1}}
+    assert fields["specs.ram"] == {"passages": 1, "types": {"number": 1}}
+    shown = shell("info").stdout
+    for line in ("n: number 1, text 1 (2)", "specs.ram: number (1)", "x y: boolean (1)", "source: text (2)"):
+        assert line in shown
+
+
+def test_a_search_says_why_its_filter_lets_nothing_pass(shell: Shell) -> None:
+    """People see a wrong name with the right one beside it, and programs see the same."""
+    shell("index", "phones.csv")
+    arguments = ("search", "sturdy phone", "--filter", '{"prise": {"$lte": 150}}')
+    told = "Nothing passes the filter: no passage has a field 'prise'; did you mean 'price'? Fields: brand, price"
+    assert told in shell(*arguments).stdout
+    assert str(shell.json(*arguments)["metadata"]["note"]).startswith(told)
 
 
 def test_doctor_finds_a_healthy_installation(shell: Shell) -> None:
@@ -315,3 +355,38 @@ def test_what_the_relevance_filter_kept_back_is_said(shell: Shell) -> None:
     fake = "retrieval_core.testing.fakes_rerank:FakeCompressor"
     output = shell("search", "xylophone in the moonlight of May", "--set", f"compressor.kind={fake}").stdout
     assert "let none of them through" in output
+
+
+class HalfAnEvaluator:
+    """Has one score, and no second one."""
+
+    id = "half"
+
+    async def evaluate(self, query: str, chunks: object, response: str) -> EvaluationScores:
+        del query, chunks, response
+        methods = {"context_precision": "counted by hand", "response_relevancy": "not computed: \x1b[31mno response"}
+        return EvaluationScores(context_precision=0.8125, methods=methods)
+
+
+def test_scores_of_the_evaluation_are_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both on one line, each with its method or why there is none; in JSON too; and nothing where it is off."""
+    monkeypatch.setattr("retrieval_core.testing.fakes.HalfAnEvaluator", HalfAnEvaluator, raising=False)
+    shell("index", "docs")
+    on = ("--set", "evaluation.enabled=true", "--set", "evaluation.kind=retrieval_core.testing.fakes:HalfAnEvaluator")
+    line = (
+        "context_precision 0.812 (counted by hand), response_relevancy - (not computed: \N{REPLACEMENT CHARACTER}[31m"
+    )
+    assert line in shell("search", "moon", *on).stdout
+    told = shell.json("search", "moon", *on)["evaluation"]
+    assert (told["context_precision"], told["response_relevancy"]) == (0.8125, None)
+    assert told["methods"]["context_precision"] == "counted by hand"
+    assert "context_precision" not in shell("search", "moon").stdout
+    assert shell.json("search", "moon")["evaluation"] is None
+
+
+def test_a_wrong_assignment_does_not_show_a_password(shell: Shell) -> None:
+    """What was given is repeated, but for what stands before the host of an address."""
+    result = shell("doctor", "--set", "cache.url:redis://me:canary@host")
+    assert result.exit_code == 2
+    assert "redis://[secret]@host" in result.stderr
+    assert "canary" not in result.output

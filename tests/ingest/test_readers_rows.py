@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import ReadOptions, read_file
-from retrieval_core.ingest.readers.columns import TypeGuess, convert
+from retrieval_core.ingest.readers.cells import TypeGuess, convert
+from retrieval_core.ingest.report import ColumnNote
 
 if TYPE_CHECKING:
     from retrieval_core.ingest.parsed import ParsedDocument
@@ -265,3 +266,136 @@ def test_columns_may_become_other_fields(folder: Path, suffix: str) -> None:
     assert document.metadata == {
         "product_name": "N5", "price": 9.5, "Cost": 4.5, "brand": "Northwind", "Brand Name": "N",
     }  # fmt: skip
+
+
+def prices(folder: Path, cells: list[str], *, name: str = "a.csv", delimiter: str = ",") -> list[Any]:
+    """Return what becomes of cells in a column of prices."""
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter).writerows([("text", "price"), *(("A phone.", cell) for cell in cells)])
+    return [document.metadata["price"] for document in read(folder / name, out.getvalue())]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["129.99", "1,249.00"], [129.99, 1249.0]),
+        (["99.5", "1,249"], [99.5, 1249]),
+        (["0.125", "1,249"], [0.125, 1249]),
+        (["15", "999", "1,249"], [15, 999, 1249]),
+        (["1,249.00"], [1249.0]),
+        (["1,249,000", "3"], [1_249_000, 3]),
+        (["1249.00", "1,249.00"], [1249.0, 1249.0]),
+        (["-1,249.5", "n/a"], [-1249.5, None]),
+    ],
+)
+def test_separated_thousands_are_numbers(folder: Path, cells: list[str], expected: list[Any]) -> None:
+    """Where the column leaves no doubt that the comma separates thousands."""
+    found = prices(folder, cells)
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1,249"],  # may be 1.249 kg
+        ["1,249", "3,500"],
+        ["1,249", "0,5"],
+        ["1,249", "2500"],  # who writes 2500 would not write 1,249
+        ["1,249", "2.500"],  # German: 1.249 and 2500
+        ["1,249", "3", "2.500"],
+        ["1.249,00", "3"],
+        ["1,24", "3.5"],
+        ["12,49,000", "3.5"],
+        ["0,249", "3.5"],
+        ["1,249", "1,2490", "3.5"],
+        ["$1,249.00", "3.5"],
+    ],
+)
+def test_doubtful_commas_make_text(folder: Path, cells: list[str]) -> None:
+    """A decimal comma is never taken for a separator, so such a column stays as it is written."""
+    assert prices(folder, cells) == cells
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ";"), ("a.tsv", "\t")])
+def test_tables_that_may_have_decimal_commas(folder: Path, name: str, delimiter: str) -> None:
+    """Where cells are not separated by commas, whole numbers beside them do not tell what commas mean."""
+    assert prices(folder, ["15", "1,249"], name=name, delimiter=delimiter) == ["15", "1,249"]
+    assert prices(folder, ["15", "1,249.00"], name=name, delimiter=delimiter) == [15, 1249.0]
+
+
+GROUPED = st.one_of(
+    st.integers(-(10**14), 10**14).map(lambda value: (f"{value:,}", value)),
+    st.decimals(-(10**9), 10**9, places=2).map(lambda value: (f"{value:,}", float(value))),
+)
+
+
+@given(st.lists(GROUPED, min_size=1))
+def test_what_is_written_with_separators_is_read_as_it_was_meant(cells: list[tuple[str, float]]) -> None:
+    """A column of numbers in English notation is read as these numbers, or left as text; never as others."""
+    guess = TypeGuess()
+    for text, _ in cells:
+        guess.see(text)
+    if guess.type != "text":
+        assert [convert(text, guess.type) for text, _ in cells] == [value for _, value in cells]
+    assert guess.type != "text" or not any("." in text for text, _ in cells)
+
+
+DECIMAL_COMMAS = st.decimals(-(10**6), 10**6, places=2).map(lambda value: f"{value:,}".translate({44: 46, 46: 44}))
+
+
+@given(st.lists(DECIMAL_COMMAS, min_size=1))
+def test_decimal_commas_are_never_read_as_separators(cells: list[str]) -> None:
+    """A column of prices in German notation is text."""
+    guess = TypeGuess()
+    for cell in cells:
+        guess.see(cell)
+    assert guess.type == "text"
+
+
+@pytest.mark.parametrize(
+    "missing", ["", " ", "n/a", "N/A", "NA", "null", "None", "NaN", "-", "\N{EN DASH}", "\N{EM DASH}"]
+)
+def test_cells_that_stand_for_nothing(folder: Path, missing: str) -> None:
+    """They leave a column of numbers one; in a column of words they are words."""
+    assert prices(folder, ["129.99", missing, "5"]) == [129.99, None, 5]
+    assert prices(folder, ["red", missing]) == ["red", missing if missing.strip() else None]
+
+
+def notes_of(folder: Path, content: str, **options: Any) -> list[ColumnNote]:
+    notes: list[ColumnNote] = []
+    read(folder / "a.csv", content, on_note=notes.append, **options)
+    return notes
+
+
+def test_a_column_that_is_nearly_one_of_numbers_is_noted(folder: Path) -> None:
+    """With the table, the column, how many of its cells are numbers, and the first that is not."""
+    rows = [f"A phone.,{price}" for price in [*range(9), "n/a", "unknown " * 20, *range(9), "call"]]
+    (note,) = notes_of(folder, "\n".join(("text,price", *rows)))
+    assert note == ColumnNote(str(folder / "a.csv"), "price", 18, 20, ("unknown " * 20)[:60], 11)
+    doubtful = "\n".join(("text,price", *(f"A phone.,{price}" for price in range(1000, 1010)), 'A phone.,"1,249"'))
+    (note,) = notes_of(folder, doubtful)
+    assert (note.numbers, note.cells, note.example, note.row) == (10, 11, "1,249", 11)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1"] * 20,
+        ["1"] * 17 + ["x"] * 3,
+        ["10115"] * 20 + ["01067"],
+        ["491234"] * 20 + ["+49 30"],
+        ["x"] * 20,
+        ["true"] * 20,
+        [""] * 20,
+    ],
+)
+def test_other_columns_are_not_noted(folder: Path, cells: list[str]) -> None:
+    """Neither columns of numbers, nor those of words, nor codes, which are meant to be text."""
+    assert notes_of(folder, "\n".join(("text,x", *(f"A phone.,{cell}" for cell in cells)))) == []
+
+
+def test_text_title_and_key_are_not_noted(folder: Path) -> None:
+    """These are text whatever they hold."""
+    rows = [f"{row},{row},{row}" for row in range(1, 20)]
+    assert notes_of(folder, "\n".join(("text,title,id", *rows, "a,b,c"))) == []

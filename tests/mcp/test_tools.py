@@ -227,15 +227,22 @@ def test_few_results_where_nothing_is_said(talk: Any, config: RetrievalConfig) -
     [
         (None, "Try other words."),
         ({"source": "nowhere"}, "or without the filter; its values must be"),
-        ({"$or": [{"author": "x"}, {"$not": {"url": {"$glob": "y*"}}}], "page": 9}, "It asks for author, url, which"),
+        (
+            {"$or": [{"author": "x"}, {"$not": {"url": {"$glob": "y*"}}}], "source": "nowhere"},
+            "It asks for author, url, which",
+        ),
+        ({"sources": "moon.md"}, "no passage has a field 'sources'; did you mean 'source'?"),
+        ({"source": 7}, "and $eq 7 looks for numbers"),
     ],
 )
 def test_what_to_do_about_nothing(talk: Any, filters: Any, expected: str) -> None:
-    """A field that no passage has is no error, so the answer names the fields that are the documents' own."""
+    """A field that no passage has is no error, so the answer names it, or those that are the documents' own."""
     query = "moon" if filters else "xyzzy"
     answer = call(talk, "search", {"query": query, "mode": "lexical", **({"filters": filters} if filters else {})})
     assert answer.structured_content["results"] == []
     assert expected in answer.content[0].text
+    if note := answer.structured_content.get("note"):
+        assert expected in note
 
 
 def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:

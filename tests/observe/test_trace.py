@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from pipelines import a_pipeline
 from results import results
 from retrieval_core.observe import explain
-from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
+from retrieval_core.types import Degradation, DroppedPassage, RetrievalResult, StageRecord, Usage
 
 RESULT = RetrievalResult(
     "q",
@@ -38,6 +38,40 @@ def test_a_trace_is_a_table() -> None:
     ]
 
 
+def test_what_the_compressor_left_out() -> None:
+    """A line for each passage, with score and reason where there is one; long reasons are cut, and the score is not."""
+    dropped = (DroppedPassage("a.md#0", 0.000123456, "It is about\nbread."), DroppedPassage("b" * 300, 0.25, "c" * 300))
+    trace = (StageRecord("compress", 1.0, 3, 1, dropped=(*dropped, DroppedPassage("c.md#2", 0.0))),)
+    assert explain(replace(RESULT, trace=trace, degraded=())).split("\n")[2:] == [
+        "left out: a.md#0 (0.000123): It is about bread.",
+        f"left out: {'b' * 159}… (0.25): {'c' * 159}…",
+        "left out: c.md#2 (0)",
+        "0 passages in 12.3 ms",
+    ]
+
+
+def test_several_searches_are_told_apart() -> None:
+    """Where a question was rewritten, each line says which search it belongs to; otherwise there is nothing to say."""
+    first = StageRecord("compress", 1.0, 2, 1, round=1, dropped=(DroppedPassage("a", 0.5),))
+    again = replace(first, round=2, dropped=(DroppedPassage("b", 0.25, "no"),))
+    several = replace(RESULT, trace=(first, StageRecord("rewrite", 10.0, attempts=1), again), degraded=())
+    assert explain(several).split("\n") == [
+        "stage     round    ms  attempts  in → out  tokens  what happened",
+        "compress      1   1.0            2 → 1",
+        "rewrite          10.0         1",
+        "compress      2   1.0            2 → 1",
+        "left out in round 1: a (0.5)",
+        "left out in round 2: b (0.25): no",
+        "0 passages in 12.3 ms",
+    ]
+    assert explain(replace(several, trace=(first,))).split("\n") == [
+        "stage      ms  attempts  in → out  tokens  what happened",
+        "compress  1.0            2 → 1",
+        "left out: a (0.5)",
+        "0 passages in 12.3 ms",
+    ]
+
+
 def test_a_result_without_a_trace_says_where_it_came_from() -> None:
     """As one from the cache, whose stages did not run."""
     assert explain(replace(RESULT, trace=(), degraded=(), from_cache=True)) == "0 passages from the cache in 12.3 ms"
@@ -53,7 +87,9 @@ def test_a_real_result_has_all_its_stages() -> None:
 
 def test_nothing_can_steer_a_terminal() -> None:
     """Errors may quote texts of other people."""
-    text = explain(replace(RESULT, degraded=(Degradation("compress", "\x1b[2J\u202egone"),)))
+    evil = "\x1b[2J\u202egone"
+    trace = (StageRecord("compress", 1.0, dropped=(DroppedPassage(evil, 0.5, evil),)),)
+    text = explain(replace(RESULT, trace=trace, degraded=(Degradation("compress", evil),)))
     assert "\x1b" not in text
     assert "\u202e" not in text
 
@@ -61,8 +97,9 @@ def test_nothing_can_steer_a_terminal() -> None:
 @settings(max_examples=150)
 @given(results)
 def test_every_result_can_be_explained(result: RetrievalResult) -> None:
-    """One line for each stage and each thing done without, all of them of bounded length and printable."""
+    """One line for each stage, passage left out and thing done without, all of bounded length and printable."""
     lines = explain(result).split("\n")
-    assert len(lines) == len(result.trace) + bool(result.trace) + 1 + len(result.degraded)
+    dropped = sum(len(record.dropped) for record in result.trace)
+    assert len(lines) == len(result.trace) + bool(result.trace) + dropped + 1 + len(result.degraded)
     "\n".join(lines).encode()
     assert not any(ord(character) < 32 for line in lines for character in line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -130,6 +131,51 @@ def test_a_service_may_ask_for_more_patience(pool: ThreadPool) -> None:
     limited = ServiceError("slow down", status=429, retry_after=17)
     assert asyncio.run(run.call("dense", Backend(limited).ask)) == Ok("answer")
     assert clock.slept == [17]
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again_at_once(pool: ThreadPool) -> None:
+    """Waiting does not make a model write better; what else fails in between is waited for as ever."""
+    clock = FakeClock()
+    run = Run(pool, seconds=10, clock=clock, guard=Guard(RetryPolicy(max_retries=3)))
+    backend = Backend(MalformedAnswerError("no JSON"), DOWN, MalformedAnswerError("no JSON"))
+    assert asyncio.run(run.call("compress", backend.ask)) == Ok("answer")
+    assert clock.slept[0] == clock.slept[2] == 0
+    assert clock.slept[1] >= 1
+
+
+def test_a_model_that_never_gets_it_right_is_given_up(pool: ThreadPool) -> None:
+    """Attempts without waits are counted as all others."""
+    backend = Backend(*[MalformedAnswerError("no JSON")] * 10)
+    _, outcome = call(pool, backend, RetryPolicy(max_retries=3))
+    assert isinstance(outcome, Failed)
+    assert backend.calls == outcome.attempts == 4
+
+
+def test_no_attempt_without_a_wait_is_made_after_the_deadline(pool: ThreadPool) -> None:
+    """An answer that cannot be read and comes at the very end of the time is not asked for again."""
+    clock = FakeClock()
+    run = Run(pool, seconds=2, clock=clock, guard=Guard(RetryPolicy(max_retries=3)))
+    calls: list[float] = []
+
+    async def ask() -> str:
+        calls.append(clock.now())
+        with contextlib.suppress(asyncio.CancelledError):  # it is done in the moment in which its time is over
+            clock.advance(1)
+            await asyncio.sleep(0)
+        raise MalformedAnswerError("no JSON")
+
+    outcome = asyncio.run(run.call("compress", ask))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, MalformedAnswerError)
+    assert calls == [0, 1]
+
+
+def test_a_service_that_asks_for_patience_gets_it_after_any_answer(pool: ThreadPool) -> None:
+    """``Retry-After`` counts also where the answer could not be read."""
+    clock = FakeClock()
+    run = Run(pool, clock=clock, guard=Guard(RetryPolicy()))
+    assert asyncio.run(run.call("embed", Backend(MalformedAnswerError("no JSON", retry_after=7)).ask)) == Ok("answer")
+    assert clock.slept == [7]
 
 
 def test_a_wait_that_leaves_no_time_is_not_begun(pool: ThreadPool) -> None:

@@ -309,6 +309,22 @@ def test_stages_of_arithmetic_are_recorded_by_hand(pool: ThreadPool) -> None:
     assert run.records == (StageRecord("fuse", 500, 20, 10),)
 
 
+def test_records_have_the_number_of_their_search(pool: ThreadPool) -> None:
+    """Of calls that work, of those that fail, and of arithmetic; the run itself belongs to none."""
+    run = Run(pool, clock=FakeClock())
+    part = run.in_round(2).until(0.5)
+    asyncio.run(part.call("embed", give, 1))
+    part.note("fuse", 0, 20, 10)
+    asyncio.run(run.in_round(3).call("dense", fail, ServiceConnectionError("down")))
+    asyncio.run(run.call("rewrite", give, 1))
+    assert [(record.stage, record.round) for record in run.records] == [
+        ("embed", 2),
+        ("fuse", 2),
+        ("dense", 3),
+        ("rewrite", None),
+    ]
+
+
 def test_the_systems_clock() -> None:
     """Real time does not go back, and a timeout of the real clock ends its body."""
     clock = SystemClock()

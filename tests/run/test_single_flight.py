@@ -140,6 +140,26 @@ def test_a_failure_that_nobody_waits_for_is_not_reported() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("turns", [1, 5], ids=["before it began", "under way"])
+def test_work_that_somebody_else_cancels(turns: int) -> None:
+    """Callers are cancelled with it, and do not wait for ever; the next one begins anew."""
+
+    async def test() -> None:
+        work, flights = Work(), SingleFlight[str]()
+        before = asyncio.all_tasks()
+        callers = [asyncio.create_task(flights.run("key", work.run)) for _ in range(2)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        (flight,) = asyncio.all_tasks() - before - set(callers)
+        flight.cancel()
+        ended = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(error) for error in ended] == [asyncio.CancelledError] * 2
+        work.gate.set()
+        assert (await flights.run("key", work.run)).startswith("answer")
+
+    asyncio.run(test())
+
+
 def test_loops_do_not_share() -> None:
     """Tasks belong to event loops, so each has its own flights, also at the same time."""
     flights: SingleFlight[str] = SingleFlight()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -151,6 +152,30 @@ def test_closing_ends_what_is_under_way(bridge: SyncBridge) -> None:
         with pytest.raises(ServiceError, match="closed while"):
             waiting.result(PATIENCE)
     assert ended.is_set()
+
+
+def test_closing_does_not_wait_for_ever(bridge: SyncBridge, caplog: pytest.LogCaptureFixture) -> None:
+    """A coroutine that goes on after it was cancelled does not hold up whoever closes, who is told."""
+    started, go_on, ended = threading.Event(), asyncio.Event(), threading.Event()
+
+    async def stubborn() -> None:
+        started.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await go_on.wait()
+        ended.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(bridge.run, stubborn())
+        assert started.wait(PATIENCE)
+        loop = bridge.run(running_loop())
+        bridge.close(patience=0)
+        assert [record.getMessage()[:60] for record in caplog.records] == [
+            "the event loop of synchronous calls did not end within 0 s: s"[:60]
+        ]
+        loop.call_soon_threadsafe(go_on.set)
+        assert ended.wait(PATIENCE)
+        waiting.exception(PATIENCE)
 
 
 def in_child_process(work: Callable[[], object]) -> int:

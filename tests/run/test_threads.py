@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, cast
@@ -39,9 +42,9 @@ def gate() -> Generator[Gate]:
     gate.opened.set()
 
 
-@pytest.fixture
-def pool() -> Generator[ThreadPool]:
-    pool = ThreadPool("test-pool", threads=1, waiting=1)
+@pytest.fixture(params=[None, PATIENCE], ids=["own work", "plug-ins"])
+def pool(request: pytest.FixtureRequest) -> Generator[ThreadPool]:
+    pool = ThreadPool("test-pool", threads=1, waiting=1, patience=request.param)
     yield pool
     pool.close()
 
@@ -217,11 +220,101 @@ def test_calls_plug_ins_of_both_kinds(pool: ThreadPool) -> None:
     asyncio.run(main())
 
 
+class Hanging:
+    """A plug-in whose method returns when the gate is opened, and not before."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def embed_query(self) -> str:
+        return self._gate.wait()
+
+    def __call__(self) -> str:
+        return self._gate.wait()
+
+
+@pytest.mark.parametrize(("method", "name"), [("embed_query", "Hanging.embed_query"), ("__call__", "Hanging")])
+def test_closing_does_not_wait_for_ever(gate: Gate, caplog: pytest.LogCaptureFixture, method: str, name: str) -> None:
+    """What runs longer than closing waits is left to itself, and named; what waits for a thread is dropped."""
+    pool = ThreadPool("impatient", threads=1, patience=0)
+    hanging = Hanging(gate)
+
+    async def main() -> None:
+        running = asyncio.create_task(pool.run(hanging if method == "__call__" else hanging.embed_query))
+        await gate.until_entered()
+        waiting = asyncio.create_task(pool.run(int))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(pool.close)
+        await asyncio.to_thread(pool.close)
+        with pytest.raises(PoolClosedError):
+            await waiting
+        gate.opened.set()
+        assert await running == "done"
+
+    asyncio.run(main())
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert f"{__name__}.{name} did not return within 0 s" in warning.getMessage()
+
+
+def test_closing_waits_a_while(caplog: pytest.LogCaptureFixture, gate: Gate) -> None:
+    """What ends in time is waited for, and nothing is said."""
+    pool = ThreadPool("patient", threads=2, patience=PATIENCE)
+
+    async def main() -> None:
+        running = asyncio.create_task(pool.run(gate.wait))
+        await gate.until_entered()
+        closing = asyncio.create_task(asyncio.to_thread(pool.close))
+        gate.opened.set()
+        assert await running == "done"
+        await closing
+
+    asyncio.run(main())
+    assert caplog.records == []
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("patient")]
+
+
+def test_a_function_that_hangs_does_not_keep_the_process() -> None:
+    """The interpreter exits while a plug-in hangs, whether or not the pool was closed."""
+    program = """
+import asyncio, sys, threading
+from retrieval_core.run.threads import ThreadPool
+
+pool = ThreadPool("hanging", threads=1, patience=0)
+entered = threading.Event()
+
+def hang():
+    entered.set()
+    threading.Event().wait()
+
+async def main():
+    asyncio.create_task(pool.run(hang))
+    await asyncio.to_thread(entered.wait)
+
+asyncio.run(main())
+if "close" in sys.argv:
+    pool.close()
+"""
+    for argument in ("close", "leave"):
+        subprocess.run([sys.executable, "-c", program, argument], check=True, timeout=PATIENCE)
+
+
+def test_threads_of_a_pool_that_nobody_uses_end() -> None:
+    """A pool that was never closed leaves no threads behind."""
+    pool = ThreadPool("forgotten", threads=1, patience=PATIENCE)
+    thread = asyncio.run(pool.run(threading.current_thread))
+    del pool
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_gets_threads_of_its_own() -> None:
+@pytest.mark.parametrize("patience", [None, PATIENCE])
+def test_a_forked_child_gets_threads_of_its_own(patience: float | None) -> None:
     """Threads do not survive a fork, and work handed to them in the child would wait for ever."""
-    pool = ThreadPool("forked", threads=1)
+    pool = ThreadPool("forked", threads=1, patience=patience)
     assert asyncio.run(pool.run(lambda: "parent")) == "parent"
     child = os.fork()
     if child == 0:

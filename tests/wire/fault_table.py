@@ -46,6 +46,7 @@ class Case:
         attempts: How often a stage that is retried asks.
         outcome: ``ok``, ``raises``, or ``lost`` for what each stage says itself.
         waits: The least wait before each further attempt, in seconds.
+        at_once: Whether there is no wait at all.
     """
 
     fault: Fault | Refused | None
@@ -53,6 +54,7 @@ class Case:
     outcome: str = "lost"
     once: bool = False
     waits: float = 0.0
+    at_once: bool = False
 
 
 FAULTS = {
@@ -65,8 +67,8 @@ FAULTS = {
     "429, Retry-After 60": Case(Status(429, retry_after=60), 1),
     "500 once": Case(Status(500), 2, "ok", once=True),
     "500 for ever": Case(Status(500), MAX_RETRIES + 1),
-    "broken JSON": Case(BrokenJSON(), MAX_RETRIES + 1),
-    "empty body": Case(EmptyBody(), MAX_RETRIES + 1),
+    "broken JSON": Case(BrokenJSON(), MAX_RETRIES + 1, at_once=True),
+    "empty body": Case(EmptyBody(), MAX_RETRIES + 1, at_once=True),
     WRONG_DIMENSION: Case(None, 1, "raises"),
 }
 OF_REDIS = ("connection refused", "reset mid-body", "no answer in time")

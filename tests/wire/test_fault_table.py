@@ -59,7 +59,7 @@ def test_a_cell(table: list[Cell], stage: str, fault: str) -> None:
     assert cell.error is None or typed(cell), cell.said
     if STAGES[stage].is_retried:
         assert len(cell.waits) == attempts - 1
-    assert all(wait >= FAULTS[fault].waits for wait in cell.waits)
+    assert all(wait >= FAULTS[fault].waits and (wait == 0) == FAULTS[fault].at_once for wait in cell.waits)
     assert not any(secret in cell.said for secret in SECRETS)
     if cell.result is not None:
         assert ("error" in cell.result.metadata) == (outcome == "empty")

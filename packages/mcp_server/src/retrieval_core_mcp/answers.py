@@ -79,6 +79,7 @@ class SearchAnswer(_Answer):
     results: list[SearchHit]
     degraded: list[Notice] = Field(default=[], description="Empty when everything worked as configured")
     omitted: int = Field(default=0, description="Results that were found but left out to keep the answer short")
+    note: str | None = Field(default=None, description="Why nothing was found, where that is known")
 
 
 class FetchAnswer(_Answer):
@@ -123,6 +124,8 @@ def search_answer(
         for one in result.degraded[:MOST_REASONS]
     ]
     question = in_one_line(result.query, LONGEST_ECHO)
+    note = in_one_line(scrub(str(result.metadata.get("note") or "")), limit // 5)
+    extra = {"note": note} if note else {}
     # What has an id that cannot be written, or is as long as an answer, could not be fetched either.
     hits = [hit for hit in result.hits if not has_lone_surrogate(hit.id) and json_length(hit.id) < limit // 4]
     shown = [_search_hit(hit, limit) for hit in hits]
@@ -130,8 +133,8 @@ def search_answer(
     def attempt(sizes: Sequence[int]) -> Answer:
         passages = [{**hit, "text": shorten(hit["text"], size)} for hit, size in zip(shown, sizes, strict=False)]
         omitted = len(result.hits) - len(passages)
-        text = _as_text(question, passages, notices, omitted, filters or {})
-        return Answer({"results": passages, "degraded": notices, "omitted": omitted}, text)
+        text = _as_text(question, passages, notices, omitted, note or _advice(filters or {}))
+        return Answer({"results": passages, "degraded": notices, "omitted": omitted, **extra}, text)
 
     return attempt(_share(lambda sizes: attempt(sizes).fits(limit), len(shown), limit))
 
@@ -229,13 +232,13 @@ def _as_text(
     passages: Sequence[Mapping[str, Any]],
     notices: Sequence[Mapping[str, str]],
     omitted: int,
-    filters: Mapping[str, Any],
+    advice: str,
 ) -> str:
     lines: list[str] = []
     if passages:
         lines.append(f"{len(passages)} passage{'s' * (len(passages) > 1)} for: {question}")
     elif not omitted:
-        lines.append(f"Nothing was found for: {question}\n{_advice(filters)}")
+        lines.append(f"Nothing was found for: {question}\n{advice}")
     for rank, hit in enumerate(passages, start=1):
         lines.append(f"[{rank}] {hit['citation']} (id: {hit['id']})\n{hit['text']}")
     if omitted:

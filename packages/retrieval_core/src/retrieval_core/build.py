@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
@@ -66,10 +66,12 @@ def open_index(
         observer: Is told what happens to each query; see :mod:`retrieval_core.observe`.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing.
+        ConfigurationError: A name in the configuration stands for nothing; or something that it needs is not set, and
+            then ``missing_keys`` has all that is missing.
     """
     if not isinstance(config, RetrievalConfig):
         config = load_config(config)
+    check_complete(config, with_embedder=embedder is None, with_store=store is None)
     location = Path(path or config.index)
     if embedder is None:
         embedder = build_embedder(config.embedder)
@@ -241,6 +243,8 @@ def _call_factory(
         raise ConfigurationError(msg) from error
     made = factory(**options)
     if missing := [ability for ability in abilities if not hasattr(made, ability)]:
-        msg = f"{key}: {name!r} made {made!r:.80}, which has no {', '.join(missing)}; see retrieval_core.ports"
+        kind = type(made).__name__  # and not what it shows of itself, which may hold the options
+        msg = f"{key}: {name!r} made an object of the type {kind}, which has no {', '.join(missing)}; "
+        msg += "see retrieval_core.ports"
         raise ConfigurationError(msg)
     return made

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+def install_line(extra: str) -> str:
+    """Return how an extra is installed: from an index of packages, and in a checkout, where that would fail."""
+    return f"pip install 'retrieval-core[{extra}]' (in a checkout: pip install -e 'packages/retrieval_core[{extra}]')"
+
+
 class RetrievalError(Exception):
     """Base of every error raised by this library."""
 
@@ -63,7 +68,7 @@ class MissingExtraError(ConfigurationError, ImportError):
     """An optional dependency is not installed; the message holds the ``pip install`` line that mends it."""
 
     def __init__(self, extra: str, needed_for: str) -> None:
-        super().__init__(f"{needed_for} needs an extra. Install it with: pip install 'retrieval-core[{extra}]'")
+        super().__init__(f"{needed_for} needs an extra. Install it with: {install_line(extra)}")
         self.extra = extra
 
 

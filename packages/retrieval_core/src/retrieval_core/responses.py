@@ -35,6 +35,8 @@ class RetrievalMetadata(_Model):
     query_rewritten: bool = False
     rewrite_attempts: int = Field(default=0, ge=0)
     cache_hit: bool = False
+    note: str | None = None
+    """Why nothing was found, where that is known."""
 
 
 class EvaluationScores(_Model):

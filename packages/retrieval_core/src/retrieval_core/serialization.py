@@ -65,4 +65,9 @@ def result_to_json(result: RetrievalResult, *, with_trace: bool = False) -> dict
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:
     """Return what an indexing run did as JSON."""
-    return {**asdict(report), "failed": [asdict(file) for file in report.failed], "seconds": round(report.seconds, 3)}
+    return {
+        **asdict(report),
+        "failed": [asdict(file) for file in report.failed],
+        "seconds": round(report.seconds, 3),
+        "notes": [asdict(note) for note in report.notes],
+    }

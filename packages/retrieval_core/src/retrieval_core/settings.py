@@ -7,7 +7,9 @@ They are read here alone, and only when it is asked for. Everything can be set i
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
@@ -24,12 +26,13 @@ from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Self
 
     from pydantic_core import ErrorDetails
 
 PRESET = "ecommerce-cloud"
+DEFAULT_FILE = Path(".env")
+"""Read where it is there. A file that is named must be there, this one too."""
 KEYS = {
     "openai_api_key": ("embedder.openai.api_key", "llm.openai.api_key"),
     "pinecone_api_key": ("store.pinecone.api_key",),
@@ -57,7 +60,8 @@ class RetrievalSettings(BaseSettings):
     A field's name in the environment is its own in capitals, ``TOP_K``; either case is accepted. Arguments win over the
     environment, and it wins over the file ``.env``. A name whose value is blank counts as not set.
 
-    ``RetrievalSettings()`` reads the environment of the process; :meth:`load` also reads another one.
+    ``RetrievalSettings()`` reads the environment of the process, and ``RetrievalSettings(_env_file=…)`` another file,
+    which must be there; :meth:`load` also reads another environment.
 
     Raises:
         ConfigurationError: ``missing_keys`` has the names of exactly the variables that are missing, and ``problems`` a
@@ -93,9 +97,15 @@ class RetrievalSettings(BaseSettings):
     """What the environment and the file hold under ``RETRIEVAL_…`` names."""
 
     def __init__(
-        self, *, _environment: Mapping[str, str] | None = None, _env_file: str | Path | None = ".env", **values: Any
+        self,
+        *,
+        _environment: Mapping[str, str] | None = None,
+        _env_file: str | Path | None = DEFAULT_FILE,
+        **values: Any,
     ) -> None:
         kind = type(self)
+        _check_names(kind, values)
+        _check_file(_env_file)
         environment = EnvSettingsSource(kind)
         environment.env_vars = _set_names(os.environ if _environment is None else _environment)
         try:
@@ -116,16 +126,17 @@ class RetrievalSettings(BaseSettings):
             self._prefixed.update((name, text) for name, text in prefixed if text is not None)
 
     @classmethod
-    def load(cls, environment: Mapping[str, str] | None = None, env_file: str | Path | None = ".env") -> Self:
+    def load(cls, environment: Mapping[str, str] | None = None, env_file: str | Path | None = DEFAULT_FILE) -> Self:
         """Read the settings.
 
         Args:
             environment: The environment of the process where it is not given.
-            env_file: A file with lines like ``TOP_K=5``, in UTF-8, relative to the current folder; it need not be
-                there. ``None`` for none.
+            env_file: A file with lines like ``TOP_K=5``, in UTF-8, relative to the current folder. ``.env`` where it is
+                not given, if there is one; ``None`` for none.
 
         Raises:
-            ConfigurationError: See :class:`RetrievalSettings`; or the file cannot be read.
+            ConfigurationError: See :class:`RetrievalSettings`; or the file that was named is not there, or it cannot be
+                read.
         """
         return cls(_environment=environment, _env_file=env_file)
 
@@ -139,6 +150,26 @@ class RetrievalSettings(BaseSettings):
         values = {key: getattr(self, name) for name, keys in KEYS.items() for key in keys}
         overrides = {key: value for key, value in values.items() if not _is_set(elsewhere, key)}
         return load_config(PRESET, overrides, self._prefixed)
+
+
+def _check_names(kind: type[RetrievalSettings], values: Mapping[str, Any]) -> None:
+    """Refuse arguments that would do nothing."""
+    problems: list[str] = []
+    for name in values.keys() - kind.model_fields.keys():
+        near = get_close_matches(name, [*kind.model_fields, "_env_file", "_environment"], n=1)
+        problems.append(f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else ""))
+    if problems:
+        raise ConfigurationError("\n".join(sorted(problems)), problems=sorted(problems))
+
+
+def _check_file(env_file: str | Path | None) -> None:
+    """Refuse a file that is not there, which the reader of such files would pass over."""
+    if env_file is None or env_file is DEFAULT_FILE:
+        return
+    path = Path(os.path.expanduser(env_file))  # noqa: PTH111 - pathlib's fails where there is no such user
+    if not path.exists() or path.is_dir():
+        msg = f"{env_file} is not there, or is no file; name a file with lines like TOP_K=5, or env_file=None for none"
+        raise ConfigurationError(msg)
 
 
 def _set_names(variables: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from secrets import token_bytes
@@ -57,6 +58,9 @@ class RedisCache:
     cache on each one that used it. There is no time limit but the caller's; ``socket_timeout`` in the URL sets one, in
     seconds.
 
+    The client is loaded by the first call, which takes about half a second once in a process. It is loaded in a thread,
+    and to its end: who stops waiting for it leaves it to those who come later. :meth:`load` does it beforehand.
+
     To clear is to write a new random token to one key: a value counts only while it begins with the token that is there
     now, and is left to its time otherwise. So clearing takes the same time for any number of results, needs no search
     through keys that may be others', and works at once for all processes. The token is not part of the keys, because
@@ -100,10 +104,25 @@ class RedisCache:
         self._most_bytes = max_value_bytes + _TOKEN_BYTES
         self._token: bytes | None = None
         self._missed: dict[str, bytes | None] = {}
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Client]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"RedisCache({self._place}, namespace={self._namespace!r})"
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether calls from the running event loop find a client, and need not wait for one to be loaded."""
+        client = self._clients.get(asyncio.get_running_loop())
+        return client is not None and client.done()
+
+    async def load(self) -> None:
+        """Load the client for the running event loop, so that the first call need not; nothing is sent.
+
+        Raises:
+            MissingExtraError: ``redis`` is not installed.
+            ConfigurationError: The URL has a parameter that the client does not know.
+        """
+        await self._client()
 
     async def get(self, key: str) -> RetrievalResult | None:
         """Return the result of a key, ``None`` where there is none or its time is over.
@@ -175,8 +194,12 @@ class RedisCache:
     async def aclose(self) -> None:
         """Close the connections of the running event loop. Closing twice is fine; another call connects again."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        if client is None:
+            return
+        if client.done():
+            await client.result().aclose()
+        else:
+            client.cancel()  # it has no connection yet
 
     async def _write(self, key: str, data: bytes, token: bytes) -> bytes | None:
         """Write a value under a token, and return the token that it must have where that is another one."""
@@ -195,16 +218,25 @@ class RedisCache:
         return f"{self._namespace}:result:{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
     async def _pipeline(self) -> _Pipeline:
+        return (await self._client()).pipeline(transaction=False)
+
+    async def _client(self) -> _Client:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
             for gone in [other for other in self._clients if other.is_closed()]:
                 del self._clients[gone]
-            made = await asyncio.to_thread(self._connect)  # the import reads files for half a second
-            client = self._clients.setdefault(loop, made)
-        return client.pipeline(transaction=False)
+            # The import reads files for half a second.
+            client = self._clients[loop] = asyncio.create_task(asyncio.to_thread(self._make_client))
+            client.add_done_callback(partial(self._forget_if_failed, loop))
+        return client.result() if client.done() else await asyncio.shield(client)
 
-    def _connect(self) -> _Client:
+    def _forget_if_failed(self, loop: asyncio.AbstractEventLoop, client: asyncio.Task[_Client]) -> None:
+        """Let the next call try again; asking for the exception also says that nobody need be told of it any more."""
+        if (client.cancelled() or client.exception() is not None) and self._clients.get(loop) is client:
+            del self._clients[loop]
+
+    def _make_client(self) -> _Client:
         try:
             redis: Any = import_module("redis.asyncio")
             connection: Any = import_module("redis.asyncio.connection")

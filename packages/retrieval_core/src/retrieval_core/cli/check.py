@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,20 @@ import click
 
 from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
 from retrieval_core.cli.finding import Finding
+from retrieval_core.cli.probes import examine_parts
+from retrieval_core.errors import install_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Embedder
+    from retrieval_core.ports import FieldInfo
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
+
+MOST_FIELDS = 200
+"""Fields of an index that are listed."""
 
 
 @click.command("info")
@@ -28,13 +34,16 @@ _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra
 def info_command(
     *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
 ) -> None:
-    """Say what the index holds."""
+    """Say what the index holds, and which fields its passages have."""
     from retrieval_core.build import open_index  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
+    from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
     with open_index(config=config) as index:
         info = index.describe()
+        store = index.pipeline.store
+        fields = index.pipeline.sync.run(store.fields(MOST_FIELDS)) if isinstance(store, FieldCatalogue) else None
     manifest = info.manifest
     facts = {
         "location": info.location,
@@ -49,9 +58,19 @@ def info_command(
         "bytes": Path(info.location).stat().st_size if Path(info.location).is_file() else None,
     }
     if as_json:
-        print_json(facts)
+        listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
+        print_json({**facts, "fields": listed})
     else:
-        print_facts(facts)
+        print_facts({**facts, "fields": None if fields is None else _in_lines(fields)})
+
+
+def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
+    """Return the fields of an index, one a line, each with its types and how many passages have it."""
+    lines: list[str] = []
+    for name, info in fields.items():
+        types = ", ".join(info.types if len(info.types) == 1 else (f"{kind} {n:,}" for kind, n in info.types.items()))
+        lines.append(f"{' '.join(name.split())}: {types} ({info.passages:,})")
+    return "\n".join(lines)
 
 
 @click.command("doctor")
@@ -61,7 +80,11 @@ def info_command(
 def doctor_command(
     *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
 ) -> None:
-    """Say what is installed, which models were found, what is wrong and how to mend it."""
+    """Say what is installed and whether all that is configured can be used, what is wrong and how to mend it.
+
+    Each configured part is asked once, with a small request that costs little: a language model writes one word, an
+    embedding model embeds one question, a cache is asked for something that it does not hold.
+    """
     from retrieval_core.cli.render import print_findings  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
@@ -80,8 +103,7 @@ def _examine(config: RetrievalConfig) -> Iterator[Finding]:
     yield _python()
     yield _sqlite()
     yield from _extras()
-    yield _embedder(config)
-    yield _index(config)
+    yield from examine_parts(config)
 
 
 def _python() -> Finding:
@@ -123,44 +145,7 @@ def _extras() -> Iterator[Finding]:
             except PackageNotFoundError:
                 absent.append(name)
         if absent:
-            advice = f"not installed: {', '.join(absent)}; pip install 'retrieval-core[{extra}]'"
+            advice = f"not installed: {', '.join(absent)}; {install_line(extra)}"
             yield Finding(f"extra {extra}", "missing", advice)
         else:
             yield Finding(f"extra {extra}", "ok", ", ".join(found))
-
-
-def _embedder(config: RetrievalConfig) -> Finding:
-    import asyncio  # noqa: PLC0415
-
-    from retrieval_core.build import build_embedder  # noqa: PLC0415
-    from retrieval_core.errors import RetrievalError  # noqa: PLC0415
-
-    async def embed_one(embedder: Embedder) -> int:
-        try:
-            return len(await embedder.embed_query("Does it work?"))
-        finally:
-            if (close := getattr(embedder, "aclose", None)) is not None:
-                await close()
-
-    try:
-        embedder = build_embedder(config.embedder)
-        if embedder is None:
-            return Finding("embedder", "ok", "none is configured: lexical search only")
-        components = asyncio.run(embed_one(embedder))
-    except RetrievalError as error:
-        return Finding("embedder", "wrong", str(error))
-    return Finding("embedder", "ok", f"{embedder.id} gives vectors of {components} components")
-
-
-def _index(config: RetrievalConfig) -> Finding:
-    from retrieval_core.build import open_index  # noqa: PLC0415
-    from retrieval_core.errors import IndexNotFoundError, RetrievalError  # noqa: PLC0415
-
-    try:
-        with open_index(config=config) as index:
-            info = index.describe()
-    except IndexNotFoundError as error:
-        return Finding("index", "missing", str(error))
-    except RetrievalError as error:
-        return Finding("index", "wrong", str(error))
-    return Finding("index", "ok", f"{info.location}: {info.documents} documents, {info.chunks} chunks")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from retrieval_core.config import RetrievalConfig, load_config, parse_value
+from retrieval_core.config import RetrievalConfig, load_config, parse_value, without_credentials
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -61,7 +61,7 @@ def read_config(config_file: str | None, assignments: tuple[str, ...], **given: 
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals:
-            msg = f"--set takes KEY=VALUE, for instance --set search.top_k=5; got {assignment!r}"
+            msg = f"--set takes KEY=VALUE, for instance --set search.top_k=5; got {without_credentials(assignment)!r}"
             raise click.UsageError(msg)
         overrides[key.strip()] = parse_value(value)
     overrides.update({key.replace("__", "."): value for key, value in given.items() if value is not None})

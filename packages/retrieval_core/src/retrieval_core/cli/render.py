@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from retrieval_core.cli.finding import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
-    from retrieval_core.types import Hit, RetrievalResult
+    from retrieval_core.types import EvaluationScores, Hit, RetrievalResult
 
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
@@ -50,6 +50,12 @@ def print_report(report: IndexReport, location: str) -> None:
         highlight=False,
         markup=False,
     )
+    for note in report.notes:
+        told = (
+            f"! {note.path}: column {note.column!r} is text, since {note.numbers:,} of its {note.cells:,} cells are "
+            f"numbers and the others are not, such as {note.example!r} in row {note.row}; filters compare it as text"
+        )
+        console.print(Text(harmless(told), style="yellow"), soft_wrap=True)
     if report.failed:
         table = Table("File", "Why it was not read", title=f"{len(report.failed)} failed", title_justify="left")
         for file in report.failed:
@@ -75,10 +81,22 @@ def print_result(result: RetrievalResult, *, with_trace: bool = False) -> None:
         console.print(_heading(rank, hit))
         console.print(_excerpt(result.query, hit.chunk.text))
         console.print()
+    if result.evaluation is not None:
+        console.print(Text(_scores(result.evaluation), style="dim"), soft_wrap=True)
     count = len(result.hits)
     console.print(Text(f"{count} passage{'s' * (count != 1)} in {result.latency_ms:.0f} ms", style="dim"))
     if with_trace:
         console.print(Text(explain(result)))
+
+
+def _scores(evaluation: EvaluationScores) -> str:
+    """Return both scores as one line, each with how it was computed, or why not."""
+    scores = {name: getattr(evaluation, name) for name in ("context_precision", "response_relevancy")}
+    told: list[str] = []
+    for name, score in scores.items():
+        method = evaluation.methods.get(name)
+        told.append(f"{name} {'-' if score is None else f'{score:.3f}'}" + (f" ({method})" if method else ""))
+    return harmless(", ".join(told))
 
 
 def _heading(rank: int, hit: Hit) -> Text:

@@ -4,6 +4,7 @@ In the environment a key is written ``RETRIEVAL_SEARCH__TOP_K``, on the command 
 all sources is reported at once, with its key.
 """
 
+from retrieval_core.config.addresses import checked_host, host_of, without_credentials
 from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
 from retrieval_core.config.model import (
     BreakerConfig,
@@ -24,6 +25,7 @@ from retrieval_core.config.model import (
     SearchConfig,
     StoreConfig,
 )
+from retrieval_core.config.needs import check_complete, missing_settings
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
@@ -44,7 +46,12 @@ __all__ = [
     "RewriterConfig",
     "SearchConfig",
     "StoreConfig",
+    "check_complete",
+    "checked_host",
+    "host_of",
     "load_config",
+    "missing_settings",
     "parse_value",
     "preset_names",
+    "without_credentials",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from retrieval_core.config.addresses import without_credentials
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
-SECRETS = (".api_key", ".url")
+SECRETS = (".api_key", ".url", ".base_url", ".host")
 """How the keys of settings end whose values no message may show."""
 VENDORS_NAMES = {
     "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
@@ -28,6 +29,8 @@ VENDORS_NAMES = {
     "PINECONE_NAMESPACE": ("store.pinecone.namespace",),
 }
 """Names in the environment that stand for settings which were set in no other way."""
+_NEVER_BLANK = frozenset({"api_key", "index_name"})
+"""An empty variable of the environment, as containers are often given, does not set these."""
 
 
 def load_config(
@@ -68,14 +71,16 @@ def load_config(
 def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
     """Take what was set nowhere from the names that the vendors use."""
     for name, keys in VENDORS_NAMES.items():
-        for key in keys if environment.get(name) else ():
+        for key in keys if environment.get(name, "").strip() else ():
             *path, last = key.split(".")
             section: dict[str, Any] | None = tree
             for part in path:
                 section = _table(section, part)
             # A key for one service is not for another one that only speaks the same protocol.
-            if section is not None and not section.get("base_url"):
-                section.setdefault(last, environment[name])
+            if section is None or str(section.get("base_url") or "").strip():
+                continue
+            if last not in section or (last in _NEVER_BLANK and section[last] == ""):
+                section[last] = environment[name]
 
 
 def _table(tree: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
@@ -169,7 +174,7 @@ def _describe(detail: ErrorDetails) -> str:
         near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
         return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
     secret = key.endswith(SECRETS) or detail["type"].endswith("model_type")
-    given = "" if secret or detail["type"] == "missing" else f", got {detail['input']!r:.80}"
+    given = "" if secret or detail["type"] == "missing" else f", got {without_credentials(repr(detail['input'])):.80}"
     return f"{key}: {detail['msg'].removeprefix('Value error, ')}{given}"
 
 

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from retrieval_core.config.addresses import checked_host, host_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 
 
+def _address(value: str | None) -> str | None:
+    """Check an address of a server; blank text, as an empty variable of the environment gives it, is none."""
+    address = (value or "").strip()
+    if not address:
+        return None
+    host_of(address)
+    return address
+
+
+def _host(value: str | None) -> str | None:
+    return checked_host(value) if value else None
+
+
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    # What was given is told by load_config, which knows what must not show.
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
 
 
 class PineconeConfig(_Settings):
@@ -22,7 +37,7 @@ class PineconeConfig(_Settings):
     """``PINECONE_API_KEY`` of the environment where it is not set."""
     index_name: str | None = None
     """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
-    host: str | None = None
+    host: Annotated[str | None, AfterValidator(_host)] = None
     """Address of the index; saves the request that looks it up by name."""
     namespace: str = ""
     """``PINECONE_NAMESPACE`` of the environment where it is not set."""
@@ -38,7 +53,7 @@ class OpenAIEmbedderConfig(_Settings):
     model: str = "text-embedding-3-large"
     dimension: int | None = Field(default=None, ge=1)
     """Components of a vector; the model's own number where it is known and this is not set."""
-    base_url: str | None = None
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
     """Another server that speaks the same protocol."""
     api_key: SecretStr | None = None
     """``OPENAI_API_KEY`` of the environment where it is not set."""
@@ -50,7 +65,7 @@ class OpenAILLMConfig(_Settings):
     """A language model behind OpenAI's API, or any other that speaks it."""
 
     model: str = "gpt-4.1-mini"
-    base_url: str | None = None
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
     """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
     api_key: SecretStr | None = None
     """``OPENAI_API_KEY`` of the environment where it is not set."""
@@ -65,7 +80,7 @@ class StoreConfig(_Settings):
     """Seconds that a writer waits for another one."""
     pinecone: PineconeConfig = PineconeConfig()
     """For the kind ``pinecone``."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -81,7 +96,7 @@ class EmbedderConfig(_Settings):
     """Texts embedded at a time; as many as there are processors where it is not set."""
     openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
     """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -129,7 +144,7 @@ class SearchConfig(_Settings):
     search_type: Literal["similarity", "mmr"] = "similarity"
     """``mmr`` chooses passages that do not repeat each other, which costs relevance."""
     fetch_k: int = Field(default=20, ge=1, le=10_000)
-    """Passages that ``mmr`` chooses from."""
+    """Passages that ``mmr`` chooses from; never less than ``top_k``, of the configuration or of a call."""
     lambda_mult: float = Field(default=0.7, ge=0, le=1)
     """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
 
@@ -163,7 +178,7 @@ class LLMConfig(_Settings):
     """``none``, ``openai`` or ``"package.module:factory"``."""
     openai: OpenAILLMConfig = OpenAILLMConfig()
     """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -176,13 +191,13 @@ class CompressorConfig(_Settings):
     """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
     relevance_prompt: str | None = None
     """For ``llm``: instructions in place of the built-in ones."""
-    relevance_threshold: float = Field(default=0.01, ge=0, le=1)
+    relevance_threshold: float = Field(default=0.0001, ge=0, le=1)
     """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderCompressor``."""
     batch_size: int = Field(default=1, ge=1, le=100)
     """For ``llm``: passages judged in one request."""
     concurrency: int = Field(default=8, ge=1, le=100)
     """Requests at a time."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -197,7 +212,7 @@ class RewriterConfig(_Settings):
     """A question whose passages reach this is not rewritten."""
     rewrite_prompt: str | None = None
     """For ``llm``: instructions in place of the built-in ones."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -215,7 +230,7 @@ class CacheConfig(_Settings):
     """The most embedded questions in memory; 0 for none."""
     url: SecretStr | None = None
     """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
@@ -248,7 +263,7 @@ class EvaluationConfig(_Settings):
     kind: str = "auto"
     """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (the former where it is possible) or
     ``"package.module:factory"``."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.ingest.report import FailedFile, IndexProgress
+from retrieval_core.ingest.report import ColumnNote, FailedFile, IndexProgress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,13 +31,18 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a file: its new state where it changed, what it no longer holds, or why it could not be read."""
+    """The end of a file: its new state where it changed, what it no longer holds, or why it could not be read.
+
+    Attributes:
+        notes: What is worth knowing about it.
+    """
 
     file: FoundFile
     state: SourceState | None = None
     removed: tuple[str, ...] = ()
     unchanged: int = 0
     failure: FailedFile | None = None
+    notes: tuple[ColumnNote, ...] = ()
 
 
 Batch: TypeAlias = "list[Prepared | Finished]"
@@ -57,6 +62,7 @@ class Tally:
     unchanged: int = 0
     removed: int = 0
     failed: list[FailedFile] = field(default_factory=list[FailedFile])
+    notes: list[ColumnNote] = field(default_factory=list[ColumnNote])
 
     def count(self, batch: Batch) -> None:
         """Take a batch into account that was written."""
@@ -71,6 +77,7 @@ class Tally:
                 self.unchanged += item.unchanged
                 self.removed += len(item.removed)
                 self.failed += [item.failure] if item.failure else []
+                self.notes += item.notes
 
     @property
     def progress(self) -> IndexProgress:

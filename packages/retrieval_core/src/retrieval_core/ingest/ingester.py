@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
-    from retrieval_core.ingest.report import OnProgress
+    from retrieval_core.ingest.report import ColumnNote, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
     from retrieval_core.types import Matrix
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Grows when readers or splitter would make other chunks of the same bytes, so that indexes are brought up to date."""
 
 DOCUMENTS_PER_READ = 32
@@ -78,7 +78,7 @@ class Ingester:
         self._chunking = chunking
         self._base = base
         self._now = now
-        self._pool = ThreadPool("retrieval-ingest", threads=2)
+        self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._recipe = f"{READING_VERSION} {chunking.model_dump_json()} {embedder.id if embedder else None}"
 
     async def index(self, paths: Sequence[Path], on_progress: OnProgress | None = None) -> IndexReport:
@@ -112,6 +112,7 @@ class Ingester:
             removed=tally.removed,
             failed=tuple(tally.failed),
             seconds=time.perf_counter() - started,
+            notes=tuple(tally.notes),
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
@@ -177,7 +178,8 @@ class Ingester:
             existing = await self._store.documents_of(file.source)
             seen: set[str] = set()
             unchanged = 0
-            async for document, parsed in self._documents(file):
+            notes: list[ColumnNote] = []
+            async for document, parsed in self._documents(file, notes):
                 if (owner := owners.setdefault(document.id, file.source)) != file.source or document.id in seen:
                     _refuse_id(file, document.id, owner)
                 seen.add(document.id)
@@ -190,11 +192,20 @@ class Ingester:
             yield Finished(file, failure=_failure(file, error))
             return
         now_known = SourceState(file.source, digest, self._recipe, len(seen))
-        yield Finished(file, now_known, removed=tuple(sorted(existing.keys() - seen)), unchanged=unchanged)
+        removed = tuple(sorted(existing.keys() - seen))
+        yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
 
-    async def _documents(self, file: FoundFile) -> AsyncIterator[tuple[Document, ParsedDocument]]:
-        """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread."""
-        parsed_documents = read_file(file.path, ReadOptions(self._chunking.text_column, columns=self._chunking.columns))
+    async def _documents(
+        self, file: FoundFile, notes: list[ColumnNote]
+    ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
+        """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread.
+
+        Args:
+            notes: Added to.
+        """
+        chunking = self._chunking
+        options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
+        parsed_documents = read_file(file.path, options)
 
         def next_documents() -> list[tuple[Document, ParsedDocument]]:
             with _blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone

@@ -18,6 +18,27 @@ class FailedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnNote:
+    """A column that is kept as text although nearly all of its cells are numbers, so that it compares as text.
+
+    Attributes:
+        path: The table.
+        column: As the table calls it.
+        numbers: How many of its cells are numbers.
+        cells: How many have a value.
+        example: The first cell that is no number, shortened.
+        row: The row of that cell, from 1, not counting the header.
+    """
+
+    path: str
+    column: str
+    numbers: int
+    cells: int
+    example: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexReport:
     """What an indexing run did, counted in documents.
 
@@ -26,6 +47,7 @@ class IndexReport:
         chunks: In the index after the run.
         failed: Files that could not be read; whatever the index held of them before is still there.
         seconds: Wall time.
+        notes: What is worth knowing about the files that were read; a file that had not changed was not.
     """
 
     documents: int
@@ -36,6 +58,7 @@ class IndexReport:
     removed: int
     failed: tuple[FailedFile, ...]
     seconds: float
+    notes: tuple[ColumnNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,27 +6,33 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from retrieval_core.types import RetrievalResult, StageRecord
+    from collections.abc import Sequence
 
-_HEADINGS = ("stage", "ms", "attempts", "in → out", "tokens", "what happened")
-_RIGHT = frozenset({"ms", "attempts", "tokens"})
+    from retrieval_core.types import DroppedPassage, RetrievalResult, StageRecord
+
+_HEADINGS = ("stage", "round", "ms", "attempts", "in → out", "tokens", "what happened")
+_RIGHT = frozenset({"round", "ms", "attempts", "tokens"})
 _LONGEST = 160
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def explain(result: RetrievalResult) -> str:
-    """Return a table of what each stage did, in the order they ended, and below it what was done without.
+    """Return a table of what each stage did, in the order they ended, and below it what was left and done without.
 
     Its columns are the wall time in milliseconds, how often a backend was asked, how many candidates went in and came
-    out, the tokens that a model read and wrote, and the decision or the error. Stages run side by side, so that their
-    times add up to more than the whole. Reasons are cut after 160 code points and hold no control characters, nothing
-    that could steer a terminal.
+    out, the tokens that a model read and wrote, and the decision or the error. Where there was more than one search,
+    the column ``round`` says which one a stage belongs to: 1 is the one for the question as it was asked. Stages run
+    side by side, so that their times add up to more than the whole.
+
+    Below it are a line for each passage that the compressor left out, with its score, and one for each thing that was
+    done without. Reasons are cut after 160 code points and hold no control characters, nothing that could steer a
+    terminal.
     """
-    rows = [_HEADINGS, *(_row(record) for record in result.trace)]
+    with_rounds = any((record.round or 1) > 1 for record in result.trace)
     lines: list[str] = []
-    if len(rows) > 1:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [_line(row, widths) for row in rows]
+    if result.trace:
+        lines = _table([_HEADINGS, *(_row(record) for record in result.trace)], with_rounds=with_rounds)
+        lines += [_dropped(record, item, with_rounds) for record in result.trace for item in record.dropped]
     source = " from the cache" if result.from_cache else ""
     count = len(result.hits)
     lines.append(f"{count} passage{'s' * (count != 1)}{source} in {result.latency_ms:.1f} ms")
@@ -43,6 +49,7 @@ def _row(record: StageRecord) -> tuple[str, ...]:
     said = [record.decision or "", f"failed: {record.error}" if record.error is not None else ""]
     return (
         _one_line(record.stage),
+        str(record.round or ""),
         f"{record.milliseconds:.1f}",
         str(record.attempts or ""),
         counts,
@@ -51,11 +58,20 @@ def _row(record: StageRecord) -> tuple[str, ...]:
     )
 
 
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = zip(row, widths, _HEADINGS, strict=True)
-    return "  ".join(
-        f"{cell:>{width}}" if name in _RIGHT else f"{cell:<{width}}" for cell, width, name in cells
-    ).rstrip()
+def _table(rows: Sequence[tuple[str, ...]], *, with_rounds: bool) -> list[str]:
+    columns = [column for column in zip(*rows, strict=True) if with_rounds or column[0] != "round"]
+    return ["  ".join(cells).rstrip() for cells in zip(*map(_aligned, columns), strict=True)]
+
+
+def _aligned(column: tuple[str, ...]) -> list[str]:
+    width = max(map(len, column))
+    return [f"{cell:>{width}}" if column[0] in _RIGHT else f"{cell:<{width}}" for cell in column]
+
+
+def _dropped(record: StageRecord, item: DroppedPassage, with_rounds: bool) -> str:
+    where = f" in round {record.round}" if with_rounds and record.round is not None else ""
+    reason = f": {_one_line(item.reason)}" if item.reason else ""
+    return f"left out{where}: {_one_line(item.id)} ({item.score:.3g}){reason}"
 
 
 def _one_line(text: str) -> str:

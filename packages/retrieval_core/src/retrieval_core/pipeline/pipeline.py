@@ -14,6 +14,7 @@ from retrieval_core.cache.key import result_key
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.observe.several import SeveralObservers
+from retrieval_core.pipeline.caching import ask_cache, keep
 from retrieval_core.pipeline.fingerprint import fingerprint_of
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.results import make_result
@@ -27,6 +28,7 @@ from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.normalize import normalize
+from retrieval_core.stages.unmatched import why_nothing_passes
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Query, SearchMode
 
-CACHE_SHARE = 0.05
-"""How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
+PATIENCE = 5.0
+"""How many seconds closing waits for a synchronous plug-in."""
 
 
 class RetrievalPipeline:
@@ -93,7 +95,7 @@ class RetrievalPipeline:
             CircuitBreakers(failures=settings.breaker.failures, pause=settings.breaker.pause_seconds),
             observer,
         )
-        self._pool = ThreadPool("retrieval-plugins", threads=4)
+        self._pool = ThreadPool("retrieval-plugins", threads=4, patience=PATIENCE)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
         self._owned = tuple(owned)
@@ -167,7 +169,7 @@ class RetrievalPipeline:
             return await self._retrieve(run, query, plan)
         troubles: tuple[Failed, ...] = ()
         if self.cache is not None:
-            cached = await self._ask_cache(run, self.cache, key)
+            cached = await ask_cache(run, self.cache, key)
             if isinstance(cached, Failed):
                 raise_what_must_not_be_hidden((cached,), strict=self.config.strict)
                 troubles = (cached,)
@@ -177,15 +179,6 @@ class RetrievalPipeline:
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
         result = await self._flights.run(key, lambda: self._retrieve_and_keep(run, key, query, plan, troubles))
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
-
-    async def _ask_cache(self, run: Run, cache: ResultCache, key: str) -> RetrievalResult | Failed | None:
-        if getattr(cache, "in_process", False):
-            started = run.elapsed_ms
-            result = await cache.get(key)
-            run.note("cache", started, None, None)
-            return result
-        outcome = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.get, key)
-        return outcome if isinstance(outcome, Failed) else outcome.value
 
     async def _key(self, run: Run, query: Query, plan: Plan) -> str | None:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
@@ -216,7 +209,7 @@ class RetrievalPipeline:
         result = _with_troubles(await self._retrieve(run, query, plan), troubles)
         if self.cache is None or result.degraded:
             return result
-        kept = await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", self.cache.set, key, result)
+        kept = await keep(run, self.cache, key, result)
         if isinstance(kept, Ok):
             return result
         raise_what_must_not_be_hidden((kept,), strict=self.config.strict)
@@ -224,7 +217,8 @@ class RetrievalPipeline:
 
     async def _retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_in_rounds(run, self._parts, query, plan, self.config)
-        result = make_result(run, query, rewriting, plan, self.config)
+        note = await why_nothing_passes(run, self._parts.store, plan.condition, rewriting.best.found)
+        result = make_result(run, query, rewriting, plan, self.config, note=note)
         if self._parts.evaluator is None:
             return result
         return await self._evaluated(run, query.text, result, result.formatted_context)
@@ -276,7 +270,10 @@ class RetrievalPipeline:
         self.sync.run(self.ainvalidate())
 
     async def aclose(self) -> None:
-        """Close the store, and everything plugged in that can be closed. Closing twice is fine."""
+        """Close the store, and everything plugged in that can be closed. Closing twice is fine.
+
+        A synchronous plug-in that has not returned after 5 s is left to itself, and named in a warning of the log.
+        """
         parts = self._parts
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
             stack.push_async_callback(asyncio.to_thread, self._pool.close)

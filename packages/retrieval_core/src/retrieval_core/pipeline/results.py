@@ -21,9 +21,18 @@ logger = logging.getLogger("retrieval_core")
 
 
 def make_result(
-    run: Run, query: Query, rewriting: Rewriting[Round], plan: Plan, config: RetrievalConfig
+    run: Run, query: Query, rewriting: Rewriting[Round], plan: Plan, config: RetrievalConfig, *, note: str | None = None
 ) -> RetrievalResult:
-    """Return the best round's hits, with everything that was decided on the way."""
+    """Return the best round's hits, with everything that was decided on the way.
+
+    Args:
+        run: Has the trace.
+        query: The question.
+        rewriting: All rounds.
+        plan: What was asked of them.
+        config: How the context is written.
+        note: Why nothing was found, where that is known.
+    """
     best = rewriting.best
     found, hits = best.found, best.hits
     context = context_of(hits, config)
@@ -42,6 +51,8 @@ def make_result(
         "query_searched": best.query.text,
         "context_truncated": context.truncated,
     }
+    if note is not None:
+        metadata["note"] = note
     if compressed is not None and best.selected.hits and not hits:
         metadata["note"] = (
             f"{len(best.selected.hits)} passages were found, and the relevance filter let none of them through"

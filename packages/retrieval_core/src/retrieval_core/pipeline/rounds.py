@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import EmbeddingError, RetrievalError, SearchError, ServiceConnectionError
@@ -52,15 +53,17 @@ class Bounds:
     @classmethod
     def of(cls, run: Run, parts: Parts) -> Bounds:
         """Return the bounds for the stages that there are."""
+        first = run.in_round(1)  # rewriting belongs to no search
         if parts.rewriter is not None:
-            return cls(run.until(0.4), run.until(0.5), run.until(0.7), run.until(0.95))
+            return cls(first.until(0.4), first.until(0.5), first.until(0.7), run.until(0.95))
         if parts.compressor is not None:
-            return cls(run.until(0.5), run.until(0.6), run.until(0.9), run)
-        return cls(run.until(0.8), run, run, run)
+            return cls(first.until(0.5), first.until(0.6), first.until(0.9), run)
+        return cls(first.until(0.8), first, first, run)
 
-    def after_the_first(self) -> Bounds:
-        """Return the bounds of searches for other words."""
-        return Bounds(self.rewrite, self.rewrite, self.rewrite, self.rewrite)
+    def in_round(self, number: int) -> Bounds:
+        """Return the bounds of a later search for other words; its number is at least 2."""
+        run = self.rewrite.in_round(number)
+        return Bounds(run, run, run, self.rewrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +111,12 @@ async def search_in_rounds(
     first = await search_once(bounds, query, is_first=True)
     if parts.rewriter is None:
         return Rewriting(first)
+    later = count(2)
     rewriting = await rewrite_while_poor(
         bounds.rewrite,
         parts.rewriter,
         first,
-        search_again=partial(search_once, bounds.after_the_first()),
+        search_again=lambda again: search_once(bounds.in_round(next(later)), again),
         context_of=lambda result: context_of(result.hits, config).text,
         threshold=config.rewriter.relevance_threshold,
         max_attempts=config.rewriter.max_attempts,

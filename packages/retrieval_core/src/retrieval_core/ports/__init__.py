@@ -19,6 +19,7 @@ from retrieval_core.ports.models import (
     Rewritten,
 )
 from retrieval_core.ports.stores import (
+    LIST_TYPES,
     Candidate,
     Catalog,
     CataloguedStore,
@@ -26,6 +27,8 @@ from retrieval_core.ports.stores import (
     ChunkRange,
     Fetched,
     FetchRequest,
+    FieldCatalogue,
+    FieldInfo,
     Manifest,
     SearchRequest,
     Side,
@@ -36,6 +39,7 @@ from retrieval_core.ports.stores import (
 )
 
 __all__ = [
+    "LIST_TYPES",
     "LLM",
     "Candidate",
     "Catalog",
@@ -50,6 +54,8 @@ __all__ = [
     "Evaluator",
     "FetchRequest",
     "Fetched",
+    "FieldCatalogue",
+    "FieldInfo",
     "Judgements",
     "Manifest",
     "Message",

@@ -162,6 +162,25 @@ class Fetched:
     documents: Mapping[str, Document] = field(default_factory=dict[str, "Document"])
 
 
+LIST_TYPES: Mapping[str, str] = {"text": "list of text", "number": "list of numbers", "boolean": "list of booleans"}
+"""What :class:`FieldInfo` calls a list, by the type of its items."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """What an index knows of one field that filters can name.
+
+    Attributes:
+        passages: How many have the field; one that is null is absent.
+        types: How many of them hold each type: ``text``, ``number``, ``boolean``, ``object``, or one of
+            :data:`LIST_TYPES`. A list with items of several types counts for each of them, and one without text,
+            numbers and booleans as ``list``.
+    """
+
+    passages: int
+    types: Mapping[str, int]
+
+
 class Store(Protocol):
     """Keeps chunks, their vectors and their words; ``retrieval_core.testing`` has the kit that each one must pass."""
 
@@ -239,6 +258,28 @@ class Versioned(Protocol):
             ``None`` before the first write.
 
         Raises:
+            StoreError: The index cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class FieldCatalogue(Protocol):
+    """What a store may have on top: it tells which fields its passages have, so that filters can name them rightly."""
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, as :func:`retrieval_core.filters.lookup` finds them.
+
+        Nested fields are there with their dotted paths, and so are those that every passage has, such as ``source``.
+
+        Args:
+            limit: The most fields to return, at least 1. Fewer than these mean that there are no others.
+
+        Returns:
+            The fields that most passages have first, and then by name; nothing before the first write.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
             StoreError: The index cannot be read.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.errors import DeadlineExceededError, RetrievalError, ServiceError
+from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,10 +38,10 @@ NO_RETRIES = RetryPolicy(max_retries=0)
 
 
 def can_help(error: BaseException) -> bool:
-    """Whether the same call may succeed a little later.
+    """Whether the same call may succeed when it is made again.
 
-    So it is with lost connections, time-outs, rate limits (HTTP 429), server faults (5xx) and busy indexes; and with
-    Python's own ``ConnectionError`` and ``TimeoutError``, as plug-ins raise them.
+    So it is with lost connections, time-outs, rate limits (429), server faults (5xx), busy indexes and answers that
+    are not what was asked for; and with Python's own ``ConnectionError`` and ``TimeoutError``, as plug-ins raise them.
     """
     if isinstance(error, DeadlineExceededError):
         return False
@@ -62,7 +62,8 @@ async def retry(
     """Go on after a first attempt that failed, as long as that can help and there is time.
 
     Waits grow exponentially, with jitter, so that clients that failed together do not come back together. Where a
-    service says how long to wait (``Retry-After``), that is what is waited, or longer.
+    service says how long to wait (``Retry-After``), that is what is waited, or longer. After an answer that is not what
+    was asked for there is no wait: the service is there, and is not more likely to do better later.
 
     Args:
         first: What the first attempt raised.
@@ -86,7 +87,8 @@ async def retry(
     def wait(state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         asked = error.retry_after if isinstance(error, ServiceError) else None
-        return max(backoff(state), asked or 0.0)
+        own = 0.0 if isinstance(error, MalformedAnswerError) else backoff(state)
+        return max(own, asked or 0.0)
 
     def stop(state: RetryCallState) -> bool:
         left = remaining()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.observe import Observer
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.threads import ThreadPool
+    from retrieval_core.types import DroppedPassage
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,6 +97,7 @@ class Run:
         self._guard = guard or Guard()
         self._policy = self._guard.policy
         self._backend: str | None = None
+        self._round: int | None = None
         self._started = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
@@ -106,31 +108,33 @@ class Run:
 
         Clock and records are the same.
         """
-        return self._part(limit=None if self._seconds is None else self._seconds * share)
+        return self._part(_limit=None if self._seconds is None else self._seconds * share)
 
     def within(self, share: float) -> Run:
         """Return this run for something that may use up only so much of the deadline from now on."""
         if self._seconds is None:
             return self
         soon = self.elapsed_ms / 1000 + self._seconds * share
-        return self._part(limit=soon if self._limit is None else min(self._limit, soon))
+        return self._part(_limit=soon if self._limit is None else min(self._limit, soon))
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
 
         Without it, each stage counts as a backend of its own.
         """
-        return self._part(backend=backend)
+        return self._part(_backend=backend)
+
+    def in_round(self, number: int) -> Run:
+        """Return this run for one of several searches, whose number, from 1, its records have."""
+        return self._part(_round=number)
 
     def without_retries(self) -> Run:
         """Return this run for calls that are made once, because doing without them is better than waiting."""
-        return self._part(policy=NO_RETRIES)
+        return self._part(_policy=NO_RETRIES)
 
     def _part(self, **changed: object) -> Run:
         part = object.__new__(Run)
-        part.__dict__.update(self.__dict__)
-        for name, value in changed.items():
-            setattr(part, f"_{name}", value)
+        part.__dict__ = self.__dict__ | changed
         return part
 
     @property
@@ -150,10 +154,20 @@ class Run:
         return tuple(self._records)
 
     def note(
-        self, stage: str, started_ms: float, count_in: int | None, count_out: int | None, decision: str | None = None
+        self,
+        stage: str,
+        started_ms: float,
+        count_in: int | None,
+        count_out: int | None,
+        decision: str | None = None,
+        *,
+        dropped: tuple[DroppedPassage, ...] = (),
     ) -> None:
         """Record a stage that was plain arithmetic, from ``started_ms`` until now."""
-        self._records.append(StageRecord(stage, self.elapsed_ms - started_ms, count_in, count_out, decision=decision))
+        took = self.elapsed_ms - started_ms
+        self._records.append(
+            StageRecord(stage, took, count_in, count_out, decision=decision, round=self._round, dropped=dropped)
+        )
 
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -200,12 +214,13 @@ class Run:
                 breaker.failed(error)
             failed = Failed(stage, error, attempts)
             took = (self._clock.now() - started) * 1000
-            return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts)
+            return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts, round=self._round)
         if breaker is not None:
             breaker.succeeded()
         took = (self._clock.now() - started) * 1000
         usage = getattr(value, "usage", None)
-        return Ok(value), StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage)
+        record = StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage, round=self._round)
+        return Ok(value), record
 
     def _remaining(self) -> float | None:
         return None if self._limit is None else self._limit - (self._clock.now() - self._started)

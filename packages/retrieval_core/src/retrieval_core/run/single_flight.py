@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -15,10 +14,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
 class _Flight(Generic[T]):
-    task: asyncio.Task[T]
-    waiting: int = 0
+    """Work that is under way, and those who wait for it."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None]
+        self.waiting: set[asyncio.Future[T]] = set()
+
+    def landed(self, tell: Callable[[asyncio.Future[T]], object]) -> None:
+        """Tell those who still wait how it ended."""
+        for waiter in self.waiting:
+            if not waiter.done():
+                tell(waiter)
 
 
 class SingleFlight(Generic[T]):
@@ -37,23 +46,44 @@ class SingleFlight(Generic[T]):
         Raises:
             Exception: What the work raised, to each caller who waits for it.
         """
-        flights = self._flights.setdefault(asyncio.get_running_loop(), {})
+        loop = asyncio.get_running_loop()
+        flights = self._flights.setdefault(loop, {})
         if (flight := flights.get(key)) is None:
-            flight = flights[key] = _Flight(asyncio.create_task(start()))
-            flight.task.add_done_callback(partial(_landed, flights, key, flight))
-        flight.waiting += 1
+            flight = flights[key] = _Flight()
+            flight.task = loop.create_task(_fly(flights, key, flight, start))
+            flight.task.add_done_callback(partial(_ended, flights, key, flight))
+        waiter: asyncio.Future[T] = loop.create_future()
+        flight.waiting.add(waiter)
         try:
-            return await asyncio.shield(flight.task)
+            return await waiter
         finally:
-            flight.waiting -= 1
+            flight.waiting.discard(waiter)
             if not flight.waiting and not flight.task.done():
-                if flights.get(key) is flight:  # whoever comes now begins anew
-                    del flights[key]
+                _leave(flights, key, flight)  # whoever comes now begins anew
                 flight.task.cancel()
 
 
-def _landed(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], task: asyncio.Task[T]) -> None:
+async def _fly(
+    flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], start: Callable[[], Coroutine[Any, Any, T]]
+) -> None:
+    try:
+        result = await start()
+    except Exception as error:  # noqa: BLE001 - it is for those who wait; nobody else is to be told of it
+        failure = error
+        flight.landed(lambda waiter: waiter.set_exception(failure))
+    else:
+        flight.landed(lambda waiter: waiter.set_result(result))
+    finally:
+        _leave(flights, key, flight)
+
+
+def _ended(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], task: asyncio.Task[None]) -> None:
+    """Let nobody wait for work that somebody else cancelled, be it before it began."""
+    if task.cancelled():
+        _leave(flights, key, flight)
+        flight.landed(lambda waiter: waiter.cancel())
+
+
+def _leave(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T]) -> None:
     if flights.get(key) is flight:
         del flights[key]
-    if not task.cancelled():
-        task.exception()  # looked at, so that nobody is told of a failure that no caller was left to hear of

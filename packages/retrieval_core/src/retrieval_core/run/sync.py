@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from concurrent.futures import CancelledError
 from threading import Lock, Thread, current_thread
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 T = TypeVar("T")
+
+PATIENCE = 5.0
+logger = logging.getLogger("retrieval_core")
 
 
 class SyncBridge:
@@ -72,10 +76,14 @@ class SyncBridge:
             self._inherited.append(self._runner)
             self._lock, self._runner, self._thread, self._process = Lock(), None, None, os.getpid()
 
-    def close(self) -> None:
+    def close(self, patience: float = PATIENCE) -> None:
         """Stop the background loop, cancelling what still runs on it.
 
         The next call starts another one; closing twice is fine.
+
+        Args:
+            patience: How many seconds to wait for that. What has not ended then is left to itself, and logged as a
+                warning; its thread does not keep the process from exiting.
         """
         self._forget_what_a_fork_left()
         with self._lock:
@@ -84,7 +92,13 @@ class SyncBridge:
             return
         loop = runner.get_loop()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        thread.join(patience)
+        if thread.is_alive():
+            logger.warning(
+                "the event loop of synchronous calls did not end within %g s: something on it blocks, or goes on after "
+                "it was cancelled; it is left to itself until the process ends",
+                patience,
+            )
 
 
 def _serve(runner: asyncio.Runner) -> None:

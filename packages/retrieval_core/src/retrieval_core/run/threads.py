@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from threading import Lock
+from threading import Lock, get_ident
+from types import CodeType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import ServiceError
+from retrieval_core.run.daemons import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+logger = logging.getLogger("retrieval_core")
 
 
 class PoolSaturatedError(ServiceError):
@@ -38,12 +43,15 @@ class ThreadPool:
         name: Prefix of the threads' names, and named in errors.
         threads: How many functions run at a time. The threads start when they are first needed.
         waiting: How many more may wait for a thread.
+        patience: For functions that may never return, as those of others: how many seconds :meth:`close` waits for
+            them. By default it waits until they have ended, as does the interpreter when it exits.
     """
 
-    def __init__(self, name: str, threads: int, waiting: int = 1000) -> None:
+    def __init__(self, name: str, threads: int, waiting: int = 1000, *, patience: float | None = None) -> None:
         self._name = name
         self._threads = threads
         self._capacity = threads + waiting
+        self._patience = patience
         self._closed = False
         self._start_afresh()
 
@@ -51,7 +59,12 @@ class ThreadPool:
         self._process = os.getpid()
         self._pending = 0
         self._lock = Lock()
-        self._executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
+        self._running: dict[int, Callable[..., object]] = {}
+        self._executor: ThreadPoolExecutor | DaemonThreads
+        if self._patience is None:
+            self._executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
+        else:
+            self._executor = DaemonThreads(self._name, self._threads)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in the pool, with the caller's context variables, and wait for its result.
@@ -70,8 +83,8 @@ class ThreadPool:
                 raise PoolSaturatedError(msg, self._name)
             self._pending += 1
         try:
-            work = partial(_without_stop_iteration, partial(function, *args, **kwargs))
-            future = self._executor.submit(copy_context().run, work)
+            work = partial(function, *args, **kwargs)
+            future = self._executor.submit(copy_context().run, self._in_thread, function, work)
         except BaseException:
             self._release()
             raise
@@ -91,26 +104,56 @@ class ThreadPool:
         Raises:
             PoolSaturatedError: As of :meth:`run`.
         """
-        if inspect.iscoroutinefunction(function):
+        if _is_coroutine_function(function):
             return await function(*args, **kwargs)
         return cast("T", await self.run(function, *args, **kwargs))
+
+    def _in_thread(self, function: Callable[..., object], work: Callable[[], T]) -> T:
+        thread = get_ident()
+        self._running[thread] = function
+        try:
+            return work()
+        except StopIteration as error:  # a future cannot hold it, and whoever waits would never hear of it
+            msg = "it raised StopIteration"
+            raise RuntimeError(msg) from error
+        finally:
+            del self._running[thread]
 
     def _release(self) -> None:
         with self._lock:
             self._pending -= 1
 
     def close(self) -> None:
-        """Refuse further work, drop what waits, and wait for what runs. Closing twice is fine."""
-        self._closed = True
+        """Refuse further work, drop what waits, and wait for what runs, not longer than is set. Closing twice is fine.
+
+        What is then still running is left to itself, and logged as a warning: a thread cannot be ended.
+        """
+        was_closed, self._closed = self._closed, True
         if self._process != os.getpid():
             return
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        if isinstance(self._executor, ThreadPoolExecutor):
+            self._executor.shutdown(wait=True, cancel_futures=True)
+        elif not was_closed:
+            assert self._patience is not None  # noqa: S101 - as it was when the threads were made
+            self._executor.stop(self._patience)
+            for function in list(self._running.values()):
+                logger.warning(
+                    "%s did not return within %g s after it was closed, and is left running in its thread until the "
+                    "process ends; give it a time limit of its own, or make it a coroutine function",
+                    _name(function),
+                    self._patience,
+                )
 
 
-def _without_stop_iteration(function: Callable[[], T]) -> T:
-    """Call a function; a future cannot hold a ``StopIteration``, and whoever waits for it would never hear of it."""
-    try:
-        return function()
-    except StopIteration as error:
-        msg = "it raised StopIteration"
-        raise RuntimeError(msg) from error
+def _is_coroutine_function(function: Callable[..., object]) -> bool:
+    # Most are methods whose code says so, which is told ten times as fast as by looking for what else may be one.
+    code = getattr(function, "__code__", None)
+    return (isinstance(code, CodeType) and bool(code.co_flags & inspect.CO_COROUTINE)) or inspect.iscoroutinefunction(
+        function
+    )
+
+
+def _name(function: Callable[..., object]) -> str:
+    """Return where a function is defined; for an object that can be called, where its class is."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Judgements
+from retrieval_core.prompting import shorten
 from retrieval_core.run.runner import Failed, Ok
-from retrieval_core.types import Judgement
+from retrieval_core.types import DroppedPassage, Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Compressor
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Hit
+
+_REASON_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,9 @@ async def compress(
 ) -> CompressionResult:
     """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
 
+    Nothing takes the place of what is left out: ``top_k`` passages are retrieved, and then compressed. The run's record
+    has those that are left out, each with its score and the reason.
+
     Args:
         run: Makes the calls.
         compressor: Judges.
@@ -63,6 +69,7 @@ async def compress(
     ]
     kept: list[Hit] = []
     scores: list[float] = []
+    dropped: list[DroppedPassage] = []
     for batch, outcome in zip(batches, outcomes, strict=True):
         if isinstance(outcome, Failed):
             kept += batch
@@ -71,11 +78,13 @@ async def compress(
             scores.append(judgement.score)
             if judgement.relevant:
                 kept.append(_judged(hit, judgement))
-    filtered = len(hits) - len(kept)
+            else:
+                reason = shorten(str(judgement.reason or ""), _REASON_CHARACTERS)
+                dropped.append(DroppedPassage(hit.id, judgement.score, reason))
     decision = f"none of {len(hits)} passages bears on the question" if hits and not kept else None
-    run.note("compress", started, len(hits), len(kept), decision)
+    run.note("compress", started, len(hits), len(kept), decision, dropped=tuple(dropped))
     return CompressionResult(
-        tuple(kept), filtered, tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))
+        tuple(kept), len(dropped), tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))
     )
 
 

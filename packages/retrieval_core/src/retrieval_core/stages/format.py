@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.filters import chunk_fields, lookup
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.types import JSON, Chunk, Hit
+
+    _Piece: TypeAlias = tuple[str, str | None, Callable[[Hit, int], str] | None]
+    """Text that stands as it is, the name of the field after it, and how it is written where that is not looked up."""
 
 ABSENT = "N/A"
 
@@ -81,22 +84,22 @@ def format_context(
     return FormattedContext(text[:max_length], begun, truncated=True)
 
 
-_pieces_of = lru_cache(maxsize=64)(parse_template)
+@lru_cache(maxsize=64)
+def _pieces_of(template: str) -> tuple[_Piece, ...]:
+    return tuple((literal, name, _OWN_FIELDS.get(name or "")) for literal, name in parse_template(template))
 
 
-def _format_hit(hit: Hit, rank: int, pieces: Sequence[tuple[str, str | None]], *, include_scores: bool) -> str:
+def _format_hit(hit: Hit, rank: int, pieces: Sequence[_Piece], *, include_scores: bool) -> str:
     fields: Mapping[str, JSON] | None = None
     parts = [f"Score: {hit.score:.4f}\n"] if include_scores else []
-    for literal, name in pieces:
+    for literal, name, own in pieces:
         parts.append(literal)
-        if name is None:
-            continue
-        if (own := _OWN_FIELDS.get(name)) is not None:
+        if own is not None:
             parts.append(own(hit, rank))
-            continue
-        if fields is None:
-            fields = chunk_fields(hit.chunk)
-        parts.append(_as_text(lookup(fields, name)))
+        elif name is not None:
+            if fields is None:
+                fields = chunk_fields(hit.chunk)
+            parts.append(_as_text(lookup(fields, name)))
     return "".join(parts)
 
 

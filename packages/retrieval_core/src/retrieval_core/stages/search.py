@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, RetrievalError, SearchError
 from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Embedder, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
-    from retrieval_core.types import Query, Vector
+    from retrieval_core.types import Vector
 
 
 class EmbeddedQuestions(Protocol):
@@ -103,7 +104,7 @@ async def _embed_and_search(
             vector = embedded.set(query.text, vector)
     else:
         run.note("embed", run.elapsed_ms, None, None, "embedded before")
-    query = replace(query, embedding=vector)
+    query = Query(query.original, query.text, query.truncated, vector)
     if plan.mode == "lexical":
         return query, None
     request = SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition)

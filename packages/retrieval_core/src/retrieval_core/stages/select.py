@@ -71,10 +71,11 @@ async def _fetch(
         if candidate.chunk is not None
     }
     to_compare = plan.fetch_k is not None
-    to_score = {item.chunk_id for item in pool if item.scores.dense is None and found.query.embedding is not None}
-    missing = tuple(
-        item.chunk_id for item in pool if to_compare or item.chunk_id in to_score or item.chunk_id not in at_hand
-    )
+    to_score: set[str] = set()
+    if found.query.embedding is not None:
+        to_score = {item.chunk_id for item in pool if item.scores.dense is None}
+    needed = [item.chunk_id for item in pool]
+    missing = tuple([name for name in needed if to_compare or name in to_score or name not in at_hand])
     if not missing:
         return Fetched(chunks=at_hand), None
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))

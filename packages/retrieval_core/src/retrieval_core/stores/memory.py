@@ -20,12 +20,13 @@ from retrieval_core.filters import OPERATORS, chunk_fields, matches
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.stores.compounds import word_query
+from retrieval_core.stores.fields import FieldCounter, first_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from retrieval_core.filters import Filter
-    from retrieval_core.ports import Change, FetchRequest, Manifest, SearchRequest, SourceState
+    from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.stores.compounds import WordQuery
     from retrieval_core.types import Chunk, Document, Section, Vector
 
@@ -181,6 +182,18 @@ class MemoryStore:
                     if name in contents.documents and (everything or name in owners)
                 },
             )
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, those of most passages first.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
+        """
+        counter = FieldCounter()
+        with self._lock:
+            for entry in self._open().chunks.values():
+                counter.add(chunk_fields(entry.chunk))
+        return first_fields(counter.catalogue(), limit)
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""

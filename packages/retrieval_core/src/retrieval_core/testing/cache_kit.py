@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from retrieval_core.types import (
     Chunk,
     Degradation,
+    DroppedPassage,
     EvaluationScores,
     Hit,
     PageSpan,
@@ -93,7 +94,10 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
         metadata={"mode": "hybrid", "count": number, "filter": {"$eq": [text, 1.0]}},
         latency_ms=1.25,
         degraded=(Degradation("rerank", text),),
-        trace=(StageRecord("embed", 1.5, 1, 2, text, 3, text, Usage(4, 5)), StageRecord("fuse", 0.0)),
+        trace=(
+            StageRecord("embed", 1.5, 1, 2, text, 3, text, Usage(4, 5), 1, (DroppedPassage(text, 0.5, text),)),
+            StageRecord("fuse", 0.0),
+        ),
         rewrites=(RewriteResult(query, text, 1, text, 0.5), RewriteResult(query, text, 2, "")),
         evaluation=EvaluationScores(0.5, 0.25, {"context_precision": text}, Usage(3, 4)),
     )

@@ -21,6 +21,7 @@ from retrieval_core.types.documents import (
 )
 from retrieval_core.types.results import (
     Degradation,
+    DroppedPassage,
     EvaluationScores,
     Hit,
     Judgement,
@@ -42,6 +43,7 @@ __all__ = [
     "Chunk",
     "Degradation",
     "Document",
+    "DroppedPassage",
     "EvaluationScores",
     "FrozenDict",
     "Hit",

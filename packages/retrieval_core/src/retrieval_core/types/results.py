@@ -134,6 +134,21 @@ class Degradation:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedPassage:
+    """A passage that was found and left out again.
+
+    Attributes:
+        id: The chunk's.
+        score: In [0, 1], how much it bears on the question, as the compressor has it.
+        reason: Why it was left out, cut after 300 code points; empty where the compressor gives none.
+    """
+
+    id: str
+    score: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StageRecord:
     """What one stage did.
 
@@ -145,6 +160,9 @@ class StageRecord:
         attempts: How often its backend was called; 0 for stages that are plain arithmetic, and for calls not made.
         decision: What was decided, in words, where something was.
         usage: What a model took, where it tells.
+        round: Which search it belongs to: 1 for the question as it was asked, one more for each rewrite of it. ``None``
+            for what belongs to none, such as the rewriting itself.
+        dropped: The passages that were left out, in the order of the hits.
     """
 
     stage: str
@@ -155,6 +173,8 @@ class StageRecord:
     attempts: int = 0
     decision: str | None = None
     usage: Usage | None = None
+    round: int | None = None
+    dropped: tuple[DroppedPassage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +206,8 @@ class RetrievalResult:
         query: The query as it was asked.
         hits: Best first.
         formatted_context: The passages as one text, ready for a prompt.
-        metadata: Facts about the run: the normalised query, the mode, the filter, counts, whether the context was cut.
+        metadata: Facts about the run: the normalised query, the mode, the filter, counts, whether the context was cut,
+            and ``note``: why nothing was found, where that is known.
         latency_ms: Wall time in milliseconds.
         degraded: Empty when everything worked as configured.
         trace: One record for each stage, in the order they ended.

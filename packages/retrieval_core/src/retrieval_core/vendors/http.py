@@ -8,7 +8,15 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, cast
 
+from retrieval_core.config import without_credentials
+
 _LONGEST = 300
+_ENDS = frozenset(
+    ".!?\N{HORIZONTAL ELLIPSIS}\N{IDEOGRAPHIC FULL STOP}\N{FULLWIDTH EXCLAMATION MARK}\N{FULLWIDTH QUESTION MARK}"
+)
+_CLOSING = "\"')`\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+"""What may follow the end of a sentence and still belongs to it."""
+_DANGLING = ":;,- \N{EN DASH}\N{EM DASH}"
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -45,8 +53,17 @@ def what_was_said(body: object, secret: str = "") -> str:
         fields = cast("Mapping[str, Any]", body)
         body = next((fields[name] for name in ("message", "error", "detail") if fields.get(name)), "")
     text = " ".join(str(body or "").split())
-    text = text.replace(secret, "[secret]") if secret else text
+    text = without_credentials(text.replace(secret, "[secret]") if secret else text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def with_advice(said: str, advice: str) -> str:
+    """Return what a service said, which may end in any way, as a sentence, and our own sentences after it."""
+    said = said.rstrip().rstrip(_DANGLING)
+    if not advice or not said:
+        return said or advice
+    last = said.rstrip(_CLOSING)[-1:]
+    return f"{said} {advice}" if last in _ENDS else f"{said}. {advice}"
 
 
 def _seconds_until(date: str, now: datetime) -> float | None:

@@ -7,11 +7,11 @@ import json
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
 
+from retrieval_core.config import host_of
 from retrieval_core.errors import (
     ConfigurationError,
     MalformedAnswerError,
@@ -20,7 +20,7 @@ from retrieval_core.errors import (
     ServiceError,
     ServiceTimeoutError,
 )
-from retrieval_core.vendors.http import retry_after, what_was_said
+from retrieval_core.vendors.http import retry_after, what_was_said, with_advice
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,9 +36,9 @@ _SILENCE_SECONDS = 600.0
 # The SDK asks for some key; servers of one's own often want none.
 _NO_KEY = "none"
 _ADVICE = {
-    401: " Check the API key.",
-    403: " Check what the API key may be used for.",
-    404: " Check the model's name and the base URL.",
+    401: "Check the API key.",
+    403: "Check what the API key may be used for.",
+    404: "Check the model's name and the base URL.",
 }
 
 
@@ -59,7 +59,7 @@ class OpenAIConnection:
     def __init__(self, needed_for: str, api_key: SecretStr | str | None, base_url: str | None) -> None:
         self._needed_for = needed_for
         self._key = _checked_key(api_key)
-        if self._key is None and base_url is None:
+        if self._key is None and not base_url:
             msg = (
                 f"{needed_for} needs an API key: set OPENAI_API_KEY, or api_key in the configuration. "
                 "A server of your own may need none: set base_url to its address."
@@ -151,7 +151,8 @@ class OpenAIConnection:
             case openai.APIConnectionError() | httpx.TransportError():
                 cause = error.__cause__ or error
                 reason = self.said(str(cause)) or type(cause).__name__
-                msg = f"the connection to {self._host} failed: {reason}. Check that the address is right and reachable."
+                reason = with_advice(reason, "Check that the address is right and reachable.")
+                msg = f"the connection to {self._host} failed: {reason}"
                 return ServiceConnectionError(msg, SERVICE)
             case openai.APIStatusError():
                 return self._of_status(error)
@@ -166,7 +167,8 @@ class OpenAIConnection:
 
     def _of_status(self, error: APIStatusError) -> ServiceError:
         status, said = error.status_code, self.said(error.body)
-        msg = f"{self._host} answered with status {status}: {said or 'no reason given'}{_ADVICE.get(status, '')}"
+        reason = with_advice(said or "no reason given", _ADVICE.get(status, ""))
+        msg = f"{self._host} answered with status {status}: {reason}"
         kind = ServiceTimeoutError if status == 408 else ServiceError
         return kind(msg, SERVICE, status=status, retry_after=retry_after(error.response.headers))
 
@@ -191,14 +193,7 @@ def _checked_key(api_key: SecretStr | str | None) -> SecretStr | None:
 
 def _checked_host(url: str) -> str:
     try:
-        parts = urlsplit(url)
-        host = parts.hostname and (f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname)
-    except ValueError:
-        parts, host = None, None
-    if parts is None or not host or parts.scheme not in {"http", "https"}:
-        msg = "base_url must be an address such as http://localhost:11434/v1"
-        raise ConfigurationError(msg)
-    if parts.username or parts.password:
-        msg = f"base_url for {host} holds a user name or a password, which would show in messages; use api_key"
-        raise ConfigurationError(msg)
-    return host
+        return host_of(url)
+    except ValueError as error:
+        msg = f"base_url {error}"
+    raise ConfigurationError(msg)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import MissingExtraError, RetrievalError, UnreadableFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
+
+    from retrieval_core.ingest.report import ColumnNote
 
 _NEWLINES = re.compile(r"\r\n?")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -26,11 +28,13 @@ class ReadOptions:
             :func:`retrieval_core.ingest.readers.columns.find_columns`.
         title_column: The column with their titles; ``None`` takes one with a well-known name, if there is any.
         columns: The metadata field that a column becomes, where that is not its own name.
+        on_note: Called with what is worth knowing about a table, before its first row is read.
     """
 
     text_column: str | None = None
     title_column: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    on_note: Callable[[ColumnNote], object] = lambda _: None
 
 
 def unreadable(path: Path, reason: str) -> UnreadableFileError:

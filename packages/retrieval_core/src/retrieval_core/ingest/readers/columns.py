@@ -1,12 +1,10 @@
-"""Tables whose rows are documents: which column is the text, and what type the others have."""
+"""Tables whose rows are documents: which column is the text, which the title, and what tells the rows apart."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from math import isfinite
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.ingest.parsed import ParsedDocument
 from retrieval_core.ingest.readers.base import unreadable
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.readers.base import ReadOptions
 
-ColumnType: TypeAlias = Literal["integer", "number", "boolean", "text"]
-
 TEXT_COLUMNS = ("text", "content", "contents", "body", "page_content", "passage", "abstract", "description")
 """Names that a text column usually has, the likelier first."""
 TITLE_COLUMNS = ("title", "headline", "subject", "name", "product title", "product name")
@@ -27,58 +23,6 @@ KEY_COLUMNS = ("_id", "id")
 """Names of the column that tells rows apart."""
 
 SAMPLE_ROWS = 1_000
-_MISSING = frozenset({"", "null", "none", "nan", "na", "n/a"})
-# As JSON writes them: 007, 1_000 and +49 are text, since they are codes and telephone numbers.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": True, "false": False}
-
-
-@dataclass(slots=True)
-class TypeGuess:
-    """Finds the narrowest type that holds all cells of a column, one cell at a time."""
-
-    _possible: list[ColumnType] = field(default_factory=lambda: ["integer", "number", "boolean"])
-    _has_value: bool = False
-
-    def see(self, cell: str) -> None:
-        """Take one more cell into account."""
-        value = cell.strip()
-        if not self._possible or value.lower() in _MISSING:
-            return
-        self._has_value = True
-        self._possible = [kind for kind in self._possible if _matches(value, kind)]
-
-    @property
-    def type(self) -> ColumnType:
-        """The type of all cells seen so far; ``"text"`` for a column without a value."""
-        return self._possible[0] if self._possible and self._has_value else "text"
-
-
-def _matches(value: str, kind: ColumnType) -> bool:
-    if kind == "integer":
-        return _INTEGER.fullmatch(value) is not None
-    if kind == "number":
-        return _NUMBER.fullmatch(value) is not None and isfinite(float(value))
-    return value.lower() in _BOOLEANS
-
-
-def convert(cell: str, kind: ColumnType) -> str | int | float | bool | None:
-    """Return a cell as a value of its column's type, ``None`` where it has no value.
-
-    An empty cell never has one. In columns of numbers and booleans, neither have ``null``, ``none``, ``nan``, ``na``
-    and ``n/a``, in any case; in columns of text these are words.
-    """
-    value = cell.strip()
-    if not value:
-        return None
-    if kind == "text":
-        return cell
-    if value.lower() in _MISSING:
-        return None
-    if kind == "boolean":
-        return _BOOLEANS[value.lower()]
-    return int(value) if _INTEGER.fullmatch(value) else float(value)
 
 
 def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: ReadOptions) -> tuple[str, str | None]:

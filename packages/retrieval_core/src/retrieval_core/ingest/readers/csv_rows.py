@@ -8,15 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.readers.base import clean, unreadable
-from retrieval_core.ingest.readers.columns import (
-    SAMPLE_ROWS,
-    Layout,
-    TypeGuess,
-    UniqueKey,
-    convert,
-    find_columns,
-)
+from retrieval_core.ingest.readers.cells import TypeGuess, convert
+from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
 from retrieval_core.ingest.readers.encoding import detect_encoding
+from retrieval_core.ingest.report import ColumnNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.parsed import ParsedDocument
     from retrieval_core.ingest.readers.base import ReadOptions
-    from retrieval_core.ingest.readers.columns import ColumnType
+    from retrieval_core.ingest.readers.cells import ColumnType
 
 _DELIMITERS = ",;\t|"
 _PROBE_LINES = 20
@@ -46,13 +41,13 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
 
 
 def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
-    guesses = {name: TypeGuess() for name in table.header}
+    guesses = {name: TypeGuess(decimal_comma=table.delimiter != ",") for name in table.header}
     key = UniqueKey()
     sample: list[dict[str, str]] = []
     for number, cells in table.rows():
         row = dict(zip(table.header, cells, strict=True))
         for name, cell in row.items():
-            guesses[name].see(cell)
+            guesses[name].see(cell, number)
         key.see(row)
         if number <= SAMPLE_ROWS:
             sample.append(row)
@@ -64,6 +59,10 @@ def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType],
     named = {name: types[name] for name in (text, title, key.column) if name is not None}
     # 1.5 and 1.50 are one number, but two names.
     types |= {name: kind if kind == "integer" and name == key.column else "text" for name, kind in named.items()}
+    for name, guess in guesses.items():
+        if name not in named and (mixed := guess.mostly_numbers) is not None:
+            note = ColumnNote(str(table.path), name, mixed.numbers, mixed.cells, mixed.example, mixed.row)
+            options.on_note(note)
     return types, Layout(text, title, key.column, options.columns)
 
 
@@ -73,7 +72,7 @@ class _Table:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._encoding = detect_encoding(path)
-        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else self._find_delimiter()
+        self.delimiter = "\t" if path.suffix.lower() == ".tsv" else self._find_delimiter()
         self.header = self._find_header()
 
     def rows(self) -> Iterator[tuple[int, Sequence[str]]]:
@@ -92,7 +91,7 @@ class _Table:
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         with self.path.open(encoding=self._encoding, errors="replace", newline="") as file:
-            reader = csv.reader(file, delimiter=self._delimiter, strict=True)
+            reader = csv.reader(file, delimiter=self.delimiter, strict=True)
             try:
                 for cells in reader:
                     if cells:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.config import checked_host
 from retrieval_core.errors import (
     ConfigurationError,
     MalformedAnswerError,
@@ -20,6 +21,7 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
     StoreError,
 )
+from retrieval_core.vendors.http import with_advice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -48,7 +50,7 @@ class Connection:
         host: Address of the index; ``http://`` is kept, for servers on this machine.
 
     Raises:
-        ConfigurationError: There is no key, or neither a name nor a host.
+        ConfigurationError: There is no key, or neither a name nor a host; or the host holds a password.
     """
 
     def __init__(self, api_key: SecretStr | None, index_name: str | None, host: str | None) -> None:
@@ -58,6 +60,11 @@ class Connection:
         if not index_name and not host:
             msg = "Pinecone needs an index: set PINECONE_INDEX_NAME in the environment, or store.pinecone.host"
             raise ConfigurationError(msg, missing_keys=("PINECONE_INDEX_NAME",))
+        try:
+            checked_host(host or "")
+        except ValueError as error:
+            msg = f"the host of the Pinecone index {error}"
+            raise ConfigurationError(msg) from None
         self._key = api_key
         self._name = index_name or ""
         self._host = host or ""
@@ -206,15 +213,15 @@ def _translated(error: Exception, key: str) -> ServiceError:
         return MalformedAnswerError(f"Pinecone's answer cannot be read: {text}", SERVICE)
     if isinstance(error, ApiError):
         status = error.status_code
-        msg = f"Pinecone answered with status {status}: {text}.{_ADVICE.get(status, '')}"
+        msg = f"Pinecone answered with status {status}: {with_advice(text, _ADVICE.get(status, ''))}"
         return ServiceError(msg, SERVICE, status=status, retry_after=_retry_after(error.headers or {}))
     return ServiceError(f"Pinecone's client refused the request: {text}", SERVICE)
 
 
 _ADVICE = {
-    401: " Check the API key.",
-    403: " Check that the API key belongs to the index's project and may do this.",
-    404: " Check the name or the host of the index.",
+    401: "Check the API key.",
+    403: "Check that the API key belongs to the index's project and may do this.",
+    404: "Check the name or the host of the index.",
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.filters import chunk_fields, matches
 from retrieval_core.ports import Fetched, SourceState
+from retrieval_core.stores.fields import FieldCounter
 from retrieval_core.stores.sqlite.rows import (
     CHUNK_COLUMNS,
     DOCUMENT_COLUMNS,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from retrieval_core.filters import Filter
-    from retrieval_core.ports import FetchRequest
+    from retrieval_core.ports import FetchRequest, FieldInfo
     from retrieval_core.types import Vector
 
 BATCH = 500
@@ -85,6 +86,14 @@ def documents_of(connection: Connection, source: str) -> dict[str, str]:
     """Return the content hashes of a source's documents, by document id."""
     names = storable((source,))
     return dict(connection.execute("SELECT id, content_hash FROM documents WHERE source = ?", names)) if names else {}
+
+
+def fields(connection: Connection) -> dict[str, FieldInfo]:
+    """Return the fields of all chunks by their paths, those of most chunks first."""
+    counter, fields_of = FieldCounter(), FieldReader()
+    for row in connection.execute(_FIELDS):
+        counter.add(fields_of(row))
+    return counter.catalogue()
 
 
 class _Visibility:

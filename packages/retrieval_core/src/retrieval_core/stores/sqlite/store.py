@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ from retrieval_core.filters import OPERATORS
 from retrieval_core.ports import Candidate, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search
 from retrieval_core.stores.compounds import word_query
+from retrieval_core.stores.fields import first_fields
 from retrieval_core.stores.sqlite import read, schema, write
 from retrieval_core.stores.sqlite.connections import Connections
 from retrieval_core.stores.sqlite.lexical import count_passages, search_words
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from retrieval_core.filters import Filter
-    from retrieval_core.ports import Change, Fetched, FetchRequest, Manifest, SearchRequest, SourceState
+    from retrieval_core.ports import Change, Fetched, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.stores.sqlite.lexical import Found
     from retrieval_core.stores.sqlite.snapshot import Snapshot, SnapshotCache
 
@@ -152,6 +154,21 @@ class SqliteStore:
             return None
         return f"{identity}:{generation}"
 
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, those of most passages first.
+
+        All passages are read, once for each generation; before the first write there are none.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
+            StoreError: The index cannot be read.
+        """
+        session = self._current()
+        catalogue: Mapping[str, FieldInfo] = {}
+        with suppress(IndexNotFoundError):
+            catalogue = await session.connections.read(session.fields)
+        return first_fields(catalogue, limit)
+
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name; nothing before the first write."""
         try:
@@ -255,6 +272,7 @@ class _Session:
         self._lock = Lock()
         self._cache: SnapshotCache | None = None
         self._counted: tuple[tuple[str, int], tuple[int, int]] | None = None
+        self._fields: tuple[tuple[str, int], Mapping[str, FieldInfo]] | None = None
 
     def snapshot(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
         """Return the arrays that a search needs, as of the open transaction."""
@@ -270,6 +288,14 @@ class _Session:
         if counted is None or counted[0] != state:
             counted = self._counted = state, read.count(connection)
         return counted[1]
+
+    def fields(self, connection: Connection) -> Mapping[str, FieldInfo]:
+        """Return the fields of all chunks, counted once for each generation."""
+        state = schema.read_state(connection)
+        known = self._fields
+        if known is None or known[0] != state:
+            known = self._fields = state, read.fields(connection)
+        return known[1]
 
 
 def _candidates(connection: Connection, found: Sequence[Found], *, with_vectors: bool) -> tuple[Candidate, ...]:

@@ -13,6 +13,7 @@ Each test opens an empty store in a folder of its own and closes it. Needed besi
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.catalog import CatalogTests
 from retrieval_core.testing.store_kit.fetching import FetchTests
+from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.running import RunningTests
@@ -29,6 +30,7 @@ class StoreConformance(
     DenseSearchTests,
     LexicalSearchTests,
     FilterTests,
+    FieldTests,
     FetchTests,
     HostileInputTests,
     RunningTests,

@@ -1,0 +1,308 @@
+"""What ``retrieval doctor`` asks of the parts that a configuration names: one small call each, in a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from retrieval_core.cli.finding import Finding
+from retrieval_core.config import missing_settings, without_credentials
+from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, IndexNotFoundError, RetrievalError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.ports import LLM, Compressor, Embedder, ResultCache
+
+T = TypeVar("T")
+
+SERVICE_SECONDS = 20.0
+"""For one request to a service."""
+MODEL_SECONDS = 60.0
+"""For loading a model or a large package on this machine."""
+GRACE_SECONDS = 5.0
+"""For letting go of what did not answer; after that it is left behind, since a thread cannot be cancelled."""
+# Enough for a model that reasons before it answers; the answer itself is one word.
+_MOST_TOKENS = 500
+# Shorter ones would be taken out of words too, and servers of one's own are often given a word as the key. Adapters
+# keep theirs to themselves whatever its length.
+_SHORTEST_KEY = 8
+_SHORTEST_PASSWORD = 4
+_SECRET_NAMES = re.compile(r"key|secret|token|password|url", re.IGNORECASE)
+_SEE_LLM = "not looked at, as the language model cannot be used; see there"
+
+
+class _AbsentError(Exception):
+    """Something optional is not there."""
+
+
+def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
+    """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
+    secrets = _secrets_of(config)
+
+    def look(subject: str, seconds: float, probe: Callable[[RetrievalConfig, float], str]) -> Finding:
+        return _bounded(subject, seconds, lambda: probe(config, seconds), secrets)
+
+    of_embedder = SERVICE_SECONDS if config.embedder.kind == "openai" else MODEL_SECONDS
+    yield look("embedder", of_embedder, _embedder)
+    if config.query.truncate_at == "grapheme":
+        yield look("cutting questions", MODEL_SECONDS, _cutting)
+    if config.llm.kind != "none":
+        yield look("language model", SERVICE_SECONDS, _llm)
+    if config.compressor.enabled and config.compressor.kind != "none":
+        yield look("compressor", MODEL_SECONDS, _compressor)
+    if config.rewriter.kind != "none":
+        yield look("rewriter", SERVICE_SECONDS, _rewriter)
+    if config.evaluation.enabled:
+        yield look("evaluation", MODEL_SECONDS, _evaluation)
+    if config.cache.enabled and config.cache.kind != "memory":
+        yield look("cache", SERVICE_SECONDS, _cache)
+    yield look("index", SERVICE_SECONDS, _index)
+
+
+def _embedder(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.build import build_embedder  # noqa: PLC0415 - help and completion need none of this
+
+    embedder = build_embedder(config.embedder)
+    if embedder is None:
+        return "none is configured: lexical search only"
+    vector = _ask(seconds, lambda: embedder.embed_query("Does it work?"), embedder)
+    return f"{embedder.id} gives vectors of {len(vector)} components"
+
+
+def _cutting(config: RetrievalConfig, _seconds: float) -> str:
+    """Cut a question: the extra that this needs is otherwise missed with the first one that is too long."""
+    from retrieval_core.stages.normalize import normalize  # noqa: PLC0415
+
+    normalize("Does it work?", config.query.model_copy(update={"max_length": 1}))
+    return "at graphemes"
+
+
+def _llm(config: RetrievalConfig, seconds: float) -> str:
+    """Have one word written: unlike a list of models, it shows that the key may be used for this model."""
+    from retrieval_core.ports import CompletionRequest, Message  # noqa: PLC0415
+
+    llm = _built_llm(config)
+    message = Message("user", "Answer with the one word: yes")
+    _ask(seconds, lambda: llm.complete(CompletionRequest((message,), max_tokens=_MOST_TOKENS)), llm)
+    return f"{llm.id} answers"
+
+
+def _built_llm(config: RetrievalConfig) -> LLM:
+    from retrieval_core.build import build_llm  # noqa: PLC0415
+
+    llm = build_llm(config.llm)
+    if llm is None:
+        msg = "it needs a language model and is left out without one; set llm.kind"
+        raise _AbsentError(msg)
+    return llm
+
+
+def _llm_for_a_stage(config: RetrievalConfig) -> LLM:
+    """Return the language model of a stage; whether it answers is another finding."""
+    try:
+        return _built_llm(config)
+    except RetrievalError as error:
+        raise _AbsentError(_SEE_LLM) from error
+
+
+def _compressor(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.build import build_compressor  # noqa: PLC0415
+    from retrieval_core.types import Chunk  # noqa: PLC0415
+
+    settings = config.compressor
+    llm = _llm_for_a_stage(config) if settings.kind == "llm" else None
+    compressor: Compressor | None = build_compressor(settings, llm)
+    if llm is not None:
+        return f"asks {llm.id}"
+    if settings.kind != "local" or compressor is None:
+        return _made_by(settings.kind)
+    chunk = Chunk("doctor#0", "doctor", "It works.")
+    _ask(seconds, lambda: compressor.judge("Does it work?", [chunk]), compressor)
+    return f"{compressor.id} judges passages"
+
+
+def _rewriter(config: RetrievalConfig, _seconds: float) -> str:
+    from retrieval_core.build import build_rewriter  # noqa: PLC0415
+
+    kind = config.rewriter.kind
+    llm = _llm_for_a_stage(config) if kind == "llm" else None
+    build_rewriter(config.rewriter, llm)
+    return _made_by(kind) if llm is None else f"asks {llm.id}"
+
+
+def _evaluation(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.build import build_embedder, build_evaluator, build_llm  # noqa: PLC0415
+    from retrieval_core.evaluators.local import LocalEvaluator  # noqa: PLC0415
+
+    kind = config.evaluation.kind
+    try:
+        llm, embedder = build_llm(config.llm), build_embedder(config.embedder)
+    except RetrievalError as error:
+        msg = "not looked at, as the language model or the embedder cannot be used; see there"
+        raise _AbsentError(msg) from error
+    evaluator = build_evaluator(config.evaluation, llm, embedder)
+    if isinstance(evaluator, LocalEvaluator):
+        if embedder is None:
+            msg = "without an embedder there are no scores; set embedder.kind"
+            raise _AbsentError(msg)
+        return f"estimates by {embedder.id}; scores by RAGAS need the extra 'ragas' and a language model"
+    if evaluator is None or kind not in {"auto", "ragas"}:
+        return _made_by(kind)
+    # Importing RAGAS is what goes wrong; a model that stands in for the real one ends it there, before any request.
+    sentinel: Any = _Sentinel()
+    loaded = build_evaluator(config.evaluation, sentinel, sentinel)
+    if loaded is not None:
+        with suppress(_ReachedError):
+            _ask(seconds, lambda: loaded.evaluate("Does it work?", (), "It works."))
+    return f"RAGAS can be used: {evaluator.id}"
+
+
+class _ReachedError(Exception):
+    """A model was asked."""
+
+
+class _Sentinel:
+    """Stands in for a model, and says that it was asked."""
+
+    id = "doctor"
+    dimension = 1
+
+    async def complete(self, _request: object) -> None:
+        raise _ReachedError
+
+    async def embed_texts(self, _texts: object) -> None:
+        raise _ReachedError
+
+
+def _cache(config: RetrievalConfig, seconds: float) -> str:
+    """Look something up that is not there: a connection, the password and the right to read are needed for it."""
+    from retrieval_core.build import build_cache  # noqa: PLC0415
+
+    cache: ResultCache | None = build_cache(config.cache)
+    if cache is None:
+        return "switched off"
+    _ask(seconds, lambda: cache.get("retrieval doctor"), cache)
+    return f"{cache!r} answers" if config.cache.kind == "redis" else f"{config.cache.kind} answers"
+
+
+def _index(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.build import build_embedder, build_store  # noqa: PLC0415
+
+    embedder: Embedder | None = None
+    reason: RetrievalError | None = None
+    try:
+        embedder = build_embedder(config.embedder)
+    except RetrievalError as error:
+        reason = error
+    if lacking := [name for name in missing_settings(config) if name.startswith("PINECONE_")]:
+        msg = f"{' and '.join(lacking)} not set, in the environment or under store.pinecone"
+        raise ConfigurationError(msg, missing_keys=lacking)
+    store = build_store(config.store, Path(config.index), embedder)
+
+    async def look() -> str:
+        info = await store.describe()
+        if config.store.kind == "pinecone" and embedder is not None:
+            await _search_once(store, embedder)
+        return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks"
+
+    try:
+        return _ask(seconds, look, store, embedder)
+    except EmbedderMismatchError as error:
+        if reason is None:
+            raise
+        msg = "not looked at, as the embedder cannot be used; see there"
+        raise _AbsentError(msg) from error
+
+
+async def _search_once(store: Any, embedder: Embedder) -> None:
+    """Search with any vector: an index that says nothing of its embedder refuses one of another dimension."""
+    import numpy as np  # noqa: PLC0415 - slow to load
+
+    from retrieval_core.ports import SearchRequest  # noqa: PLC0415
+
+    vector = np.full(embedder.dimension, embedder.dimension**-0.5, dtype=np.float32)
+    await store.search(SearchRequest(1, vector=vector))
+
+
+def _made_by(kind: str) -> str:
+    return f"{kind} made it; it was not called"
+
+
+def _ask(seconds: float, call: Callable[[], Awaitable[T]], *parts: object) -> T:
+    """Make one call on an event loop of its own, and close what was used there."""
+
+    async def main() -> T:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                if (close := getattr(part, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+            async with asyncio.timeout(seconds):
+                return await call()
+
+    return asyncio.run(main())
+
+
+def _bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: frozenset[str]) -> Finding:
+    """Run a probe in a thread and wait no longer than it may take; whatever goes wrong is a finding."""
+    found: list[Finding] = []
+
+    def finding(verdict: Literal["ok", "missing", "wrong"], detail: str) -> None:
+        text = without_credentials(detail)
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "[secret]")
+        found.append(Finding(subject, verdict, text))
+
+    def work() -> None:
+        try:
+            finding("ok", probe())
+        except (_AbsentError, IndexNotFoundError) as error:
+            finding("missing", str(error))
+        except TimeoutError as error:
+            finding("wrong", str(error) or _silence(seconds))
+        except RetrievalError as error:
+            finding("wrong", str(error))
+        except Exception as error:  # noqa: BLE001 - of a factory, or of a library that a service needs
+            finding("wrong", f"{type(error).__name__}: {error}")
+
+    thread = Thread(target=work, name=f"retrieval-doctor-{subject}", daemon=True)
+    thread.start()
+    thread.join(seconds + GRACE_SECONDS)
+    return found[0] if found else Finding(subject, "wrong", _silence(seconds))
+
+
+def _silence(seconds: float) -> str:
+    return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
+
+
+def _secrets_of(config: RetrievalConfig) -> frozenset[str]:
+    """Return all that must not be printed, in case that somebody else's message holds it."""
+    openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
+    given = [section.api_key for section in (*openai, pinecone)] + [config.cache.url]
+    keys = {secret.get_secret_value() for secret in given if secret is not None}
+    found: set[str] = set()
+    if config.cache.url is not None:
+        found |= _passwords_in(config.cache.url.get_secret_value())
+    sections = (config.store, config.embedder, config.llm, config.compressor, config.rewriter, config.cache)
+    for section in (*sections, config.evaluation):
+        found |= _secrets_in(section.options)
+    long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}
+    return frozenset(long_enough | {secret for secret in found if len(secret) >= _SHORTEST_PASSWORD})
+
+
+def _passwords_in(url: str) -> set[str]:
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        return set()
+    return {password, unquote(password)}
+
+
+def _secrets_in(options: Mapping[str, Any]) -> set[str]:
+    return {text for name, text in options.items() if isinstance(text, str) and _SECRET_NAMES.search(name)}

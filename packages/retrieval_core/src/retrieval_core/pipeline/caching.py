@@ -1,0 +1,61 @@
+"""Asking the cache for a result, and handing it one, without making the question wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+from retrieval_core.errors import DeadlineExceededError
+from retrieval_core.run.runner import Failed
+
+if TYPE_CHECKING:
+    from retrieval_core.ports import ResultCache
+    from retrieval_core.run.runner import Ok, Run
+    from retrieval_core.types import RetrievalResult
+
+CACHE_SHARE = 0.05
+"""How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
+
+
+async def ask_cache(run: Run, cache: ResultCache, key: str) -> RetrievalResult | Failed | None:
+    """Return the result of a key; ``None`` where there is none."""
+    if getattr(cache, "in_process", False):
+        started = run.elapsed_ms
+        result = await cache.get(key)
+        run.note("cache", started, None, None)
+        return result
+    asking = run.within(CACHE_SHARE).without_retries()
+    if not getattr(cache, "is_loaded", True):
+        failure = await _load(asking, cast("_LoadedLate", cache))
+        if failure is not None:
+            return failure
+    outcome = await asking.on("cache").call("cache", cache.get, key)
+    return outcome if isinstance(outcome, Failed) else outcome.value
+
+
+class _LoadedLate(Protocol):
+    """A cache that has to load something first, once, and says so with an attribute ``is_loaded``."""
+
+    async def load(self) -> None: ...
+
+
+async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
+    """Have a cache load what it needs; it goes on with that also when the time to ask it is over."""
+    started = asking.elapsed_ms
+    # Not as a call to the cache: how long this takes says nothing of its server, which need not be left alone for it.
+    outcome = await asking.on("loading the cache").call("cache", cache.load)
+    if not isinstance(outcome, Failed):
+        return None
+    if not isinstance(outcome.error, DeadlineExceededError):
+        return outcome
+    msg = (
+        f"it was not asked: its client was still being loaded after {asking.elapsed_ms - started:.0f} ms, "
+        f"{CACHE_SHARE:.0%} of deadline_seconds; it is loaded once in a process, and later questions find it loaded; "
+        "'await cache.load()' does it beforehand"
+    )
+    return replace(outcome, error=DeadlineExceededError(msg))
+
+
+async def keep(run: Run, cache: ResultCache, key: str, result: RetrievalResult) -> Ok[None] | Failed:
+    """Hand a result to the cache."""
+    return await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.set, key, result)

@@ -1,0 +1,181 @@
+"""A password in an address, and a key, show nowhere: not in the settings, not in messages, not in results."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from retrieval_core import load_config, open_index
+from retrieval_core.cache.redis import RedisCache
+from retrieval_core.cli import main
+from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
+from retrieval_core.config.addresses import host_of, without_credentials
+from retrieval_core.errors import ConfigurationError, ServiceConnectionError
+from retrieval_core.llms.openai import OpenAILLM
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.stores.pinecone import PineconeStore
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types import Chunk
+from retrieval_core.vendors.http import what_was_said
+
+CANARY = "canary-7d1f0a"
+ADDRESSES = (
+    f"https://user:{CANARY}@host/v1",
+    f"https://{CANARY}@host:8080/v1",
+    f"http://user:{CANARY}@127.0.0.1:1",
+    f"https://user:12/{CANARY}@host/v1",
+    f"https://user:12#{CANARY}@host/v1",
+    f"https://host/v1?key={CANARY}",
+    f"https://host/v1#{CANARY}",
+    f"user:{CANARY}@host",
+    f"https://[{CANARY}",
+)
+SETTINGS = ("embedder.openai.base_url", "llm.openai.base_url", "store.pinecone.host")
+
+
+def shown(error: BaseException) -> str:
+    """Return all that a program may print of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(getattr(error, "problems", ""))
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+@pytest.mark.parametrize("address", ADDRESSES[:-1])
+def test_an_address_with_a_secret_is_refused_and_not_shown(address: str, key: str) -> None:
+    """When the settings are read, whatever they are for; so no repr, id or message can ever hold it."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(overrides={key: address})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{key}: ")
+    assert CANARY not in shown(caught.value)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_with_a_secret_is_not_shown_where_the_settings_are_made_directly(address: str) -> None:
+    """The checking library's own error shows nothing of what was given."""
+    for model in (OpenAIEmbedderConfig, OpenAILLMConfig):
+        with pytest.raises(ValidationError) as caught:
+            model(base_url=address)
+        assert CANARY not in shown(caught.value)
+    with pytest.raises(ValidationError) as caught:
+        PineconeConfig(host=f"me:{CANARY}@host")
+    assert CANARY not in shown(caught.value)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_with_a_secret_is_refused_by_the_adapters(address: str) -> None:
+    """Those who use them without a configuration are told the same."""
+    with pytest.raises(ConfigurationError, match="base_url") as caught:
+        OpenAILLM("m", base_url=address)
+    assert CANARY not in shown(caught.value)
+    if any(sign in address for sign in "@?#"):
+        with pytest.raises(ConfigurationError, match="host of the Pinecone index") as caught:
+            PineconeStore(api_key=SecretStr("k"), host=address)
+        assert CANARY not in shown(caught.value)
+
+
+def test_a_blank_address_is_none() -> None:
+    """As an empty variable of the environment gives it; OpenAI's key is then OpenAI's again."""
+    environment = {"RETRIEVAL_LLM__OPENAI__BASE_URL": " ", "OPENAI_API_KEY": "k"}
+    settings = load_config(environment=environment).llm.openai
+    assert settings.base_url is None
+    assert settings.api_key == SecretStr("k")
+
+
+SECRETS: dict[str, Any] = {
+    "llm.openai.api_key": CANARY,
+    "embedder.openai.api_key": CANARY,
+    "store.pinecone.api_key": CANARY,
+    "cache.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
+    **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "compressor")},
+    **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation")},
+}
+
+
+def test_no_secret_shows_in_the_settings() -> None:
+    """Neither keys and addresses nor what is handed to factories of one's own."""
+    config = load_config(overrides=SECRETS)
+    assert CANARY not in f"{config!r} {config}"
+    assert config.cache.options == {"token": CANARY}
+
+
+@pytest.mark.parametrize("key", [*(key for key in SECRETS if "options" not in key), "search.top_k", "search"])
+def test_no_secret_shows_in_a_problem(key: str) -> None:
+    """Neither where the value is of a wrong kind, nor where an address stands in a wrong place."""
+    value: Any = [CANARY] if key in SECRETS else f"redis://me:{CANARY}@host"
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(overrides={key: value})
+    assert CANARY not in shown(caught.value)
+
+
+@pytest.mark.parametrize("command", ["doctor", "info", "search"])
+def test_no_secret_shows_on_the_command_line(command: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache with a password that cannot be reached is told with its host alone, in JSON and for people."""
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("redis", reason="the extra 'redis' is not installed")
+    fake = ["--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"]
+    cache = ["--set", "cache.kind=redis", "--set", f"cache.url=redis://me:{CANARY}@127.0.0.1:1/0"]
+    with open_index(config=load_config(overrides={"cache.enabled": False}), embedder=FakeEmbedder()) as index:
+        index.add([Chunk("a", "a", "A sturdy phone")])
+    arguments = [command, *(["phone", "--trace"] if command == "search" else []), *fake, *cache]
+    for form in ([], ["--json"]):
+        result = CliRunner().invoke(main, [*arguments, *form])
+        assert result.output
+        assert CANARY not in result.output
+        assert isinstance(result.exception, SystemExit | None)
+    if command == "search":
+        told = json.loads(result.stdout)
+        assert [entry["stage"] for entry in told["degraded"]] == ["cache"]
+        assert "127.0.0.1:1" in told["degraded"][0]["reason"]
+
+
+def test_no_secret_shows_in_results_and_ids() -> None:
+    """Degradations, trace and the cache's repr have the host alone."""
+    pytest.importorskip("redis", reason="the extra 'redis' is not installed")
+    url = f"redis://me:{CANARY}@127.0.0.1:1/0"
+    assert CANARY not in repr(RedisCache(SecretStr(url)))
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    config = load_config(overrides={"cache.kind": "redis", "cache.url": url, "retry.max_retries": 0})
+    with open_index(config=config, embedder=embedder, store=store) as index:
+        index.add([Chunk("a", "a", "A sturdy phone")])
+        result = index.retrieve("phone")
+    assert result.degraded, "the cache cannot be reached"
+    assert CANARY not in f"{result!r} {index.pipeline!r}"
+
+
+def test_what_a_service_says_shows_no_password() -> None:
+    """A proxy or gateway may repeat an address with one."""
+    assert what_was_said(f"cannot reach http://me:{CANARY}@proxy:80/x") == "cannot reach http://[secret]@proxy:80/x"
+    assert CANARY not in str(ServiceConnectionError(what_was_said({"error": f"see 'https://{CANARY}@h'"})))
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"], exclude_characters="'\"<>"), min_size=1))
+def test_credentials_are_taken_out_of_any_address(secret: str) -> None:
+    """Whatever the password holds, slashes and further signs of the kind included."""
+    assert without_credentials(f"at redis://{secret}@host/0 it failed") == "at redis://[secret]@host/0 it failed"
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://localhost:11434/v1", "localhost:11434"),
+        ("https://api.openai.com/v1/", "api.openai.com"),
+        ("HTTPS://Host/a/b", "host"),
+    ],
+)
+def test_addresses_that_are_fine(url: str, host: str) -> None:
+    """Host and port are what messages show."""
+    assert host_of(url) == host
+    assert load_config(overrides={"llm.openai.base_url": url}).llm.openai.base_url == url
+
+
+def test_the_settings_are_still_equal_to_themselves() -> None:
+    """What is left out of a repr still counts."""
+    assert load_config(overrides=SECRETS) == load_config(overrides=SECRETS) != RetrievalConfig()
