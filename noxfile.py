@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
-EXTRAS = "local,documents,evaluate,graphemes,openai,otel,pinecone,redis"
+EXTRAS = "local,cohere,documents,evaluate,fastembed,graphemes,openai,otel,pinecone,redis,tokens"
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick"}
 """For sessions that look for another thing than what the properties of the code are."""

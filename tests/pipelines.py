@@ -17,7 +17,7 @@ from retrieval_core.types import Chunk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, Store, StoreInfo
+    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, Store, StoreInfo, TokenCounter
     from retrieval_core.run.clock import Clock
 
 TEXTS = (
@@ -107,3 +107,8 @@ def a_pipeline(
         filled(store)
     config = load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
     return RetrievalPipeline(store, embedder or FakeEmbedder(), config=config, clock=clock or FakeClock())
+
+
+def word_counter() -> TokenCounter:
+    """Return what counts words as tokens."""
+    return lambda text: len(text.split())

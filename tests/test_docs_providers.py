@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-KEYS = {"OPENAI_API_KEY": "o", "PINECONE_API_KEY": "p"}
+KEYS = {"OPENAI_API_KEY": "o", "PINECONE_API_KEY": "p", "CO_API_KEY": "c"}
 
 
 def loaded(example: str, folder: Path) -> RetrievalConfig:
@@ -71,5 +71,6 @@ def test_the_extras_exist() -> None:
     project = tomllib.loads((ROOT / "packages/retrieval_core/pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
-    assert named == {"local", "openai", "pinecone", "redis", "otel", "ragas", "graphemes"}
+    providers = {"local", "openai", "cohere", "fastembed", "pinecone", "redis"}
+    assert named == providers | {"tokens", "otel", "ragas", "graphemes"}
     assert named <= set(extras)

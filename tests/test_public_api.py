@@ -26,6 +26,8 @@ def test_the_public_names() -> None:
     """What the package exports is pinned: adding or removing a name is a decision."""
     assert retrieval_core.__all__ == [
         "Chunk",
+        "ContextConfig",
+        "ContextPack",
         "Document",
         "Hit",
         "Index",
@@ -34,9 +36,15 @@ def test_the_public_names() -> None:
         "RetrievalPipeline",
         "RetrievalResult",
         "Scores",
+        "as_hits",
+        "assemble",
+        "expand",
+        "fit",
+        "format_citation",
         "load_config",
         "open_index",
         "parse_filter",
+        "surroundings_in",
         "where",
     ]
 

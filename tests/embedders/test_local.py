@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -391,6 +392,7 @@ class TestScheduling:
             assert go_on.wait(PATIENCE)
 
         executor = fresh._passages._executor
+        assert isinstance(executor, ThreadPoolExecutor)
         shutdown = executor.shutdown
 
         def go_on_once_closed(*, wait: bool, cancel_futures: bool) -> None:

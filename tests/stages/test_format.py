@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.stages.format import format_citation, format_context
+from retrieval_core.stages.format import format_context
 from retrieval_core.templates import parse_template
-from retrieval_core.types import Chunk, Hit, PageSpan, Scores
+from retrieval_core.types import Chunk, Hit, PageSpan, Scores, format_citation
 
 
 def hit(text: str = "text", score: float = 0.5, document_id: str = "guide.md", **fields: object) -> Hit:

@@ -24,6 +24,7 @@ from retrieval_core.evaluators.local import Calibration, LocalEvaluator
 from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change
+from retrieval_core.rerankers.llm import LLMReranker
 from retrieval_core.rewriters.llm import LLMRewriter
 from retrieval_core.stores.pinecone import PineconeStore
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -159,10 +160,14 @@ def _llm(url: str) -> OpenAILLM:
 
 
 def _answer(asked: dict[str, Any]) -> str:
-    """Rewrite a question where that is asked for, and find each passage relevant otherwise."""
+    """Rewrite a question or score passages where that is asked for, and find each passage relevant otherwise."""
     wanted = asked["response_format"]["json_schema"]["schema"]["properties"]
     if "query" in wanted:
         return json.dumps({"reason": "in full", "query": "earlier revision of an application"})
+    if "results" in wanted:
+        numbers = wanted["results"]["items"]["properties"]["id"]["enum"]
+        grades = {"key_evidence": "", "answerability": True}
+        return json.dumps({"results": [{"id": number, "relevance_score": number, **grades} for number in numbers]})
     return json.dumps({number: {"reason": "it helps", "relevant": True, "score": 0.8} for number in wanted})
 
 
@@ -200,6 +205,11 @@ _REWRITING: dict[str, Any] = {"rewriter__relevance_threshold": 1.0, "rewriter__m
 
 def _embed_without_words(url: str) -> dict[str, Any]:
     return {"embedder": _embedder(url), "store": PartlyRemote("", None, sides=frozenset({"dense"}))}
+
+
+def _rerank(url: str) -> dict[str, Any]:
+    llm = _llm(url)
+    return {"reranker": LLMReranker(llm, batch_size=100), "ours": llm}
 
 
 def _compress(url: str) -> dict[str, Any]:
@@ -297,6 +307,15 @@ STAGES = {
             1.0,
             wrong_dimension=_RECORDS,
             settings=_SCORED,
+        ),
+        Stage(
+            "rerank",
+            _CHAT,
+            _rerank,
+            "degraded",
+            ("rerank",),
+            _openai,
+            0.95,
         ),
         Stage(
             "compress",

@@ -15,6 +15,7 @@ from retrieval_core.embedders.openai import OpenAIEmbedder
 from retrieval_core.errors import ServiceError
 from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.ports import CompletionRequest, Message
+from retrieval_core.rerankers.llm import LLMReranker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterator
@@ -91,6 +92,20 @@ def test_a_schema_is_kept(url: str) -> None:
     value = json.loads(run(llm, llm.complete(request)).text)
     assert isinstance(value["relevant"], bool)
     assert value["grade"] in {"low", "high"}
+
+
+def test_passages_are_scored(url: str) -> None:
+    """The schema of the rubric is one that the server's grammar takes, and its answer needs no mending."""
+    llm = OpenAILLM("smollm2", base_url=url)
+    passages = ["Bread is baked for forty minutes.", "Saturn has rings."]
+    found = run(llm, LLMReranker(llm).score("How long is bread baked?", passages))
+    assert len(found.scores) == 2
+    assert all(0 <= score <= 1 for score in found.scores)
+    for evidence, passage in zip(found.evidence, passages, strict=True):
+        assert isinstance(evidence.answers, bool)
+        assert evidence.is_quoted is (bool(evidence.text) and evidence.text in passage)
+    assert found.problems == ()
+    assert found.usage.output_tokens > 0
 
 
 def test_a_cut_off_answer_is_an_error(url: str) -> None:

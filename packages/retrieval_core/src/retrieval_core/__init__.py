@@ -18,15 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from retrieval_core.build import open_index
-    from retrieval_core.config import RetrievalConfig, load_config
+    from retrieval_core.config import ContextConfig, RetrievalConfig, load_config
     from retrieval_core.errors import RetrievalError
     from retrieval_core.filter_syntax import parse_filter, where
     from retrieval_core.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.types import Chunk, Document, Hit, RetrievalResult, Scores
+    from retrieval_core.stages.budget import assemble, fit
+    from retrieval_core.stages.expand import as_hits, expand, surroundings_in
+    from retrieval_core.types import Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
 
 __all__ = [
     "Chunk",
+    "ContextConfig",
+    "ContextPack",
     "Document",
     "Hit",
     "Index",
@@ -35,14 +39,22 @@ __all__ = [
     "RetrievalPipeline",
     "RetrievalResult",
     "Scores",
+    "as_hits",
+    "assemble",
+    "expand",
+    "fit",
+    "format_citation",
     "load_config",
     "open_index",
     "parse_filter",
+    "surroundings_in",
     "where",
 ]
 
 _HOMES = {
     "Chunk": "types",
+    "ContextConfig": "config",
+    "ContextPack": "types",
     "Document": "types",
     "Hit": "types",
     "Index": "index",
@@ -51,9 +63,15 @@ _HOMES = {
     "RetrievalPipeline": "pipeline",
     "RetrievalResult": "types",
     "Scores": "types",
+    "as_hits": "stages.expand",
+    "assemble": "stages.budget",
+    "expand": "stages.expand",
+    "fit": "stages.budget",
+    "format_citation": "types",
     "load_config": "config",
     "open_index": "build",
     "parse_filter": "filter_syntax",
+    "surroundings_in": "stages.expand",
     "where": "filter_syntax",
 }
 

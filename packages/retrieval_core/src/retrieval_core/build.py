@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -15,12 +16,16 @@ from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from retrieval_core.config import (
         CacheConfig,
         CompressorConfig,
+        ContextConfig,
         EmbedderConfig,
         EvaluationConfig,
         LLMConfig,
+        RerankerConfig,
         RewriterConfig,
         StoreConfig,
     )
@@ -31,15 +36,18 @@ if TYPE_CHECKING:
         Compressor,
         Embedder,
         Evaluator,
+        Reranker,
         ResultCache,
         Rewriter,
         Store,
+        TokenCounter,
     )
 
 
 EMBEDDER_ABILITIES = ("id", "dimension", "embed_query", "embed_texts")
 STORE_ABILITIES = ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of")
 LLM_ABILITIES = ("id", "complete", "stream")
+RERANKER_ABILITIES = ("id", "batch_size", "score")
 COMPRESSOR_ABILITIES = ("id", "batch_size", "judge")
 REWRITER_ABILITIES = ("id", "rewrite")
 EVALUATOR_ABILITIES = ("id", "evaluate")
@@ -96,17 +104,26 @@ def build_pipeline(
         ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
     """
     llm = build_llm(config.llm)
+    local = cache(_local_cross_encoder)  # loaded once, whichever stages use it
     return RetrievalPipeline(
         store,
         embedder,
-        compressor=build_compressor(config.compressor, llm),
+        reranker=build_rerankers(config.reranker, llm, local),
+        compressor=build_compressor(config.compressor, llm, local),
         rewriter=build_rewriter(config.rewriter, llm),
         evaluator=build_evaluator(config.evaluation, llm, embedder),
         cache=build_cache(config.cache),
+        token_counter=build_token_counter(config.context),
         observer=observer,
         config=config,
         owned=() if llm is None else (llm,),
     )
+
+
+def _local_cross_encoder() -> Reranker:
+    from retrieval_core.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
+
+    return LocalCrossEncoder()
 
 
 def build_embedder(config: EmbedderConfig) -> Embedder | None:
@@ -159,8 +176,88 @@ def build_llm(config: LLMConfig) -> LLM | None:
     return cast("LLM", _call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
 
 
-def build_compressor(config: CompressorConfig, llm: LLM | None) -> Compressor | None:
-    """Return the configured compressor; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+def build_rerankers(
+    config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
+) -> tuple[Reranker, ...]:
+    """Return the configured reranker and those that stand in for it, in their order; none of them is loaded yet.
+
+    The kind ``llm`` is left out where there is no LLM.
+
+    Args:
+        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
+    """
+    kinds = (config.kind, *config.fallbacks) if config.enabled else ()
+    made = (_reranker(kind, config, llm, local or _local_cross_encoder) for kind in kinds)
+    return tuple(reranker for reranker in made if reranker is not None)
+
+
+def _reranker(kind: str, config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker]) -> Reranker | None:
+    makers: dict[str, Callable[[], Reranker | None]] = {
+        "local": local,
+        "llm": lambda: None if llm is None else _llm_reranker(config, llm),
+        "cohere": lambda: _cohere_reranker(config),
+        "cross-encoder": lambda: _fastembed_cross_encoder(config),
+        "late-interaction": lambda: _fastembed_late_interaction(config),
+        "none": lambda: None,
+    }
+    if kind in makers:
+        return makers[kind]()
+    made = _call_factory("reranker.kind", kind, config.options, tuple(makers), RERANKER_ABILITIES)
+    return cast("Reranker", made)
+
+
+def _llm_reranker(config: RerankerConfig, llm: LLM) -> Reranker:
+    from retrieval_core.rerankers.llm import LLMReranker  # noqa: PLC0415
+
+    return LLMReranker(
+        llm,
+        prompt=config.prompt,
+        batch_size=config.batch_size,
+        max_characters=config.max_characters,
+        strict_json=config.strict_json,
+    )
+
+
+def _cohere_reranker(config: RerankerConfig) -> Reranker:
+    from retrieval_core.rerankers.cohere import CohereReranker  # noqa: PLC0415
+
+    return CohereReranker(**dict(config.cohere))
+
+
+def _fastembed_cross_encoder(config: RerankerConfig) -> Reranker:
+    from retrieval_core.rerankers.fastembed import FastembedCrossEncoder  # noqa: PLC0415
+
+    return FastembedCrossEncoder(**dict(config.cross_encoder))
+
+
+def _fastembed_late_interaction(config: RerankerConfig) -> Reranker:
+    from retrieval_core.rerankers.fastembed import FastembedLateInteraction  # noqa: PLC0415
+
+    return FastembedLateInteraction(**dict(config.late_interaction))
+
+
+def build_token_counter(config: ContextConfig) -> TokenCounter | None:
+    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
+    kind = config.token_counter
+    if kind == "auto":
+        return None
+    if kind in {"o200k_base", "cl100k_base"}:
+        from retrieval_core.token_counters import BpeTokenCounter  # noqa: PLC0415
+
+        return BpeTokenCounter(kind)
+    built_in = ("auto", "o200k_base", "cl100k_base")
+    counter = _call_factory("context.token_counter", kind, {}, built_in, ("__call__",))
+    return cast("TokenCounter", counter)
+
+
+def build_compressor(
+    config: CompressorConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
+) -> Compressor | None:
+    """Return the configured compressor; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
+
+    Args:
+        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
+    """
     if config.kind == "none" or not config.enabled:
         return None
     if config.kind == "llm":
@@ -171,9 +268,8 @@ def build_compressor(config: CompressorConfig, llm: LLM | None) -> Compressor | 
         return LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
     if config.kind == "local":
         from retrieval_core.compressors.cross_encoder import CrossEncoderCompressor  # noqa: PLC0415
-        from retrieval_core.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
 
-        return CrossEncoderCompressor(LocalCrossEncoder(), threshold=config.relevance_threshold)
+        return CrossEncoderCompressor((local or _local_cross_encoder)(), threshold=config.relevance_threshold)
     built_in = ("llm", "local", "none")
     made = _call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
     return cast("Compressor", made)

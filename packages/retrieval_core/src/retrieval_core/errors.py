@@ -233,9 +233,26 @@ class DeadlineExceededError(ServiceTimeoutError):
 
 
 class MalformedAnswerError(ServiceError):
-    """A model answered with something else than what was asked for; another attempt may do better."""
+    """A model answered with something else than what was asked for; another attempt may do better.
+
+    Attributes:
+        answer: What the model said, whole and as it came, so that it can be asked to mend it; ``None`` where its words
+            are not known. No message holds more than its beginning.
+    """
 
     transient: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        message: str,
+        service: str | None = None,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        answer: str | None = None,
+    ) -> None:
+        super().__init__(message, service, status=status, retry_after=retry_after)
+        self.answer = answer
 
 
 class CircuitOpenError(ServiceError):

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.ports import StoreInfo
-    from retrieval_core.types import Chunk, Document, RetrievalResult, SearchMode
+    from retrieval_core.types import (
+        Chunk,
+        Citation,
+        CitationCheck,
+        ContextPack,
+        Document,
+        RetrievalResult,
+        SearchMode,
+    )
 
 
 class Index:
@@ -52,6 +60,38 @@ class Index:
     ) -> RetrievalResult:
         """Find the passages that answer a question; see :meth:`RetrievalPipeline.aretrieve`."""
         return await self.pipeline.aretrieve(query, filters, top_k=top_k, mode=mode)
+
+    def context(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        max_tokens: int | None = None,
+    ) -> ContextPack:
+        """Return what a model should be shown to answer a question; see :meth:`RetrievalPipeline.acontext`."""
+        return self.pipeline.context(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens)
+
+    async def acontext(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        max_tokens: int | None = None,
+    ) -> ContextPack:
+        """Return what a model should be shown to answer a question; see :meth:`RetrievalPipeline.acontext`."""
+        return await self.pipeline.acontext(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens)
+
+    def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
+        """Compare citations with what the index says now; see :meth:`RetrievalPipeline.averify`."""
+        return self.pipeline.verify(citations)
+
+    async def averify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
+        """Compare citations with what the index says now; see :meth:`RetrievalPipeline.averify`."""
+        return await self.pipeline.averify(citations)
 
     def index(self, paths: str | Path | Iterable[str | Path], on_progress: OnProgress | None = None) -> IndexReport:
         """Bring the index in step with files and folders; see :meth:`aindex`."""

@@ -99,19 +99,20 @@ def parse_answer(text: str, kind: type[A], service: str) -> A:
         service: Names the model in errors.
 
     Raises:
-        MalformedAnswerError: The answer holds no JSON object, or one that does not fit. It says which part is wrong.
+        MalformedAnswerError: The answer holds no JSON object, or one that does not fit. It says which part is wrong,
+            and its ``answer`` is the text.
     """
     try:
         found = _decode(text)
     except (ValueError, RecursionError) as error:
         msg = f"{service} was asked for a JSON object and answered {_excerpt(text)}: {error}"
-        raise MalformedAnswerError(msg, service) from error
+        raise MalformedAnswerError(msg, service, answer=text) from error
     try:
         return kind.model_validate(found)
     except ValidationError as error:
         problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_context=False))
         msg = f"{service} answered {_excerpt(text)}, which is not what it was asked for: {problems}"
-        raise MalformedAnswerError(msg, service) from error
+        raise MalformedAnswerError(msg, service, answer=text) from error
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.stages.format import format_citation
+from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retrieval_core.ingest.report import IndexReport
-    from retrieval_core.types import Chunk, Hit, RetrievalResult
+    from retrieval_core.types import Chunk, CitationCheck, ContextPack, Hit, RetrievalResult
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
     """Return a hit as JSON: its rank, from 1, and its scores, then its chunk."""
     own = {"rank": rank, "score": hit.score, "scores": asdict(hit.scores), "relevance_reason": hit.relevance_reason}
+    own["evidence"] = None if hit.evidence is None else asdict(hit.evidence)
     return {**own, **chunk_to_json(hit.chunk)}
 
 
@@ -61,6 +64,34 @@ def result_to_json(result: RetrievalResult, *, with_trace: bool = False) -> dict
         "evaluation": None if result.evaluation is None else asdict(result.evaluation),
         **trace,
     }
+
+
+def pack_to_json(pack: ContextPack, checks: Sequence[CitationCheck] | None = None) -> dict[str, Any]:
+    """Return a context pack as JSON.
+
+    Args:
+        pack: Of one query.
+        checks: Of its citations, where they were checked.
+    """
+    checked = {"checks": [_check_to_json(check) for check in checks]} if checks is not None else {}
+    return {
+        "query": pack.query,
+        "context_pack": pack.context_pack,
+        "token_count": pack.token_count,
+        "max_tokens": pack.max_tokens,
+        "citations": list(pack.citations),
+        "selected_chunks": list(pack.selected_chunks),
+        "ledger": [asdict(entry) for entry in pack.ledger],
+        "trace": pack.trace,
+        "stages": [asdict(record) for record in pack.stages],
+        "degraded": [asdict(entry) for entry in pack.degraded],
+        "latency_ms": round(pack.latency_ms, 3),
+        **checked,
+    }
+
+
+def _check_to_json(check: CitationCheck) -> dict[str, Any]:
+    return {"number": check.citation.number, "matches": check.matches, "differences": list(check.differences)}
 
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:

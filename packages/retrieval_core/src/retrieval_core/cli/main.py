@@ -20,6 +20,7 @@ from retrieval_core.cli.common import (
     progress_bar,
     read_config,
 )
+from retrieval_core.cli.context import context_command
 from retrieval_core.cli.evaluation import evaluate_command
 
 if TYPE_CHECKING:
@@ -114,5 +115,5 @@ def search_command(
         raise SystemExit(FAILURE)
 
 
-for command in (evaluate_command, info_command, doctor_command):
+for command in (context_command, evaluate_command, info_command, doctor_command):
     main.add_command(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -53,16 +54,8 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     yield look("embedder", of_embedder, _embedder)
     if config.query.truncate_at == "grapheme":
         yield look("cutting questions", MODEL_SECONDS, _cutting)
-    if config.llm.kind != "none":
-        yield look("language model", SERVICE_SECONDS, _llm)
-    if config.compressor.enabled and config.compressor.kind != "none":
-        yield look("compressor", MODEL_SECONDS, _compressor)
-    if config.rewriter.kind != "none":
-        yield look("rewriter", SERVICE_SECONDS, _rewriter)
-    if config.evaluation.enabled:
-        yield look("evaluation", MODEL_SECONDS, _evaluation)
-    if config.cache.enabled and config.cache.kind != "memory":
-        yield look("cache", SERVICE_SECONDS, _cache)
+    for subject, seconds, probe in _stages(config):
+        yield look(subject, seconds, probe)
     yield look("index", SERVICE_SECONDS, _index)
 
 
@@ -104,12 +97,43 @@ def _built_llm(config: RetrievalConfig) -> LLM:
     return llm
 
 
+def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
+    """Yield what is configured beside embedder and index: its name, the seconds it may take, and how to try it."""
+    if config.llm.kind != "none":
+        yield "language model", SERVICE_SECONDS, _llm
+    for kind in (config.reranker.kind, *config.reranker.fallbacks) if config.reranker.enabled else ():
+        if kind != "none":
+            yield f"reranker {kind}", MODEL_SECONDS, partial(_reranker, kind)
+    if config.compressor.enabled and config.compressor.kind != "none":
+        yield "compressor", MODEL_SECONDS, _compressor
+    if config.rewriter.kind != "none":
+        yield "rewriter", SERVICE_SECONDS, _rewriter
+    if config.evaluation.enabled:
+        yield "evaluation", MODEL_SECONDS, _evaluation
+    if config.cache.enabled and config.cache.kind != "memory":
+        yield "cache", SERVICE_SECONDS, _cache
+
+
 def _llm_for_a_stage(config: RetrievalConfig) -> LLM:
     """Return the language model of a stage; whether it answers is another finding."""
     try:
         return _built_llm(config)
     except RetrievalError as error:
         raise _AbsentError(_SEE_LLM) from error
+
+
+def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.build import build_rerankers  # noqa: PLC0415
+
+    alone = config.reranker.model_copy(update={"kind": kind, "fallbacks": ()})
+    llm = _llm_for_a_stage(config) if kind == "llm" else None
+    (reranker,) = build_rerankers(alone, llm)
+    if llm is not None:
+        return f"asks {llm.id}"
+    if ":" in kind:
+        return _made_by(kind)
+    _ask(seconds, lambda: reranker.score("Does it work?", ["It works."]), reranker)
+    return f"{reranker.id} scores passages"
 
 
 def _compressor(config: RetrievalConfig, seconds: float) -> str:
@@ -285,11 +309,20 @@ def _secrets_of(config: RetrievalConfig) -> frozenset[str]:
     """Return all that must not be printed, in case that somebody else's message holds it."""
     openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
     given = [section.api_key for section in (*openai, pinecone)] + [config.cache.url]
+    given.append(config.reranker.cohere.api_key)
     keys = {secret.get_secret_value() for secret in given if secret is not None}
     found: set[str] = set()
     if config.cache.url is not None:
         found |= _passwords_in(config.cache.url.get_secret_value())
-    sections = (config.store, config.embedder, config.llm, config.compressor, config.rewriter, config.cache)
+    sections = (
+        config.store,
+        config.embedder,
+        config.llm,
+        config.reranker,
+        config.compressor,
+        config.rewriter,
+        config.cache,
+    )
     for section in (*sections, config.evaluation):
         found |= _secrets_in(section.options)
     long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from retrieval_core.analysis import highlight_spans
 from retrieval_core.observe.trace import explain
+from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.cli.finding import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
-    from retrieval_core.types import EvaluationScores, Hit, RetrievalResult
+    from retrieval_core.types import CitationCheck, ContextPack, EvaluationScores, Hit, RetrievalResult
 
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
@@ -29,10 +31,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
 
-def _console() -> Console:
+def _console(*, stderr: bool = False) -> Console:
     """Return a console that does not break lines where no person looks at a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=10_000)
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(width=10_000, stderr=stderr)
 
 
 def harmless(text: str) -> str:
@@ -129,6 +131,40 @@ def _excerpt(query: str, passage: str) -> Text:
         text.stylize("bold yellow", max(0, span.start - start), max(0, span.end - start))
     before, after = "… " if start else "", " …" if end < len(passage) else ""
     return Text.assemble(before, text, after)
+
+
+def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledger: bool = False) -> None:
+    """Print a context as it is, and on standard error where it comes from and what was left out.
+
+    Args:
+        pack: Of one query.
+        checks: Of its citations, in their order.
+        with_ledger: Whether a table of everything that was considered follows.
+    """
+    click.echo(harmless(pack.context_pack))
+    console = _console(stderr=True)
+    for entry in pack.degraded:
+        console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
+    if not pack.passages:
+        console.print(Text("Nothing was found, or nothing fits."))
+    for passage, check in zip(pack.passages, checks, strict=True):
+        line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
+        size = f"({passage.role.replace('_', ' ')}, {passage.tokens} tokens{', shortened' * passage.shortened})"
+        console.print(Text.assemble((harmless(line), "cyan"), (size, "dim")), soft_wrap=True)
+        for difference in check.differences:
+            console.print(Text(harmless(f"    {difference}"), style="red"), soft_wrap=True)
+    if with_ledger:
+        table = Table("Chunk", "Role", "Outcome", "Why")
+        for item in pack.ledger:
+            where = f"{item.outcome} in [{item.passage}]" if item.passage is not None else item.outcome
+            table.add_row(Text(harmless(item.id)), item.role.replace("_", " "), where, Text(harmless(item.reason)))
+        console.print(table)
+    held = sum(check.matches for check in checks)
+    told = (
+        f"{len(pack.passages)} passages, {pack.token_count:,} of {pack.max_tokens:,} tokens, "
+        f"{held} of {len(checks)} citations match the index, {pack.latency_ms:.0f} ms"
+    )
+    console.print(Text(told, style="dim"))
 
 
 def print_evaluation(report: EvaluationReport, name: str) -> None:

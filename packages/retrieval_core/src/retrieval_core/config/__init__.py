@@ -5,25 +5,31 @@ all sources is reported at once, with its key.
 """
 
 from retrieval_core.config.addresses import checked_host, host_of, without_credentials
+from retrieval_core.config.backends import (
+    CohereRerankerConfig,
+    EmbedderConfig,
+    FastembedRerankerConfig,
+    LLMConfig,
+    OpenAIEmbedderConfig,
+    OpenAILLMConfig,
+    PineconeConfig,
+    StoreConfig,
+)
 from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
 from retrieval_core.config.model import (
     BreakerConfig,
     CacheConfig,
     ChunkingConfig,
     CompressorConfig,
-    EmbedderConfig,
+    ContextConfig,
     EvaluationConfig,
     FormatterConfig,
-    LLMConfig,
-    OpenAIEmbedderConfig,
-    OpenAILLMConfig,
-    PineconeConfig,
     QueryConfig,
+    RerankerConfig,
     RetrievalConfig,
     RetryConfig,
     RewriterConfig,
     SearchConfig,
-    StoreConfig,
 )
 from retrieval_core.config.needs import check_complete, missing_settings
 
@@ -32,15 +38,19 @@ __all__ = [
     "BreakerConfig",
     "CacheConfig",
     "ChunkingConfig",
+    "CohereRerankerConfig",
     "CompressorConfig",
+    "ContextConfig",
     "EmbedderConfig",
     "EvaluationConfig",
+    "FastembedRerankerConfig",
     "FormatterConfig",
     "LLMConfig",
     "OpenAIEmbedderConfig",
     "OpenAILLMConfig",
     "PineconeConfig",
     "QueryConfig",
+    "RerankerConfig",
     "RetrievalConfig",
     "RetryConfig",
     "RewriterConfig",

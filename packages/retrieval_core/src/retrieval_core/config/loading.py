@@ -24,6 +24,7 @@ SECRETS = (".api_key", ".url", ".base_url", ".host")
 """How the keys of settings end whose values no message may show."""
 VENDORS_NAMES = {
     "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
+    "CO_API_KEY": ("reranker.cohere.api_key",),
     "PINECONE_API_KEY": ("store.pinecone.api_key",),
     "PINECONE_INDEX_NAME": ("store.pinecone.index_name",),
     "PINECONE_NAMESPACE": ("store.pinecone.namespace",),

@@ -2,105 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
-from retrieval_core.config.addresses import checked_host, host_of
+from retrieval_core.config.backends import (
+    CohereRerankerConfig,
+    EmbedderConfig,
+    FastembedRerankerConfig,
+    LLMConfig,
+    Settings,
+    StoreConfig,
+)
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 
 
-def _address(value: str | None) -> str | None:
-    """Check an address of a server; blank text, as an empty variable of the environment gives it, is none."""
-    address = (value or "").strip()
-    if not address:
-        return None
-    host_of(address)
-    return address
+def _well_formed(template: str, known: set[str] | None = None) -> str:
+    try:
+        pieces = parse_template(template)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+    unknown = sorted({name for _, name in pieces if name is not None and known is not None and name not in known})
+    if unknown:
+        msg = f"there is no field {', '.join(unknown)}; there are {', '.join(sorted(known or ()))}"
+        raise ValueError(msg)
+    return template
 
 
-def _host(value: str | None) -> str | None:
-    return checked_host(value) if value else None
-
-
-class _Settings(BaseModel):
-    # What was given is told by load_config, which knows what must not show.
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
-
-
-class PineconeConfig(_Settings):
-    """An index at Pinecone."""
-
-    api_key: SecretStr | None = None
-    """``PINECONE_API_KEY`` of the environment where it is not set."""
-    index_name: str | None = None
-    """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
-    host: Annotated[str | None, AfterValidator(_host)] = None
-    """Address of the index; saves the request that looks it up by name."""
-    namespace: str = ""
-    """``PINECONE_NAMESPACE`` of the environment where it is not set."""
-    sparse: bool = False
-    """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
-    fields: dict[str, str] = Field(default_factory=dict)
-    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
-
-
-class OpenAIEmbedderConfig(_Settings):
-    """An embedding model behind OpenAI's API, or any other that speaks it."""
-
-    model: str = "text-embedding-3-large"
-    dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector; the model's own number where it is known and this is not set."""
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol."""
-    api_key: SecretStr | None = None
-    """``OPENAI_API_KEY`` of the environment where it is not set."""
-    batch_size: int = Field(default=128, ge=1, le=2048)
-    """Texts in one request."""
-
-
-class OpenAILLMConfig(_Settings):
-    """A language model behind OpenAI's API, or any other that speaks it."""
-
-    model: str = "gpt-4.1-mini"
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
-    api_key: SecretStr | None = None
-    """``OPENAI_API_KEY`` of the environment where it is not set."""
-
-
-class StoreConfig(_Settings):
-    """Where the index is kept."""
-
-    kind: str = "sqlite"
-    """``sqlite`` (one file), ``memory`` (gone with the process), ``pinecone`` or ``"package.module:factory"``."""
-    busy_timeout: float = Field(default=30.0, ge=0)
-    """Seconds that a writer waits for another one."""
-    pinecone: PineconeConfig = PineconeConfig()
-    """For the kind ``pinecone``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
-
-
-class EmbedderConfig(_Settings):
-    """What turns text into vectors."""
-
-    kind: str = "local"
-    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``none`` (lexical search only) or
-    ``"package.module:factory"``."""
-    model_folder: Path | None = None
-    """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
-    threads: int | None = Field(default=None, ge=1, le=256)
-    """Texts embedded at a time; as many as there are processors where it is not set."""
-    openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
-    """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
-
-
-class ChunkingConfig(_Settings):
+class ChunkingConfig(Settings):
     """How documents are split."""
 
     max_tokens: int = Field(default=384, ge=16, le=8192)
@@ -113,7 +43,7 @@ class ChunkingConfig(_Settings):
     """Names of columns, and the metadata field that each becomes instead; a file need not have them."""
 
 
-class QueryConfig(_Settings):
+class QueryConfig(Settings):
     """How questions are prepared."""
 
     max_length: int = Field(default=10_000, ge=1)
@@ -124,7 +54,7 @@ class QueryConfig(_Settings):
     """``grapheme`` cuts before the character, as people see it, that would be torn, and so may cut a little more."""
 
 
-class SearchConfig(_Settings):
+class SearchConfig(Settings):
     """How passages are found and put in order."""
 
     mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
@@ -149,7 +79,7 @@ class SearchConfig(_Settings):
     """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
 
 
-class FormatterConfig(_Settings):
+class FormatterConfig(Settings):
     """How the passages become one text."""
 
     template: str = DEFAULT_TEMPLATE
@@ -164,25 +94,74 @@ class FormatterConfig(_Settings):
     @field_validator("template")
     @classmethod
     def _template_is_well_formed(cls, value: str) -> str:
-        try:
-            parse_template(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-        return value
+        return _well_formed(value)
 
 
-class LLMConfig(_Settings):
-    """The language model for the stages that need one; without it they are absent."""
+class RerankerConfig(Settings):
+    """Putting the best hits into a better order, with a model that reads question and passage together."""
 
+    enabled: bool = True
+    """Whether the reranker named by ``kind`` is used."""
     kind: str = "none"
-    """``none``, ``openai`` or ``"package.module:factory"``."""
-    openai: OpenAILLMConfig = OpenAILLMConfig()
-    """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """``none``, ``local`` (a cross-encoder on this machine), ``llm``, ``cohere``, ``cross-encoder`` and
+    ``late-interaction`` (both with ``fastembed``) or ``"package.module:factory"``."""
+    fallbacks: tuple[str, ...] = ()
+    """Kinds that are asked in this order when it fails; where they fail too, the hits keep their order."""
+    candidates: int = Field(default=30, ge=1, le=1000)
+    """How many hits are scored."""
+    weight: float = Field(default=0.3, ge=0, le=1)
+    """Weight of the reranker's order; that of the search has the rest. With 1 its scores alone count."""
+    concurrency: int = Field(default=4, ge=1, le=100)
+    """Requests at a time."""
+    batch_size: int = Field(default=10, ge=1, le=100)
+    """For ``llm``: passages scored in one request."""
+    max_characters: int = Field(default=1200, ge=4)
+    """For ``llm``: the longest part of a passage that is shown."""
+    strict_json: bool = True
+    """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
+    prompt: str | None = None
+    """For ``llm``: instructions in place of the built-in rubric."""
+    cohere: CohereRerankerConfig = CohereRerankerConfig()
+    """For the kind ``cohere``."""
+    cross_encoder: FastembedRerankerConfig = FastembedRerankerConfig()
+    """For the kind ``cross-encoder``."""
+    late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
+    """For the kind ``late-interaction``."""
+    options: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for a factory of your own."""
 
 
-class CompressorConfig(_Settings):
+class ContextConfig(Settings):
+    """How hits and what stands around them become one text within a token budget."""
+
+    max_tokens: int = Field(default=12_000, ge=1)
+    """The budget: the whole text is never longer."""
+    min_primaries: int = Field(default=3, ge=0)
+    """So many of the best hits go last, and are shortened rather than left out."""
+    neighbor_same_page: int = Field(default=1, ge=0, le=100)
+    """Chunks before and after a hit on the same page or, where pages are not known, in the same section."""
+    neighbor_cross_page: int = Field(default=2, ge=0, le=100)
+    """How far before and after a hit chunks are taken from an adjacent page or another section."""
+    include_parents: bool = True
+    """Whether the section or page around each hit is added."""
+    window: int = Field(default=0, ge=0, le=100)
+    """Chunks before and after a hit that become one passage with it, in the document's order; takes the place of both
+    kinds of neighbours."""
+    template: str = "[{number}] {citation}\n{text}"
+    """One passage, with the fields ``number``, ``citation``, ``text``, ``title``, ``source`` and ``role`` in braces."""
+    delimiter: str = "\n\n"
+    """What stands between two passages."""
+    token_counter: str = "auto"  # noqa: S105 - no password
+    """``auto`` (the embedder's own where it counts, else the local embedder's), ``o200k_base``, ``cl100k_base`` or
+    ``"package.module:factory"``."""
+
+    @field_validator("template")
+    @classmethod
+    def _template_is_well_formed(cls, value: str) -> str:
+        return _well_formed(value, {"number", "citation", "text", "title", "source", "role"})
+
+
+class CompressorConfig(Settings):
     """Leaving out passages that do not bear on the question."""
 
     enabled: bool = True
@@ -201,7 +180,7 @@ class CompressorConfig(_Settings):
     """Keyword arguments for a factory of your own."""
 
 
-class RewriterConfig(_Settings):
+class RewriterConfig(Settings):
     """Asking again in other words when too little was found."""
 
     kind: str = "none"
@@ -216,7 +195,7 @@ class RewriterConfig(_Settings):
     """Keyword arguments for a factory of your own."""
 
 
-class CacheConfig(_Settings):
+class CacheConfig(Settings):
     """Keeping results for the next time the same is asked."""
 
     enabled: bool = True
@@ -228,13 +207,15 @@ class CacheConfig(_Settings):
     """The most results in memory; those asked for longest ago go first."""
     embeddings: int = Field(default=1000, ge=0)
     """The most embedded questions in memory; 0 for none."""
+    reranks: int = Field(default=1000, ge=0)
+    """The most calls of rerankers whose scores are kept in memory; 0 for none."""
     url: SecretStr | None = None
     """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 
-class RetryConfig(_Settings):
+class RetryConfig(Settings):
     """Calling a backend again that failed in a way that may pass."""
 
     max_retries: int = Field(default=3, ge=0, le=20)
@@ -247,7 +228,7 @@ class RetryConfig(_Settings):
     """By how much each wait is longer than the one before."""
 
 
-class BreakerConfig(_Settings):
+class BreakerConfig(Settings):
     """Leaving a backend alone that keeps failing."""
 
     failures: int = Field(default=5, ge=0)
@@ -256,7 +237,7 @@ class BreakerConfig(_Settings):
     """For how long."""
 
 
-class EvaluationConfig(_Settings):
+class EvaluationConfig(Settings):
     """Scores of how good a result is, computed with each query."""
 
     enabled: bool = False
@@ -267,7 +248,7 @@ class EvaluationConfig(_Settings):
     """Keyword arguments for a factory of your own."""
 
 
-class RetrievalConfig(_Settings):
+class RetrievalConfig(Settings):
     """All settings of the library. Make one with :func:`load_config`, or directly, and it reads nothing else."""
 
     index: str = ".retrieval/index.db"
@@ -278,9 +259,11 @@ class RetrievalConfig(_Settings):
     query: QueryConfig = QueryConfig()
     search: SearchConfig = SearchConfig()
     llm: LLMConfig = LLMConfig()
+    reranker: RerankerConfig = RerankerConfig()
     compressor: CompressorConfig = CompressorConfig()
     rewriter: RewriterConfig = RewriterConfig()
     format: FormatterConfig = FormatterConfig()
+    context: ContextConfig = ContextConfig()
     cache: CacheConfig = CacheConfig()
     retry: RetryConfig = RetryConfig()
     breaker: BreakerConfig = BreakerConfig()

@@ -9,7 +9,8 @@ from retrieval_core.errors import ConfigurationError
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from retrieval_core.config.model import OpenAIEmbedderConfig, OpenAILLMConfig, RetrievalConfig
+    from retrieval_core.config.backends import CohereRerankerConfig, OpenAIEmbedderConfig, OpenAILLMConfig
+    from retrieval_core.config.model import RetrievalConfig
 
 
 def missing_settings(config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True) -> dict[str, str]:
@@ -37,6 +38,9 @@ def missing_settings(config: RetrievalConfig, *, with_embedder: bool = True, wit
             missing["PINECONE_API_KEY"] = "store.pinecone.api_key"
         if not pinecone.index_name and not pinecone.host:
             missing["PINECONE_INDEX_NAME"] = "store.pinecone.index_name, or store.pinecone.host"
+    reranker = config.reranker
+    if reranker.enabled and "cohere" in (reranker.kind, *reranker.fallbacks) and _lacks_key(reranker.cohere):
+        missing["CO_API_KEY"] = "reranker.cohere.api_key"
     if config.cache.enabled and config.cache.kind == "redis" and _is_blank(config.cache.url):
         missing["cache.url"] = "the kind 'redis', for instance redis://localhost:6379/0"
     return missing
@@ -61,8 +65,8 @@ def check_complete(config: RetrievalConfig, *, with_embedder: bool = True, with_
     raise ConfigurationError(msg, missing_keys=tuple(missing), problems=problems)
 
 
-def _lacks_key(settings: OpenAIEmbedderConfig | OpenAILLMConfig) -> bool:
-    """Whether there is no key for OpenAI itself; a server of one's own may want none."""
+def _lacks_key(settings: OpenAIEmbedderConfig | OpenAILLMConfig | CohereRerankerConfig) -> bool:
+    """Whether there is no key for the vendor itself; a server of one's own may want none."""
     return settings.base_url is None and _is_blank(settings.api_key)
 
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from retrieval_core.sentences import SENTENCE_END
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.blocks import Block
 
-# A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
-# full stops need no space after them.
-_SENTENCE_END = re.compile(r"[.!?…؟۔।]+[\"'”’»)\]]*(?:\[\w{1,4}\])*\s++(?![a-z])|[。！？｡]+[」』”’）]*\s*")  # noqa: RUF001
 _LINE_END = re.compile(r"\n+")
 _ITEM_START = re.compile(r"\n+(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
 _WORD_END = re.compile(r"\s+")
@@ -26,8 +24,8 @@ _SLACK = 1.1
 
 _LEVELS = {
     "heading": (),
-    "paragraph": (_SENTENCE_END, _LINE_END),
-    "list": (_ITEM_START, _SENTENCE_END, _LINE_END),
+    "paragraph": (SENTENCE_END, _LINE_END),
+    "list": (_ITEM_START, SENTENCE_END, _LINE_END),
     "table": (_LINE_END,),
     "code": (_LINE_END,),
 }
@@ -51,7 +49,7 @@ def _cut(
     if measure(span) <= limit:
         yield span
     elif levels:
-        keep_indentation = levels[0] is not _SENTENCE_END
+        keep_indentation = levels[0] is not SENTENCE_END
         for piece in _between(text, span, levels[0], keep_indentation=keep_indentation):
             yield from _cut(text, piece, levels[1:], limit, measure)
     else:

@@ -163,11 +163,11 @@ class OpenAILLM:
             value: object = json.loads(text)
         except ValueError as error:
             msg = f"{self.id} answered with text that is not JSON, though a schema was given"
-            raise MalformedAnswerError(msg, SERVICE) from error
+            raise MalformedAnswerError(msg, SERVICE, answer=text) from error
         properties = cast("Mapping[str, Any]", schema.get("properties", {}))
         if not isinstance(value, dict) or cast("dict[str, Any]", value).keys() != properties.keys():
             msg = f"{self.id} answered with JSON that is not an object with exactly: {', '.join(sorted(properties))}"
-            raise MalformedAnswerError(msg, SERVICE)
+            raise MalformedAnswerError(msg, SERVICE, answer=text)
 
 
 def _usage(usage: CompletionUsage | None) -> Usage | None:

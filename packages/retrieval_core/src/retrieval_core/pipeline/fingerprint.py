@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Parts
 
-SECTIONS = {"query", "search", "compressor", "rewriter", "format", "evaluation"}
+SECTIONS = {"query", "search", "reranker", "compressor", "rewriter", "format", "evaluation"}
 """The settings that change what is found."""
 
 
@@ -21,7 +21,7 @@ def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
     Returns:
         ``None`` where a plug-in does not say who it is: then two results cannot be known to be the same.
     """
-    plugged_in = (parts.embedder, parts.compressor, parts.rewriter, parts.evaluator)
+    plugged_in = (parts.embedder, *parts.rerankers, parts.compressor, parts.rewriter, parts.evaluator)
     ids = [None if part is None else getattr(part, "id", "") for part in plugged_in]
     # A versioned store names itself in each of its versions.
     ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))

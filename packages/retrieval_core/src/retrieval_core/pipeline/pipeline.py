@@ -4,44 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.cache.embeddings import EmbeddingCache
-from retrieval_core.cache.key import result_key
+from retrieval_core.cache.reranks import RerankCache
 from retrieval_core.config import RetrievalConfig
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.observe.several import SeveralObservers
-from retrieval_core.pipeline.caching import ask_cache, keep
-from retrieval_core.pipeline.fingerprint import fingerprint_of
+from retrieval_core.pipeline.answering import Answering
+from retrieval_core.pipeline.context import make_context, with_budget
+from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.results import make_result
-from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden, search_in_rounds
-from retrieval_core.ports import Versioned
+from retrieval_core.pipeline.rounds import Parts
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.retry import RetryPolicy
-from retrieval_core.run.runner import Failed, Guard, Ok, Run
-from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.cite import check_citation, request_to_check
 from retrieval_core.stages.normalize import normalize
-from retrieval_core.stages.unmatched import why_nothing_passes
-from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.observe import Observer
-    from retrieval_core.ports import Compressor, Embedder, Evaluator, ResultCache, Rewriter, Store
+    from retrieval_core.ports import (
+        Compressor,
+        Embedder,
+        Evaluator,
+        Reranker,
+        ResultCache,
+        Rewriter,
+        Store,
+        TokenCounter,
+    )
     from retrieval_core.run.clock import Clock
     from retrieval_core.stages.plan import Plan
-    from retrieval_core.types import Query, SearchMode
+    from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult, SearchMode
 
 PATIENCE = 5.0
 """How many seconds closing waits for a synchronous plug-in."""
@@ -53,10 +59,12 @@ class RetrievalPipeline:
     Args:
         store: Where to search.
         embedder: Embeds the question; without one only lexical search is possible.
+        reranker: Puts the best hits into a better order; of several, each one stands in for those before it.
         compressor: Leaves out passages that do not bear on the question.
         rewriter: Puts a question that found too little into other words.
         evaluator: Scores each result.
         cache: Keeps results for the next time.
+        token_counter: Measures contexts; where it is not given, the embedder counts, or the local one does.
         observer: Is told what happens, as it happens.
         config: Defaults of every query.
         clock: Measures durations and the deadline; the system's where it is not given.
@@ -70,37 +78,44 @@ class RetrievalPipeline:
         store: Store,
         embedder: Embedder | None = None,
         *,
+        reranker: Reranker | Sequence[Reranker] | None = None,
         compressor: Compressor | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
         cache: ResultCache | None = None,
+        token_counter: TokenCounter | None = None,
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
         clock: Clock | None = None,
         owned: Sequence[object] = (),
     ) -> None:
         self.config = config or RetrievalConfig()
-        self.cache = cache
         self._clock = clock or SystemClock()
         # Whoever watches cannot harm: what an observer raises is kept from the query.
         observer = None if observer is None else SeveralObservers(observer)
         self._observer = observer
         settings = self.config
-        embedded = None
+        embedded = reranked = None
         if settings.cache.enabled and settings.cache.embeddings:
             embedded = EmbeddingCache(settings.cache.embeddings, self._clock.now)
-        self._parts = Parts(store, embedder, compressor, rewriter, evaluator, embedded)
+        if settings.cache.enabled and settings.cache.reranks:
+            reranked = RerankCache(settings.cache.reranks, self._clock.now, settings.cache.ttl_seconds)
+        self._parts = Parts(store, embedder, _chain(reranker), compressor, rewriter, evaluator, embedded, reranked)
+        self._token_counter = token_counter
         self._guard = Guard(
             RetryPolicy(**settings.retry.model_dump()),
             CircuitBreakers(failures=settings.breaker.failures, pause=settings.breaker.pause_seconds),
             observer,
         )
         self._pool = ThreadPool("retrieval-plugins", threads=4, patience=PATIENCE)
-        self._flights: SingleFlight[RetrievalResult] = SingleFlight()
-        self._epoch = 0
+        self._answering = Answering(self._parts, self.config, cache)
         self._owned = tuple(owned)
-        self._versioned = store if isinstance(store, Versioned) else None
         self.sync = SyncBridge()
+
+    @property
+    def cache(self) -> ResultCache | None:
+        """What keeps its results."""
+        return self._answering.cache
 
     @property
     def store(self) -> Store:
@@ -154,74 +169,97 @@ class RetrievalPipeline:
             RetrievalError: With ``strict``, whatever would otherwise be listed in ``result.degraded``; with
                 ``raise_on_error``, what kept everything from being searched.
         """
-        plan = make_plan(self._parts, self.config.search, filters, top_k, mode)
+        plan = make_plan(self._parts, self.config, filters, top_k, mode)
         normal = normalize(query, self.config.query)
-        run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
         with nullcontext() if self._observer is None else self._observer.query():
-            result = await self._answer(run, normal, plan)
-            if self._observer is not None:
-                self._observer.answered(result)
+            return await self._answer_and_tell(self._run(), normal, plan)
+
+    def context(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        max_tokens: int | None = None,
+    ) -> ContextPack:
+        """Return what a language model should be shown to answer a question; see :meth:`acontext`."""
+        return self.sync.run(self.acontext(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens))
+
+    async def acontext(
+        self,
+        query: str,
+        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        max_tokens: int | None = None,
+    ) -> ContextPack:
+        """Return what a language model should be shown to answer a question: passages, complete and within a budget.
+
+        The hits of :meth:`aretrieve` come first, each followed by its parent, then their neighbours, as the section
+        ``context`` of the configuration says. Every passage has a citation that can be checked, and the ledger says of
+        everything that was considered what became of it. The store is asked once for all surroundings.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass, neighbours too.
+            top_k: The most hits, 1 to 1000; from the configuration where it is not given.
+            mode: By meaning, by words, or both; from the configuration where it is not given.
+            max_tokens: The budget, at least 1; from the configuration where it is not given.
+
+        Raises:
+            ConfigurationError: Nothing is there that counts tokens.
+            RetrievalError: As :meth:`aretrieve`.
+        """
+        settings = with_budget(self.config.context, max_tokens)
+        plan = make_plan(self._parts, self.config, filters, top_k, mode)
+        primaries = plan.top_k
+        if self._parts.compressor is None:  # so that the ledger and the trace name what was reranked in vain
+            plan = replace(plan, top_k=plan.shortlist)
+        normal = normalize(query, self.config.query)
+        run = self._run()
+        with nullcontext() if self._observer is None else self._observer.query():
+            result = await self._answer_and_tell(run, normal, plan)
+            return await make_context(
+                run,
+                result,
+                settings,
+                self._counter(),
+                primaries=primaries,
+                store=self._parts.store,
+                condition=plan.condition,
+                strict=self.config.strict,
+            )
+
+    def _counter(self) -> TokenCounter:
+        if self._token_counter is not None:
+            return self._token_counter
+        from retrieval_core.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
+
+        return counter_of_embedder(self._parts.embedder)
+
+    async def averify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
+        """Compare citations with what the index says now, in one read.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        fetched = await self._parts.store.fetch(request_to_check(citations))
+        return tuple(check_citation(citation, fetched) for citation in citations)
+
+    def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
+        """Compare citations with what the index says now; see :meth:`averify`."""
+        return self.sync.run(self.averify(citations))
+
+    def _run(self) -> Run:
+        return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+
+    async def _answer_and_tell(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        result = await self._answering.answer(run, query, plan)
+        if self._observer is not None:
+            self._observer.answered(result)
         return result
-
-    async def _answer(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        key = await self._key(run, query, plan)
-        if key is None:
-            return await self._retrieve(run, query, plan)
-        troubles: tuple[Failed, ...] = ()
-        if self.cache is not None:
-            cached = await ask_cache(run, self.cache, key)
-            if isinstance(cached, Failed):
-                raise_what_must_not_be_hidden((cached,), strict=self.config.strict)
-                troubles = (cached,)
-            elif cached is not None:
-                latency = run.elapsed_ms
-                return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
-        # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
-        result = await self._flights.run(key, lambda: self._retrieve_and_keep(run, key, query, plan, troubles))
-        return replace(result, query=query.original, latency_ms=run.elapsed_ms)
-
-    async def _key(self, run: Run, query: Query, plan: Plan) -> str | None:
-        """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
-        if self._fingerprint is None:
-            return None
-        version: str | None = None
-        if self._versioned is not None:
-            asked = await run.without_retries().on("store").call("version", self._versioned.version)
-            if isinstance(asked, Failed):  # searching will tell what is wrong
-                return None
-            version = asked.value
-        return result_key(
-            query=query.text,
-            filters=plan.condition,
-            parameters={"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated},
-            fingerprint=self._fingerprint,
-            version=version,
-            epoch=self._epoch,
-        )
-
-    @cached_property
-    def _fingerprint(self) -> str | None:
-        return fingerprint_of(self._parts, self.config)
-
-    async def _retrieve_and_keep(
-        self, run: Run, key: str, query: Query, plan: Plan, troubles: tuple[Failed, ...]
-    ) -> RetrievalResult:
-        result = _with_troubles(await self._retrieve(run, query, plan), troubles)
-        if self.cache is None or result.degraded:
-            return result
-        kept = await keep(run, self.cache, key, result)
-        if isinstance(kept, Ok):
-            return result
-        raise_what_must_not_be_hidden((kept,), strict=self.config.strict)
-        return _with_troubles(result, (kept,))
-
-    async def _retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        rewriting = await search_in_rounds(run, self._parts, query, plan, self.config)
-        note = await why_nothing_passes(run, self._parts.store, plan.condition, rewriting.best.found)
-        result = make_result(run, query, rewriting, plan, self.config, note=note)
-        if self._parts.evaluator is None:
-            return result
-        return await self._evaluated(run, query.text, result, result.formatted_context)
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
         """Return a result with its scores for the response that was written with it.
@@ -232,25 +270,12 @@ class RetrievalPipeline:
         if self._parts.evaluator is None:
             msg = "there is no evaluator; configure evaluation.enabled = true"
             raise InvalidParameterError(msg)
-        run = Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
-        return await self._evaluated(run, str(result.metadata["query_normalized"]), result, response)
+        query = str(result.metadata["query_normalized"])
+        return await evaluated(self._run(), self._parts.evaluator, query, result, response, strict=self.config.strict)
 
     def evaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
         """Return a result with its scores for a response; see :meth:`aevaluate`."""
         return self.sync.run(self.aevaluate(result, response))
-
-    async def _evaluated(self, run: Run, query: str, result: RetrievalResult, response: str) -> RetrievalResult:
-        evaluator = self._parts.evaluator
-        assert evaluator is not None  # noqa: S101 - both callers looked
-        outcome = await run.call("evaluate", evaluator.evaluate, query, result.documents, response)
-        trace = (*result.trace, run.records[-1])
-        if isinstance(outcome, Ok):
-            if _are_scores(outcome.value):
-                return replace(result, evaluation=outcome.value, trace=trace)
-            problem = f"the evaluator's answer cannot be used: {outcome.value!r:.120}"
-            outcome = Failed("evaluate", MalformedAnswerError(problem))
-        raise_what_must_not_be_hidden((outcome,), strict=self.config.strict)
-        return _with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
 
     async def ainvalidate(self) -> None:
         """Forget every result that was kept, as after a change that the pipeline cannot see.
@@ -261,9 +286,7 @@ class RetrievalPipeline:
         Raises:
             ServiceError: A shared cache cannot be reached; this process does not use its results any more.
         """
-        self._epoch += 1
-        if self.cache is not None:
-            await self.cache.clear()
+        await self._answering.forget()
 
     def invalidate(self) -> None:
         """Forget every result that was kept; see :meth:`ainvalidate`."""
@@ -277,7 +300,7 @@ class RetrievalPipeline:
         parts = self._parts
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
             stack.push_async_callback(asyncio.to_thread, self._pool.close)
-            models = (*self._owned, parts.evaluator, parts.rewriter, parts.compressor, self.embedder)
+            models = (*self._owned, parts.evaluator, parts.rewriter, parts.compressor, *parts.rerankers, self.embedder)
             for part in (self.cache, *models, self.store):
                 if (close := getattr(part, "aclose", None)) is not None:
                     stack.push_async_callback(_close, close)
@@ -306,19 +329,12 @@ class RetrievalPipeline:
         await self.aclose()
 
 
-def _are_scores(value: object) -> bool:
-    """Whether an evaluator's answer is one: each score is known and between 0 and 1, or not known."""
-    if not isinstance(value, EvaluationScores):
-        return False
-    return all(score is None or 0 <= score <= 1 for score in (value.context_precision, value.response_relevancy))
+def _chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:
+    if reranker is None:
+        return ()
+    return tuple(reranker) if isinstance(reranker, Sequence) else (reranker,)
 
 
 async def _close(close: Callable[[], object]) -> None:
     if inspect.isawaitable(closing := close()):
         await closing
-
-
-def _with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:
-    if not troubles:
-        return result
-    return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in troubles))

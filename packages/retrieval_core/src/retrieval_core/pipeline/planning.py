@@ -12,7 +12,7 @@ from retrieval_core.stages.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from retrieval_core.config import SearchConfig
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Parts
     from retrieval_core.ports import Side, Store
     from retrieval_core.types import SearchMode
@@ -23,7 +23,7 @@ MAX_TOP_K = 1000
 
 
 def make_plan(
-    parts: Parts, settings: SearchConfig, filters: Filters, top_k: int | None, mode: SearchMode | None
+    parts: Parts, config: RetrievalConfig, filters: Filters, top_k: int | None, mode: SearchMode | None
 ) -> Plan:
     """Put settings and a caller's arguments together.
 
@@ -31,6 +31,7 @@ def make_plan(
         FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or asks for what store or embedder cannot do.
     """
+    settings = config.search
     sides = _sides_of(parts.store)
     wanted = settings.mode if mode is None else mode
     top_k = settings.top_k if top_k is None else top_k
@@ -48,12 +49,14 @@ def make_plan(
         raise InvalidParameterError(msg)
     if wanted == "hybrid" and "lexical" not in sides:
         wanted = "dense"  # the result's metadata says so
+    # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
+    reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
     return Plan(
         mode=wanted,
         has_words="lexical" in sides,
         top_k=top_k,
-        candidates=max(settings.candidates, top_k, fetch_k or 0),
+        candidates=max(settings.candidates, top_k, reranked, fetch_k or 0),
         condition=_condition(filters),
         fusion=settings.fusion,
         dense_weight=settings.dense_weight,
@@ -61,6 +64,7 @@ def make_plan(
         on_unscored=settings.on_unscored,
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
+        reranked=reranked,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.filter_syntax import to_json
@@ -12,7 +13,7 @@ from retrieval_core.types import Degradation, RetrievalResult
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Round
-    from retrieval_core.run.runner import Run
+    from retrieval_core.run.runner import Failed, Run
     from retrieval_core.stages.plan import Plan
     from retrieval_core.stages.rewrite import Rewriting
     from retrieval_core.types import JSON, Query
@@ -79,3 +80,10 @@ def make_result(
         trace=run.records,
         rewrites=rewriting.rewrites,
     )
+
+
+def with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:
+    """Return a result that also lists what was done without after it was made."""
+    if not troubles:
+        return result
+    return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in troubles))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -12,16 +12,18 @@ from retrieval_core.run.runner import Failed, is_callers_fault
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.format import FormattedContext, format_context
 from retrieval_core.stages.fuse import fuse
+from retrieval_core.stages.rerank import rerank
 from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.stages.search import search
 from retrieval_core.stages.select import Selected, depth_of, select
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Compressor, Embedder, Evaluator, Rewriter, Store
+    from retrieval_core.ports import Compressor, Embedder, Evaluator, Reranker, Rewriter, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.compress import CompressionResult
     from retrieval_core.stages.plan import Plan
+    from retrieval_core.stages.rerank import KeptScores, Reranked
     from retrieval_core.stages.search import EmbeddedQuestions, Found
     from retrieval_core.types import Hit, Query
 
@@ -31,11 +33,13 @@ class Parts:
     """What a pipeline is made of."""
 
     store: Store
-    embedder: Embedder | None
-    compressor: Compressor | None
-    rewriter: Rewriter | None
-    evaluator: Evaluator | None
-    embedded: EmbeddedQuestions | None
+    embedder: Embedder | None = None
+    rerankers: tuple[Reranker, ...] = ()
+    compressor: Compressor | None = None
+    rewriter: Rewriter | None = None
+    evaluator: Evaluator | None = None
+    embedded: EmbeddedQuestions | None = None
+    reranked: KeptScores | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Bounds:
 
     search: Run
     select: Run
+    rerank: Run
     compress: Run
     rewrite: Run
 
@@ -55,15 +60,17 @@ class Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
         if parts.rewriter is not None:
-            return cls(first.until(0.4), first.until(0.5), first.until(0.7), run.until(0.95))
+            return cls(first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
         if parts.compressor is not None:
-            return cls(first.until(0.5), first.until(0.6), first.until(0.9), run)
-        return cls(first.until(0.8), first, first, run)
+            return cls(first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
+        if parts.rerankers:
+            return cls(first.until(0.5), first.until(0.6), first.until(0.95), first, run)
+        return cls(first.until(0.8), first, first, first, run)
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""
         run = self.rewrite.in_round(number)
-        return Bounds(run, run, run, self.rewrite)
+        return Bounds(run, run, run, run, self.rewrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Round:
 
     found: Found
     selected: Selected
+    reranked: Reranked | None = None
     compressed: CompressionResult | None = None
     relevance: float | None = None
 
@@ -95,7 +103,9 @@ class Round:
         failures = self.found.failures
         if (failure := self.selected.failure) is not None and all(failure is not item for item in failures):
             failures += (failure,)
-        return failures + (self.compressed.failures if self.compressed is not None else ())
+        for stage in (self.reranked, self.compressed):
+            failures += () if stage is None else stage.failures
+        return failures
 
 
 async def search_in_rounds(
@@ -149,8 +159,16 @@ async def _search_once(
     selected = await select(bounds.select, parts.store, found, ranked, plan)
     if selected.failure is not None:
         raise_what_must_not_be_hidden((selected.failure,), strict=config.strict)
+    reranked = None
+    if parts.rerankers and selected.hits:
+        reranked = await rerank(
+            bounds.rerank, parts.rerankers, question, selected.hits, config.reranker, cache=parts.reranked
+        )
+        raise_what_must_not_be_hidden(reranked.failures, strict=config.strict)
+        selected = replace(selected, hits=reranked.hits, degraded=selected.degraded + reranked.degraded)
     if config.strict and selected.degraded:
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
+    selected = replace(selected, hits=selected.hits[: plan.top_k])
     compressed = None
     if parts.compressor is not None and selected.hits:
         compressed = await compress(
@@ -159,7 +177,7 @@ async def _search_once(
         raise_what_must_not_be_hidden(compressed.failures, strict=config.strict)
     could_not_read = selected.failure is not None and not selected.hits
     relevance = None if could_not_read else relevance_of(selected.hits, compressed)
-    return Round(found, selected, compressed, relevance)
+    return Round(found, selected, reranked, compressed, relevance)
 
 
 def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:

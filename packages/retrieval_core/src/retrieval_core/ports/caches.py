@@ -13,8 +13,8 @@ class ResultCache(Protocol):
 
     It returns what was put in, as it was: whether a result came from a cache is for the pipeline to say. A cache in the
     memory of this process, which can neither hang nor fail, may say so with an attribute ``in_process = True``; it is
-    then asked without any guard, which costs more than such a cache itself. One that has to load something first may say
-    so with an attribute ``is_loaded`` and a coroutine method ``load()``; it is then asked only once it is loaded.
+    then asked without any guard, which costs more than such a cache itself. One that has to load something first may
+    say so with an attribute ``is_loaded`` and a coroutine method ``load()``; it is then asked only once it is loaded.
     """
 
     async def get(self, key: str) -> RetrievalResult | None:

@@ -7,12 +7,13 @@ help, and counts. So a plug-in itself never retries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from retrieval_core.types import JSON, Chunk, EvaluationScores, Judgement, Usage
+    from retrieval_core.errors import MalformedAnswerError
+    from retrieval_core.types import JSON, Chunk, EvaluationScores, Evidence, Judgement, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,17 @@ class Compressor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankScores:
-    """One score for each passage, in their order; higher is better."""
+    """One score for each passage, in their order; higher is better.
+
+    Attributes:
+        evidence: What the passages tell on the question, in the same order; empty where the model gives scores only.
+        problems: What was wrong with the model's answer and could be mended, in words.
+    """
 
     scores: tuple[float, ...]
     usage: Usage | None = None
+    evidence: tuple[Evidence | None, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class Reranker(Protocol):
@@ -130,6 +138,19 @@ class Reranker(Protocol):
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
+
+        Raises:
+            ServiceError: The provider failed.
+        """
+        ...
+
+
+@runtime_checkable
+class Repairing(Protocol):
+    """What a reranker may have on top: it can ask a model to mend an answer that could not be used."""
+
+    async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
+        """Score the same passages once more, knowing what was wrong with the last answer.
 
         Raises:
             ServiceError: The provider failed.

@@ -13,6 +13,7 @@ from retrieval_core.errors import (
     DimensionMismatchError,
     FilterError,
     InvalidParameterError,
+    MalformedAnswerError,
     ServiceError,
     StoreError,
 )
@@ -97,6 +98,7 @@ class Run:
         self._guard = guard or Guard()
         self._policy = self._guard.policy
         self._backend: str | None = None
+        self._repair: Callable[..., Awaitable[object]] | None = None
         self._round: int | None = None
         self._started = self._clock.now()
         self._seconds = seconds
@@ -131,6 +133,18 @@ class Run:
     def without_retries(self) -> Run:
         """Return this run for calls that are made once, because doing without them is better than waiting."""
         return self._part(_policy=NO_RETRIES)
+
+    def repairing(self, repair: Callable[..., Awaitable[object]] | None) -> Run:
+        """Return this run for calls whose unusable answers can be mended; ``None`` changes nothing.
+
+        After an attempt that raised :class:`~retrieval_core.errors.MalformedAnswerError`, the next one calls ``repair``
+        with the same arguments and that error behind them, in place of the function. It is an attempt like any other:
+        there are no more of them than without it. After a repair that failed in another way, the function is called.
+
+        Args:
+            repair: Gives what the function gives.
+        """
+        return self._part(_repair=repair)
 
     def _part(self, **changed: object) -> Run:
         part = object.__new__(Run)
@@ -192,15 +206,24 @@ class Run:
     ) -> tuple[Ok[T] | Failed, StageRecord]:
         started = self._clock.now()
         attempts = 0
+        wrong: MalformedAnswerError | None = None
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
 
         async def attempt() -> T:
-            nonlocal attempts
+            nonlocal attempts, wrong
             remaining = self._remaining()
             if remaining is not None and remaining <= 0:
                 raise self._exceeded(stage)
             attempts += 1
-            return await self._attempt(stage, remaining, function, args, kwargs)
+            to_call, arguments = function, args
+            if self._repair is not None and wrong is not None:
+                to_call, arguments = cast("Callable[..., Awaitable[T]]", self._repair), (*args, wrong)
+            wrong = None
+            try:
+                return await self._attempt(stage, remaining, to_call, arguments, kwargs)
+            except MalformedAnswerError as error:
+                wrong = error
+                raise
 
         try:
             if breaker is not None:

@@ -1,4 +1,4 @@
-"""The hits as one text for a prompt, and a chunk's citation as one line."""
+"""The hits as one text for a prompt."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.filters import chunk_fields, lookup
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
+from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from retrieval_core.types import JSON, Chunk, Hit
+    from retrieval_core.types import JSON, Hit
 
     _Piece: TypeAlias = tuple[str, str | None, Callable[[Hit, int], str] | None]
     """Text that stands as it is, the name of the field after it, and how it is written where that is not looked up."""
@@ -27,27 +28,6 @@ class FormattedContext:
     text: str
     document_count: int
     truncated: bool
-
-
-def format_citation(chunk: Chunk) -> str:
-    """Return where a chunk comes from, as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
-
-    Parts that a chunk does not have are left out; ranges of table rows and list items come last.
-    """
-    parts = [f"Doc: {chunk.document_id}"]
-    if chunk.page_span:
-        parts.append(f"Page: {_range(chunk.page_span.first, chunk.page_span.last)}")
-    if chunk.section_path:
-        parts.append(f"Section: {' > '.join(chunk.section_path)}")
-    if chunk.row_range:
-        parts.append(f"Rows: {_range(*chunk.row_range)}")
-    if chunk.item_range:
-        parts.append(f"Items: {_range(*chunk.item_range)}")
-    return " | ".join(parts)
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def format_context(

@@ -27,6 +27,7 @@ class Plan:
         on_unscored: What a threshold does to passages that have no dense score.
         fetch_k: From how many of the best ``top_k`` different ones are chosen; ``None`` for plain relevance.
         lambda_mult: In [0, 1]: relevance against difference, where hits are to be different.
+        reranked: How many hits are put into a better order before the best ``top_k`` are taken; 0 for none.
     """
 
     mode: SearchMode
@@ -40,3 +41,9 @@ class Plan:
     on_unscored: Literal["drop", "keep"]
     fetch_k: int | None
     lambda_mult: float
+    reranked: int = 0
+
+    @property
+    def shortlist(self) -> int:
+        """How many hits the search hands on, at least ``top_k``."""
+        return max(self.top_k, self.reranked)

@@ -51,13 +51,13 @@ async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked],
         pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
         degraded += not_compared
         run.note("diversify", started, before, len(pool))
-    hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.top_k]])
+    hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
     return Selected(hits, degraded, failure)
 
 
 def depth_of(plan: Plan) -> int | None:
     """Return how many candidates have to be looked at; ``None`` for all: with a threshold any of them may pass it."""
-    return None if plan.score_threshold is not None else max(plan.top_k, plan.fetch_k or 0)
+    return None if plan.score_threshold is not None else max(plan.shortlist, plan.fetch_k or 0)
 
 
 async def _fetch(
@@ -131,5 +131,5 @@ def _diverse(
     if pool and not vectors:
         reason = "the passages have no vectors to compare, so they are in order of relevance"
         return pool, (Degradation("diversify", reason),)
-    chosen = maximal_marginal_relevance(pool, vectors, top_k=plan.top_k, lambda_mult=plan.lambda_mult)
+    chosen = maximal_marginal_relevance(pool, vectors, top_k=plan.shortlist, lambda_mult=plan.lambda_mult)
     return chosen, ()

@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Repairing
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS, PASSAGES, QUESTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from retrieval_core.ports import Reranker
+    from retrieval_core.ports import Reranker, RerankScores
 
 
 class RerankerConformance:
@@ -103,6 +105,26 @@ class RerankerConformance:
         _score(reranker, QUESTIONS[0], PASSAGES)
         assert reranker.id == before
 
+    def test_evidence_stands_in_its_passage(self, reranker: Reranker) -> None:
+        """Where there is evidence, there is an entry for each passage, and what is quoted stands in that one."""
+        for passages in (PASSAGES[: reranker.batch_size], PASSAGES[::-1][: reranker.batch_size]):
+            found = asyncio.run(reranker.score(QUESTIONS[0], passages))
+            _assert_sound(found, len(passages))
+            for passage, evidence in zip(passages, found.evidence, strict=False):
+                if evidence is not None and evidence.is_quoted:
+                    assert evidence.text.strip()
+                    assert _on_one_line(evidence.text) in _on_one_line(passage)
+
+    def test_a_repair_scores_the_same_passages(self, reranker: Reranker) -> None:
+        """One that can repair gives each passage a score then too, whether or not the wrong answer is known."""
+        if not isinstance(reranker, Repairing):
+            pytest.skip("it does not repair")
+        passages = PASSAGES[: reranker.batch_size]
+        for wrong in (MalformedAnswerError("no JSON", answer=HOSTILE_TEXTS[5]), MalformedAnswerError("no answer")):
+            found = asyncio.run(reranker.repair(QUESTIONS[0], passages, wrong))
+            _assert_sound(found, len(passages))
+            assert asyncio.run(reranker.repair(QUESTIONS[0], [], wrong)).scores == ()
+
     def test_usage(self, reranker: Reranker) -> None:
         """What a call cost is told in whole tokens, or not at all."""
         usage = asyncio.run(reranker.score(QUESTIONS[0], PASSAGES[:1])).usage
@@ -117,9 +139,23 @@ async def _scored(reranker: Reranker, query: str, passages: Sequence[str]) -> tu
     """Score passages in batches that the reranker takes."""
     size = reranker.batch_size
     parts = [passages[start : start + size] for start in range(0, max(1, len(passages)), size)]
-    scores = [score for part in parts for score in (await reranker.score(query, part)).scores]
-    assert all(0 <= score <= 1 for score in scores)
+    scores: list[float] = []
+    for part in parts:
+        found = await reranker.score(query, part)
+        _assert_sound(found)
+        scores += found.scores
     return tuple(scores)
+
+
+def _assert_sound(found: RerankScores, expected: int | None = None) -> None:
+    assert all(0 <= score <= 1 for score in found.scores)
+    assert len(found.evidence) in {0, len(found.scores)}
+    assert all(problem.strip() for problem in found.problems)
+    assert expected in {None, len(found.scores)}
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _blocking_calls_fail() -> AbstractContextManager[object]:

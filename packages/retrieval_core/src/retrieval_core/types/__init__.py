@@ -7,6 +7,17 @@ chunks from 0.
 
 from typing import TYPE_CHECKING
 
+from retrieval_core.types.context import (
+    Citation,
+    CitationCheck,
+    ContextPack,
+    ContextPassage,
+    LedgerEntry,
+    Outcome,
+    Quote,
+    Role,
+    format_citation,
+)
 from retrieval_core.types.documents import (
     JSON,
     Chunk,
@@ -23,6 +34,7 @@ from retrieval_core.types.results import (
     Degradation,
     DroppedPassage,
     EvaluationScores,
+    Evidence,
     Hit,
     Judgement,
     Query,
@@ -41,18 +53,27 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON",
     "Chunk",
+    "Citation",
+    "CitationCheck",
+    "ContextPack",
+    "ContextPassage",
     "Degradation",
     "Document",
     "DroppedPassage",
     "EvaluationScores",
+    "Evidence",
     "FrozenDict",
     "Hit",
     "Judgement",
+    "LedgerEntry",
     "Metadata",
+    "Outcome",
     "PageSpan",
     "Query",
+    "Quote",
     "RetrievalResult",
     "RewriteResult",
+    "Role",
     "Scores",
     "SearchMode",
     "Section",
@@ -60,5 +81,6 @@ __all__ = [
     "StageRecord",
     "Usage",
     "content_hash",
+    "format_citation",
     "freeze",
 ]

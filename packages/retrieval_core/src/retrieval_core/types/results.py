@@ -90,17 +90,34 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a reranker says a passage tells on the question.
+
+    Attributes:
+        answers: Whether the passage holds the answer.
+        text: The words that it was judged by; empty where there are none.
+        is_quoted: Whether these words stand in the passage as they are, but for white space.
+    """
+
+    answers: bool
+    text: str
+    is_quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A chunk that was found, with the score it is ordered by and the scores that led there.
 
     Attributes:
         relevance_reason: Why the compressor kept it; ``None`` where none looked at it.
+        evidence: What the reranker found in it; ``None`` where none looked, or it gives scores only.
     """
 
     chunk: Chunk
     score: float
     scores: Scores
     relevance_reason: str | None = None
+    evidence: Evidence | None = None
 
     @property
     def id(self) -> str:

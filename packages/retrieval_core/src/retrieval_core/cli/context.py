@@ -1,0 +1,62 @@
+"""``retrieval context``: what a language model should be shown to answer a question."""
+
+from __future__ import annotations
+
+import click
+
+from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
+
+MODES = click.Choice(("hybrid", "dense", "lexical"))
+
+
+@click.command("context")
+@click.argument("query")
+@click.option("--max-tokens", type=click.IntRange(1), help="The budget.  [default: 12000]")
+@click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits in it.  [default: 10]")
+@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]")
+@click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.')
+@click.option("--ledger", is_flag=True, help="Say of everything that was considered what became of it.")
+@index_option
+@common_options
+@ends_well
+def context_command(
+    *,
+    query: str,
+    max_tokens: int | None,
+    top_k: int | None,
+    mode: str | None,
+    filter_json: str | None,
+    ledger: bool,
+    index_file: str | None,
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Print what a language model should be shown to answer QUERY, within a token budget.
+
+    The text goes to standard output, ready to be piped on; where each passage comes from, and whether its quotes still
+    stand in the index, goes to standard error.
+    """
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.cli.render import print_pack  # noqa: PLC0415
+    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
+    from retrieval_core.serialization import pack_to_json  # noqa: PLC0415
+
+    config = read_config(
+        config_file,
+        assignments,
+        index=index_file,
+        search__top_k=top_k,
+        search__mode=mode,
+        context__max_tokens=max_tokens,
+    )
+    condition = parse_filter(filter_json) if filter_json is not None else None
+    with open_index(config=config) as index:
+        pack = index.context(query, condition)
+        checks = index.verify(pack.sources)
+    if as_json:
+        print_json(pack_to_json(pack, checks))
+    else:
+        print_pack(pack, checks, with_ledger=ledger)
+    if not all(check.matches for check in checks):
+        raise SystemExit(FAILURE)

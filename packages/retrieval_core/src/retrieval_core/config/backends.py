@@ -1,0 +1,130 @@
+"""Settings of what the stages run on: stores, embedding, language and reranking models."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from retrieval_core.config.addresses import checked_host, host_of
+
+
+def _address(value: str | None) -> str | None:
+    """Check an address of a server; blank text, as an empty variable of the environment gives it, is none."""
+    address = (value or "").strip()
+    if not address:
+        return None
+    host_of(address)
+    return address
+
+
+def _host(value: str | None) -> str | None:
+    return checked_host(value) if value else None
+
+
+class Settings(BaseModel):
+    """What all sections have in common."""
+
+    # What was given is told by load_config, which knows what must not show.
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+
+
+class PineconeConfig(Settings):
+    """An index at Pinecone."""
+
+    api_key: SecretStr | None = None
+    """``PINECONE_API_KEY`` of the environment where it is not set."""
+    index_name: str | None = None
+    """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
+    host: Annotated[str | None, AfterValidator(_host)] = None
+    """Address of the index; saves the request that looks it up by name."""
+    namespace: str = ""
+    """``PINECONE_NAMESPACE`` of the environment where it is not set."""
+    sparse: bool = False
+    """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
+    fields: dict[str, str] = Field(default_factory=dict)
+    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
+
+
+class OpenAIEmbedderConfig(Settings):
+    """An embedding model behind OpenAI's API, or any other that speaks it."""
+
+    model: str = "text-embedding-3-large"
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector; the model's own number where it is known and this is not set."""
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol."""
+    api_key: SecretStr | None = None
+    """``OPENAI_API_KEY`` of the environment where it is not set."""
+    batch_size: int = Field(default=128, ge=1, le=2048)
+    """Texts in one request."""
+
+
+class OpenAILLMConfig(Settings):
+    """A language model behind OpenAI's API, or any other that speaks it."""
+
+    model: str = "gpt-4.1-mini"
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
+    api_key: SecretStr | None = None
+    """``OPENAI_API_KEY`` of the environment where it is not set."""
+
+
+class CohereRerankerConfig(Settings):
+    """A reranking model of Cohere's."""
+
+    model: str = "rerank-v3.5"
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol."""
+    api_key: SecretStr | None = None
+    """``CO_API_KEY`` of the environment where it is not set."""
+
+
+class FastembedRerankerConfig(Settings):
+    """A reranking model that ``fastembed`` runs on this machine."""
+
+    model: str | None = None
+    """Its name on the hub; the kind's own default where it is not set."""
+    model_folder: Path | None = None
+    """Folder with the model's files; nothing is downloaded then."""
+
+
+class StoreConfig(Settings):
+    """Where the index is kept."""
+
+    kind: str = "sqlite"
+    """``sqlite`` (one file), ``memory`` (gone with the process), ``pinecone`` or ``"package.module:factory"``."""
+    busy_timeout: float = Field(default=30.0, ge=0)
+    """Seconds that a writer waits for another one."""
+    pinecone: PineconeConfig = PineconeConfig()
+    """For the kind ``pinecone``."""
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""
+
+
+class EmbedderConfig(Settings):
+    """What turns text into vectors."""
+
+    kind: str = "local"
+    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``none`` (lexical search only) or
+    ``"package.module:factory"``."""
+    model_folder: Path | None = None
+    """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
+    threads: int | None = Field(default=None, ge=1, le=256)
+    """Texts embedded at a time; as many as there are processors where it is not set."""
+    openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
+    """For the kind ``openai``."""
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""
+
+
+class LLMConfig(Settings):
+    """The language model for the stages that need one; without it they are absent."""
+
+    kind: str = "none"
+    """``none``, ``openai`` or ``"package.module:factory"``."""
+    openai: OpenAILLMConfig = OpenAILLMConfig()
+    """For the kind ``openai``."""
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""

@@ -1,0 +1,38 @@
+"""Where sentences end."""
+
+from __future__ import annotations
+
+import re
+
+# A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
+# full stops need no space after them. That nothing is tried in the middle of several marks keeps rows of dots cheap.
+SENTENCE_END = re.compile(
+    r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*(?:\[\w{1,4}\])*\s++(?![a-z])|[。！？｡]+[」』”’）]*\s*"  # noqa: RUF001
+)
+"""Matches from the mark that ends a sentence to the beginning of the next one."""
+
+# What has no full stops ends with a paragraph, or before the next row or item.
+_BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:[-*+•|]|\d{1,9}[.)]))")
+_ITEM_NUMBER = re.compile(r"(?:^|\n)[^\S\n]*\d{1,3}\Z")
+_LINE_START = 12
+"""How far before its full stop the line of an item's number is looked for to begin, in code points."""
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return the offsets at which a text may be cut so that whole sentences stand before, white space left out.
+
+    Paragraphs, table rows and list items end a sentence too; the number of an item is no sentence. The last offset is
+    the end of the text, white space left out; a text of white space has none.
+    """
+    begin, whole = len(text) - len(text.lstrip()), len(text.rstrip())
+    ends = {_without_space(text, match.start()) for match in _BREAK.finditer(text)}
+    for match in SENTENCE_END.finditer(text):
+        if not _ITEM_NUMBER.search(text, max(0, match.start() - _LINE_START), match.start()):
+            ends.add(_without_space(text, match.end()))
+    return [*sorted(end for end in ends if begin < end < whole), whole] if whole else []
+
+
+def _without_space(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end

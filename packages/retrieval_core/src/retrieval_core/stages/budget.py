@@ -1,0 +1,254 @@
+"""Fitting passages into a token budget: what goes first, and what is shortened when only the best are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from retrieval_core.sentences import sentence_ends
+from retrieval_core.stages.assemble import (
+    Removed,
+    arrange,
+    ledger_of,
+    passages_of,
+    render,
+    without_repetition,
+)
+from retrieval_core.stages.expand import ROLES, Item, expand, with_quotes
+from retrieval_core.types import Quote, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from retrieval_core.config import ContextConfig
+    from retrieval_core.ports import TokenCounter
+    from retrieval_core.stages.expand import Surroundings
+    from retrieval_core.types import ContextPassage, Hit, LedgerEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A context within its budget.
+
+    Attributes:
+        items: What is shown, in order; assembling these again changes nothing.
+        passages: The same, as it is shown.
+        text: The passages as one text.
+        tokens: Of the text, by the counter that was used.
+        ledger: One entry for every item that was considered.
+    """
+
+    items: tuple[Item, ...]
+    passages: tuple[ContextPassage, ...]
+    text: str
+    tokens: int
+    ledger: tuple[LedgerEntry, ...]
+
+
+def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig, count: TokenCounter) -> Assembled:
+    """Return hits with what stands around them, as one text of at most ``settings.max_tokens`` tokens.
+
+    Args:
+        hits: Best first; one that comes again is passed over.
+        around: What was read around them; what is missing there is done without.
+        settings: What to put around hits, and the budget.
+        count: Counts the tokens of a text. It may be any function: the bound holds for what it says of the whole text.
+    """
+    return fit(expand(hits, around, settings), around.texts, settings, count)
+
+
+def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter) -> Assembled:
+    """Fit items into the budget.
+
+    Where not all of them fit, first goes what alone is longer than the budget, and parents that do not fit beside the
+    primaries, where these fit. Then go neighbours across a border, siblings, parents, and primaries beyond the
+    ``min_primaries`` best: those of the worst primary first, and of these the farthest from it. Where the best primaries
+    alone are too long, the lowest of them are cut after whole sentences; where not even one sentence of each fits, fewer
+    are kept. With a counter by which less text can be more tokens, more may go than has to.
+
+    Args:
+        items: In their order.
+        texts: Whole documents by id, as far as they are known.
+        settings: The budget, and how passages are written.
+        count: Counts the tokens of a text. What it raises is raised.
+    """
+    given = tuple(items)
+    sheet = _Sheet(texts, settings, count)
+    kept, repeated = without_repetition(given)
+    dropped: tuple[Removed, ...] = ()
+    if not sheet.fits(kept):
+        alone = {item.id: sheet.length((item,)) for item in given}
+        dropped = _too_long(given, alone, _protected(kept, settings), settings)
+        kept, repeated = _without(dropped, given) if dropped else (kept, repeated)
+        while crowding := _crowding_out(kept, sheet):
+            dropped += crowding
+            kept, repeated = _without(dropped, given)
+        kept, fallen = _dropped_until_it_fits(kept, alone, sheet)
+        dropped += fallen
+        if not sheet.fits(kept):
+            kept, fallen = _shortened(kept, sheet)
+            dropped += fallen
+    pieces = arrange(kept, merged=settings.window > 0)
+    each = render(pieces, texts, settings)
+    text = settings.delimiter.join(each)
+    removed = (*dropped, *_as_it_came_out(repeated, kept))
+    own = {item.id: count(_text(item)) for item in (*kept, *(gone.item for gone in dropped))}
+    return Assembled(
+        kept,
+        passages_of(pieces, texts, [count(passage) for passage in each]),
+        text,
+        count(text) if text else 0,
+        ledger_of(pieces, removed, own),
+    )
+
+
+def _text(item: Item) -> str:
+    return "\n".join(quote.text for quote in item.quotes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """What items are written on, to see how long they get."""
+
+    texts: Mapping[str, str]
+    settings: ContextConfig
+    count: TokenCounter
+
+    def length(self, items: Sequence[Item]) -> int:
+        """Return the tokens of the text that items make, 0 for none."""
+        if not items:
+            return 0
+        pieces = arrange(items, merged=self.settings.window > 0)
+        return self.count(self.settings.delimiter.join(render(pieces, self.texts, self.settings)))
+
+    def fits(self, items: Sequence[Item]) -> bool:
+        return self.length(items) <= self.settings.max_tokens
+
+
+def _protected(items: Sequence[Item], settings: ContextConfig) -> set[str]:
+    primaries = [item.id for item in items if item.role == "primary"]
+    return set(primaries[: settings.min_primaries])
+
+
+def _too_long(
+    items: Iterable[Item], alone: Mapping[str, int], protected: AbstractSet[str], settings: ContextConfig
+) -> tuple[Removed, ...]:
+    """Return what is longer than the budget with nothing beside it, and nothing cut out of it."""
+    reason = f"alone it is longer than the budget of {settings.max_tokens} tokens"
+    long = {item.id: item for item in items if alone[item.id] > settings.max_tokens and _text(item).strip()}
+    return tuple(Removed(item, reason) for name, item in long.items() if name not in protected)
+
+
+def _crowding_out(items: Sequence[Item], sheet: _Sheet) -> tuple[Removed, ...]:
+    """Return the parents for which there is no room beside the primaries, where these fit.
+
+    Left to their turn, they would take all neighbours and the parents behind them along.
+    """
+    room = sheet.settings.max_tokens - sheet.length([item for item in items if item.role == "primary"])
+    if room < 0:
+        return ()
+    reason = f"it does not fit into {sheet.settings.max_tokens} tokens beside the hits"
+    long = (item for item in items if item.role == "parent" and sheet.length((item,)) > room)
+    return tuple(Removed(item, reason) for item in long)
+
+
+def _without(dropped: Iterable[Removed], given: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Return the other items without repetition: what only dropped ones would have said has to be said by others."""
+    gone = {removed.item.id for removed in dropped}
+    return without_repetition(item for item in given if item.id not in gone)
+
+
+def _dropped_until_it_fits(
+    items: Sequence[Item], estimates: Mapping[str, int], sheet: _Sheet
+) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Drop as few as possible, in their order; all but the best primaries where even that is not enough.
+
+    Args:
+        items: In their order.
+        estimates: About how many tokens each takes, by its id: where the search for the right number begins.
+        sheet: What they are written on.
+    """
+    protected = _protected(items, sheet.settings)
+    order = sorted(
+        (item for item in reversed(items) if item.id not in protected),
+        key=lambda item: (-ROLES.index(item.role), -item.rank, -item.distance),
+    )
+
+    def without(number: int) -> tuple[Item, ...]:
+        gone = {item.id for item in order[:number]}
+        return tuple(item for item in items if item.id not in gone)
+
+    left = accumulate((-estimates[item.id] for item in order), initial=sum(estimates.values()))
+    guess = next((number for number, tokens in enumerate(left) if tokens <= sheet.settings.max_tokens), len(order))
+    number = _first(len(order), lambda number: sheet.fits(without(number)), guess)
+    reason = f"the budget of {sheet.settings.max_tokens} tokens was used up"
+    return without(number), tuple(Removed(item, reason) for item in order[:number])
+
+
+def _shortened(primaries: Sequence[Item], sheet: _Sheet) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Cut the lowest primaries after whole sentences; where one sentence of each does not fit, keep fewer."""
+    firsts = [_versions(item)(0) for item in primaries]
+    number = len(primaries) - _first(len(primaries), lambda fewer: sheet.fits(firsts[: len(primaries) - fewer]))
+    whole, firsts = list(primaries[:number]), firsts[:number]
+    # All from `cut` on are cut to one sentence; then as much of the best of them as there is room for comes back.
+    cut = number - _first(number, lambda lowest: sheet.fits(whole[: number - lowest] + firsts[number - lowest :]))
+    kept = whole[:cut] + firsts[cut:]
+    if cut < number:
+        version, last = _versions(whole[cut]), len(_cuts(whole[cut]))
+        less = _first(last, lambda less: sheet.fits([*kept[:cut], version(last - less), *kept[cut + 1 :]]))
+        kept[cut] = version(last - less)
+    reason = f"not even one sentence of it fits into {sheet.settings.max_tokens} tokens beside the better passages"
+    return tuple(kept), tuple(Removed(item, reason) for item in primaries[number:])
+
+
+def _cuts(item: Item) -> list[tuple[int, int]]:
+    """Return where an item may be cut after a sentence: the quote, and the offset in it."""
+    cuts = [(position, end) for position, quote in enumerate(item.quotes) for end in sentence_ends(quote.text)]
+    return cuts[:-1]
+
+
+def _versions(item: Item) -> Callable[[int], Item]:
+    """Return what gives an item with its first sentence for 0, with its first two for 1, and so on up to all of it."""
+    cuts = _cuts(item)
+
+    def version(number: int) -> Item:
+        if number == len(cuts):
+            return item
+        position, end = cuts[number]
+        text, span = item.quotes[position].text, item.quotes[position].span
+        quote = Quote(text[:end], None if span is None else Span(span.start, span.start + end))
+        return with_quotes(item, (*item.quotes[:position], quote), shortened=True)
+
+    return version
+
+
+def _as_it_came_out(repeated: Iterable[Removed], kept: Iterable[Item]) -> Iterator[Removed]:
+    """Yield what was repeated with what became of the items that have its text."""
+    shown = {item.id for item in kept}
+    for removed in repeated:
+        lost = [name for name in removed.within if name not in shown]
+        reason = f"{removed.reason}, and {', '.join(lost)} was dropped" if lost else removed.reason
+        yield replace(removed, reason=reason)
+
+
+def _first(limit: int, holds: Callable[[int], bool], guess: int = 0) -> int:
+    """Return the smallest number up to a limit for which something holds that, once true, mostly stays true.
+
+    Where it does not, the number returned still is one for which it holds, unless it is the limit, which is not always
+    tried. The search begins at the guess and goes away from it in growing steps.
+    """
+    low, high, step = 0, limit, 1
+    number = min(guess, limit)
+    while low < high:
+        if holds(number):
+            high = number
+            number = high - step
+        else:
+            low = number + 1
+            number = low + step
+        step *= 2
+        if not low <= number < high:
+            number = (low + high) // 2
+    return high

@@ -1,0 +1,197 @@
+"""Putting the best hits into a better order, with a model that reads question and passage together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from math import fsum, isfinite, sqrt
+from typing import TYPE_CHECKING, Protocol
+
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Repairing, RerankScores
+from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.types import Degradation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.config import RerankerConfig
+    from retrieval_core.ports import Reranker
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Chunk, Hit
+
+
+class KeptScores(Protocol):
+    """Scores of earlier calls."""
+
+    def get(self, reranker_id: str, query: str, chunks: Sequence[Chunk]) -> RerankScores | None:
+        """Return the scores of a call; ``None`` where there are none."""
+        ...
+
+    def set(self, reranker_id: str, query: str, chunks: Sequence[Chunk], scores: RerankScores) -> None:
+        """Keep the scores of a call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """The hits in their new order, and what could not be done.
+
+    Attributes:
+        hits: The first stage's order where no reranker could tell anything.
+        failures: One for each reranker that failed, in the order of the chain.
+        degraded: What was wrong with the answer that was used.
+    """
+
+    hits: tuple[Hit, ...]
+    failures: tuple[Failed, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+
+
+async def rerank(
+    run: Run,
+    chain: Sequence[Reranker],
+    query: str,
+    hits: Sequence[Hit],
+    settings: RerankerConfig,
+    *,
+    cache: KeptScores | None = None,
+) -> Reranked:
+    """Have the best hits scored by the first reranker of a chain that can, and order them by it.
+
+    The new order blends ``weight`` of one over the reranker's rank with ``1 - weight`` of the first stage's score, each
+    as its distance from the mean in standard deviations over the hits that were scored. The rank alone is taken since
+    models scale their scores each in its own way; measured, this was also better than blending scores, see the page
+    on measurements. With a weight of 1 the reranker's own scores stand. Equal ones keep the first stage's order; where
+    all are the same they say nothing, and the order stays. Hits beyond ``candidates`` follow in their order.
+
+    Args:
+        run: Makes the calls.
+        chain: Asked in this order until one succeeds.
+        query: The question that counts: as the user asked it, whatever was searched for.
+        hits: In the first stage's order.
+        settings: How many hits are scored, the weight, and how many calls run at a time.
+        cache: Where scores are kept for the next time.
+    """
+    head, rest = hits[: settings.candidates], hits[settings.candidates :]
+    failures: list[Failed] = []
+    if not head:
+        return Reranked(tuple(hits))
+    for reranker in chain:
+        started = run.elapsed_ms
+        scored = await _score(run, reranker, query, head, settings=settings, cache=cache)
+        if isinstance(scored, Failed):
+            failures.append(scored)
+            continue
+        decision = f"by {_name(reranker)}"
+        if len(head) > 1 and min(scored.scores) == max(scored.scores):
+            decision += ", which gave all passages the same score, so the order stays"
+        run.note("rerank", started, len(head), len(head), decision)
+        degraded = tuple(Degradation("rerank", problem) for problem in scored.problems)
+        return Reranked(_reordered(head, rest, scored, settings.weight), tuple(failures), degraded)
+    return Reranked(tuple(hits), tuple(failures))
+
+
+async def _score(
+    run: Run,
+    reranker: Reranker,
+    query: str,
+    hits: Sequence[Hit],
+    *,
+    settings: RerankerConfig,
+    cache: KeptScores | None,
+) -> RerankScores | Failed:
+    """Return the scores of all hits, in as many calls as it takes, several at a time."""
+    size = max(1, getattr(reranker, "batch_size", len(hits)))
+    batches = [hits[start : start + size] for start in range(0, len(hits), size)]
+    free = asyncio.Semaphore(settings.concurrency)
+    name = _name(reranker)
+    run = run.on(f"reranker {name}")
+    repair = reranker.repair if isinstance(reranker, Repairing) else None
+
+    async def score(batch: Sequence[Hit]) -> RerankScores | Failed:
+        chunks = [hit.chunk for hit in batch]
+        if cache is not None and (kept := cache.get(name, query, chunks)) is not None:
+            return kept
+        async with free:
+            texts = [chunk.indexed_text for chunk in chunks]
+            outcome = _checked(
+                await run.repairing(repair).call("rerank", reranker.score, query, texts), reranker, len(texts)
+            )
+        if isinstance(outcome, Failed):
+            return outcome
+        if cache is not None and not outcome.value.problems:
+            cache.set(name, query, chunks, outcome.value)
+        return outcome.value
+
+    parts: list[RerankScores] = []
+    for outcome in await asyncio.gather(*map(score, batches)):
+        if isinstance(outcome, Failed):
+            return outcome
+        parts.append(outcome)
+    return RerankScores(
+        tuple(score for part in parts for score in part.scores),
+        evidence=tuple(evidence for part in parts for evidence in part.evidence),
+        problems=tuple(problem for part in parts for problem in part.problems),
+    )
+
+
+def _checked(outcome: Ok[RerankScores] | Failed, reranker: Reranker, expected: int) -> Ok[RerankScores] | Failed:
+    """Return a call's outcome, as a failure where it does not give each passage a number."""
+    if isinstance(outcome, Failed):
+        return outcome
+    answer = outcome.value
+    if not isinstance(answer, RerankScores):  # pyright: ignore[reportUnnecessaryIsInstance] - plug-ins may give anything
+        problem = f"it gave {answer!r:.80}, which are no RerankScores"
+    elif len(answer.scores) != expected:
+        problem = f"it gave {len(answer.scores)} scores for {expected} passages"
+    elif len(answer.evidence) not in {0, expected}:
+        problem = f"it gave evidence on {len(answer.evidence)} of {expected} passages"
+    elif unsound := [score for score in answer.scores if not _is_number(score)]:
+        problem = f"it gave the score {unsound[0]!r:.40}, which is no finite number"
+    else:
+        return outcome
+    return Failed("rerank", MalformedAnswerError(f"the answer of {_name(reranker)} cannot be used: {problem}"))
+
+
+def _name(reranker: Reranker) -> str:
+    return getattr(reranker, "id", type(reranker).__name__)
+
+
+def _is_number(score: object) -> bool:
+    return isinstance(score, (int, float)) and isfinite(score)
+
+
+def _reordered(head: Sequence[Hit], rest: Sequence[Hit], scored: RerankScores, weight: float) -> tuple[Hit, ...]:
+    scores = [float(score) for score in scored.scores]
+    finals = scores
+    if min(scores) == max(scores):
+        finals = [hit.score for hit in head]
+    elif weight < 1:
+        ours, theirs = _standardized(_reciprocal_ranks(scores)), _standardized([hit.score for hit in head])
+        finals = [weight * one + (1 - weight) * other for one, other in zip(ours, theirs, strict=True)]
+    evidence = scored.evidence or (None,) * len(head)
+    new = [
+        replace(hit, score=final, scores=replace(hit.scores, rerank=score, final=final), evidence=proof)
+        for hit, score, final, proof in zip(head, scores, finals, evidence, strict=True)
+    ]
+    new.sort(key=lambda hit: -hit.score)  # a stable sort: what is equal keeps its order
+    if rest:
+        shift = new[-1].score - rest[0].score  # so that scores go on falling where the reranker stopped
+        new += (
+            replace(hit, score=hit.score + shift, scores=replace(hit.scores, final=hit.score + shift)) for hit in rest
+        )
+    return tuple(new)
+
+
+def _reciprocal_ranks(scores: Sequence[float]) -> list[float]:
+    """Return 1 for the best score, 1/2 for the next, and so on; equal ones share the better rank."""
+    ordered = sorted(scores, reverse=True)
+    ranks = {score: rank for rank, score in reversed(list(enumerate(ordered, start=1)))}
+    return [1 / ranks[score] for score in scores]
+
+
+def _standardized(values: Sequence[float]) -> list[float]:
+    mean = fsum(values) / len(values)
+    deviation = sqrt(fsum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]

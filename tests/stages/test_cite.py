@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from retrieval_core.filters import Eq
+from retrieval_core.ports import Fetched, FetchRequest
+from retrieval_core.stages.cite import check_citation, request_to_check
+from retrieval_core.types import Chunk, Citation, Document, Quote, Span
+
+TEXT = "Roll back with care. Then sync again."
+QUOTE = Quote("Roll back with care.", Span(0, 20))
+CITATION = Citation(1, "d", ("d#0",), (QUOTE,))
+
+
+def differences(text: str | None, *quotes: Quote, chunks: tuple[Chunk, ...] = ()) -> tuple[str, ...]:
+    documents = {} if text is None else {"d": Document("d", text, "d.md", "hash")}
+    fetched = Fetched({chunk.id: chunk for chunk in chunks}, documents=documents)
+    check = check_citation(replace(CITATION, quotes=quotes), fetched)
+    assert check.matches == (not check.differences)
+    return check.differences
+
+
+def test_a_citation_that_is_right() -> None:
+    """Every quote stands where the citation says."""
+    assert differences(TEXT, QUOTE, Quote("sync", Span(26, 30))) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "difference"),
+    [
+        (None, QUOTE, "quote 1: the document 'd' is not in the index"),
+        (
+            "Now: " + TEXT,
+            QUOTE,
+            "quote 1: it stands at 5 to 25 of the document now, and the citation says 0 to 20",
+        ),
+        (
+            "Roll back with cares, always.",
+            QUOTE,
+            "quote 1: from its character 19 on, the citation has '.' and the document 's'",
+        ),
+        ("Roll.", QUOTE, "quote 1: the document has 5 characters, and the citation says 0 to 20"),
+        (
+            TEXT,
+            replace(QUOTE, span=Span(-20, 20)),
+            "quote 1: it stands at 0 to 20 of the document now, and the citation says -20 to 20",
+        ),
+        (
+            TEXT,
+            replace(QUOTE, span=Span(0, 37)),
+            "quote 1: it stands at 0 to 20 of the document now, and the citation says 0 to 37",
+        ),
+    ],
+    ids=["gone", "moved", "changed", "shorter", "negative", "too long"],
+)
+def test_what_exactly_differs(text: str | None, quote: Quote, difference: str) -> None:
+    """Each way in which a quote can be wrong is told in its own words."""
+    assert differences(text, quote) == (difference,)
+
+
+def test_a_quote_that_was_changed() -> None:
+    """A text that does not have the citation's hash is told, beside where it differs."""
+    forged = Quote("Roll back with haste.", Span(0, 21), QUOTE.content_hash)
+    assert differences(TEXT, QUOTE, forged) == (
+        "quote 2 was changed: its text does not have the hash that the citation gives",
+        "quote 2: from its character 15 on, the citation has 'haste.' and the document 'care. '",
+    )
+
+
+def test_a_quote_without_a_place_is_looked_for_in_its_chunks() -> None:
+    """It must stand in the text of one of them."""
+    quote = Quote("with care")
+    chunk = Chunk("d#0", "d", TEXT)
+    assert differences(None, quote, chunks=(chunk,)) == ()
+    assert differences(None, quote) == ("quote 1: none of its chunks is in the index: d#0",)
+    assert differences(None, Quote("with haste"), chunks=(chunk,)) == (
+        "quote 1: 'with haste' is not in the text of d#0",
+    )
+
+
+def test_a_citation_without_quotes() -> None:
+    """It says nothing that could be right."""
+    assert differences(TEXT) == ("the citation quotes nothing",)
+
+
+def test_one_request_reads_what_all_citations_need() -> None:
+    """Each document once, and the chunks of those quotes that have no place."""
+    placeless = Citation(2, "e", ("e#0", "e#1"), (Quote("Text"),))
+    condition = Eq("brand", "Acme")
+    assert request_to_check([CITATION, placeless, CITATION, placeless], condition) == FetchRequest(
+        chunk_ids=("e#0", "e#1"), document_ids=("d", "e"), filter=condition
+    )

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from retrieval_core.sentences import SENTENCE_END, sentence_ends
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", " Two!", " Three?", " Four"]),
+        ('He said "No." Then he left.', ['He said "No."', " Then he left."]),
+        ("As shown.[12] It holds.", ["As shown.[12]", " It holds."]),
+        ("See e.g. the lid, approx. here.", ["See e.g. the lid, approx. here."]),
+        ("一つ。二つ。", ["一つ。", "二つ。"]),
+        ("A paragraph \n\n another", ["A paragraph", " \n\n another"]),
+        ("Tools:\n- a hammer\n- a saw", ["Tools:", "\n- a hammer", "\n- a saw"]),
+        ("| a | b |\n| 1 | 2 |", ["| a | b |", "\n| 1 | 2 |"]),
+        ("1. Open it.\n2. Close it.", ["1. Open it.", "\n2. Close it."]),
+        ("It was in 1999. Then came 2000.", ["It was in 1999.", " Then came 2000."]),
+        ("  \n Indented. \0 And more \ud800.  ", ["  \n Indented.", " \0 And more \ud800."]),
+        ("no end at all", ["no end at all"]),
+        (" \n\n ", []),
+        ("", []),
+    ],
+)
+def test_where_sentences_end(text: str, sentences: list[str]) -> None:
+    """Marks, paragraphs, rows and items end a sentence; abbreviations and the numbers of items do not."""
+    ends = sentence_ends(text)
+    assert [text[start:end] for start, end in zip([0, *ends], ends, strict=False)] == sentences
+
+
+def test_a_row_of_dots_is_tried_once() -> None:
+    """Nothing begins to match inside a row of dots, so that the dots of a table of contents are read once."""
+    dots = "." * 50
+    assert SENTENCE_END.match(f"{dots}12 ", 10) is None
+    assert SENTENCE_END.match(f"{dots} 12", 10) is None
+    assert sentence_ends(f"Setup {dots} 12") == [6 + 50, 6 + 50 + 3]
