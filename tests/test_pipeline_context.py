@@ -173,3 +173,28 @@ def test_a_pipeline_without_a_counter_uses_its_embedder() -> None:
         pack = pipeline.context("bread")
     assert pack.passages[0].id == "p2"
     assert 0 < pack.token_count <= pack.max_tokens
+
+
+def test_an_empty_context_says_why() -> None:
+    pipeline, _ = a_context_pipeline(search__mode="lexical", context__template="a heading of five words {text}")
+    with pipeline:
+        assert str(pipeline.context("moon", max_tokens=5).note).endswith("of the best fits into 5 tokens")
+        assert pipeline.context("nowhere").note == "nothing was found"
+        assert pipeline.context("moon").note is None
+
+
+def test_what_is_no_reranker_is_refused_at_once() -> None:
+    class Nameless(FakeReranker):
+        id = None  # type: ignore[assignment]
+
+    for wrong in ("local", object(), [FakeReranker(), 3], Nameless()):
+        with pytest.raises(InvalidParameterError, match="is no reranker"):
+            RetrievalPipeline(TroubledStore(), reranker=wrong)  # type: ignore[arg-type]
+
+
+def test_a_reranker_that_failed_is_named() -> None:
+    reranker = FakeReranker()
+    reranker.failure = ServiceConnectionError("gone")
+    pipeline, _ = a_context_pipeline(reranker=reranker, search__mode="lexical", retry__max_retries=0)
+    with pipeline:
+        assert reranker.id in pipeline.retrieve("moon").degraded[0].reason

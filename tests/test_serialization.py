@@ -80,6 +80,7 @@ def test_a_hit() -> None:
             "final": 0.25,
         },
         "relevance_reason": None,
+        "evidence": None,
         "id": "guide.pdf#3",
         "document_id": "guide.pdf",
         "text": "Turn the key.",

@@ -55,7 +55,7 @@ def test_the_text_goes_to_standard_output_and_its_sources_do_not(indexed: Path) 
     assert result.stdout.startswith("[1] Doc: moons.md")
     assert "citations match the index" not in result.stdout
     assert "citations match the index" in result.stderr
-    assert "the budget of 40 tokens" in result.stderr
+    assert "to stay within 40 tokens" in result.stderr
 
 
 def test_bad_input_is_told(indexed: Path) -> None:

@@ -160,12 +160,12 @@ def test_dropping_follows_the_order(world: World, settings: ContextConfig, count
     """
     result = assembled(world, settings, count)
     order = {item.id: (ROLES.index(item.role), item.rank, item.distance) for item in considered(world, settings)}
-    dropped = [order[entry.id] for entry in result.ledger if "used up" in entry.reason]
+    dropped = [order[entry.id] for entry in result.ledger if "to stay within" in entry.reason]
     assert dropped == sorted(dropped, reverse=True)
     best = {item.id for item in primaries_of(world, settings)[: settings.min_primaries]}
     kept = [order[item.id] for item in result.items if item.id not in best]
     assert not dropped or not kept or max(kept) <= min(dropped)
-    assert not best & {entry.id for entry in result.ledger if "used up" in entry.reason}
+    assert not best & {entry.id for entry in result.ledger if "to stay within" in entry.reason}
 
 
 @given(worlds(), SETTINGS, MONOTONE, st.integers(1, 99))
@@ -204,7 +204,7 @@ def test_no_more_is_dropped_than_has_to_be(world: World, settings: ContextConfig
     Fails with one more dropped than has to be.
     """
     result = assembled(world, settings, count)
-    dropped = [entry.id for entry in result.ledger if "used up" in entry.reason]
+    dropped = [entry.id for entry in result.ledger if "to stay within" in entry.reason]
     primaries_fit = not any(entry.outcome == "shortened" or "not even" in entry.reason for entry in result.ledger)
     if dropped and primaries_fit:
         _, around = world

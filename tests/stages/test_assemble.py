@@ -180,6 +180,6 @@ def test_the_citation_of_a_merged_passage() -> None:
     assert (citation.number, citation.document_id, text) == (7, "d", "One.\n\nTwo.\n\nThree.")
     assert (citation.page_span, citation.section_path) == (PageSpan(1, 3), ("A",))
     assert (citation.title, citation.source) == ("Guide", "d.md")
-    assert render([piece], {"d": TEXT}, ContextConfig(template="{number} {citation} {title}")) == (
-        "1 Doc: d | Page: 1-3 | Section: A Guide",
-    )
+    assert render(
+        [piece], {"d": TEXT}, ContextConfig().model_copy(update={"template": "{number} {citation} {title}"})
+    ) == ("1 Doc: d | Page: 1-3 | Section: A Guide",)

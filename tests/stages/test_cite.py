@@ -30,7 +30,7 @@ def test_a_citation_that_is_right() -> None:
 @pytest.mark.parametrize(
     ("text", "quote", "difference"),
     [
-        (None, QUOTE, "quote 1: the document 'd' is not in the index"),
+        (None, QUOTE, "quote 1: neither the document 'd' nor a chunk of it is in the index: d#0"),
         (
             "Now: " + TEXT,
             QUOTE,
@@ -74,7 +74,7 @@ def test_a_quote_without_a_place_is_looked_for_in_its_chunks() -> None:
     quote = Quote("with care")
     chunk = Chunk("d#0", "d", TEXT)
     assert differences(None, quote, chunks=(chunk,)) == ()
-    assert differences(None, quote) == ("quote 1: none of its chunks is in the index: d#0",)
+    assert differences(None, quote) == ("quote 1: neither the document 'd' nor a chunk of it is in the index: d#0",)
     assert differences(None, Quote("with haste"), chunks=(chunk,)) == (
         "quote 1: 'with haste' is not in the text of d#0",
     )
@@ -86,9 +86,23 @@ def test_a_citation_without_quotes() -> None:
 
 
 def test_one_request_reads_what_all_citations_need() -> None:
-    """Each document once, and the chunks of those quotes that have no place."""
+    """Each document and each chunk once."""
     placeless = Citation(2, "e", ("e#0", "e#1"), (Quote("Text"),))
     condition = Eq("brand", "Acme")
     assert request_to_check([CITATION, placeless, CITATION, placeless], condition) == FetchRequest(
-        chunk_ids=("e#0", "e#1"), document_ids=("d", "e"), filter=condition
+        chunk_ids=(*CITATION.chunk_ids, "e#0", "e#1"), document_ids=("d", "e"), filter=condition
     )
+
+
+def test_a_chunk_of_another_document_proves_nothing() -> None:
+    """The id of a chunk may be given to another document's; a quote with a place counts by its chunks where need be."""
+    quoted = Citation(1, "d", ("c",), (Quote("Text."),))
+    assert check_citation(quoted, Fetched(chunks={"c": Chunk("c", "d", "Text. More.")})).matches
+    assert not check_citation(quoted, Fetched(chunks={"c": Chunk("c", "e", "Text. More.")})).matches
+    placed = Citation(1, "d", ("c",), (Quote("Text.", Span(5, 10)),))
+    assert check_citation(placed, Fetched(chunks={"c": Chunk("c", "d", "Text.", span=Span(5, 10))})).matches
+
+
+def test_an_empty_quote_matches_nothing() -> None:
+    for quote in (Quote(""), Quote("", Span(9, 9)), Quote("  ")):
+        assert not check_citation(Citation(1, "d", ("c",), (quote,)), Fetched()).matches

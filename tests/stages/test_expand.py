@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.filter_syntax import parse_filter
 from retrieval_core.filters import Eq
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.stages.expand import (
@@ -35,8 +38,8 @@ def roles(found: tuple[Hit, ...], around: Surroundings, **settings: int | bool) 
 
 
 def test_the_order_of_roles() -> None:
-    """Each primary is followed by its parent; siblings and then neighbours of another section come last."""
-    chunks = [part(index, parent=f"s{index // 3}") for index in range(9)]
+    """Each primary is followed by its parent; siblings and then neighbours on other pages come last."""
+    chunks = [part(index, page=index // 3, parent=f"s{index // 3}") for index in range(9)]
     parents = [Chunk(f"s{number}", "d", "…") for number in range(3)]
     assert roles(hits(chunks[7], chunks[2]), surroundings_in([*chunks, *parents])) == [
         ("d#7", "primary"),
@@ -49,6 +52,17 @@ def test_the_order_of_roles() -> None:
         ("d#5", "cross_page"),
         ("d#3", "cross_page"),
         ("d#4", "cross_page"),
+    ]
+
+
+def test_without_pages_other_sections_are_no_neighbours() -> None:
+    """What stands beside a hit in another section says something else; a window takes it all the same."""
+    chunks = [part(index, parent=f"s{index // 2}") for index in range(4)]
+    assert roles(hits(chunks[1]), surroundings_in(chunks)) == [("d#1", "primary"), ("d#0", "sibling")]
+    assert roles(hits(chunks[1]), surroundings_in(chunks), window=1) == [
+        ("d#1", "primary"),
+        ("d#0", "sibling"),
+        ("d#2", "cross_page"),
     ]
 
 
@@ -120,7 +134,7 @@ def test_positions_that_repeat() -> None:
 
 def test_a_chunk_that_is_its_own_parent_is_no_parent() -> None:
     """Such a chunk stays a neighbour of others, and is not put behind itself."""
-    chunks = [part(0, parent="d#0"), part(1, parent="d#1")]
+    chunks = [part(0, page=1, parent="d#0"), part(1, page=2, parent="d#1")]
     assert roles(hits(chunks[0]), surroundings_in(chunks)) == [("d#0", "primary"), ("d#1", "cross_page")]
 
 
@@ -188,3 +202,34 @@ def test_hits_from_elsewhere() -> None:
     assert [(hit.id, hit.score, hit.scores.final) for hit in found] == [("d#1", 3.0, 3.0), ("d#0", 2.0, 2.0)]
     with pytest.raises(InvalidParameterError, match="got 2 chunks and 1 scores"):
         as_hits([part(1), part(0)], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        (None, True),
+        ({"tenant": "a"}, True),
+        ({"tenant": "b"}, False),
+        ({"document_id": "d"}, True),
+        ({"page": {"$lte": 3}}, False),
+        ({"$and": [{"tenant": "a"}, {"$not": {"chunk_index": 1}}]}, False),
+        ({"section": {"$ne": "Secret"}}, False),
+        ({"label": {"$ne": "secret"}}, False),
+        ({"$not": {"label": "secret"}}, False),
+    ],
+)
+def test_a_section_needs_a_filter_that_lets_its_whole_document_pass(
+    condition: dict[str, Any] | None, shown: bool
+) -> None:
+    document = Document("d", "Public. Secret.", "d.md", "", metadata={"tenant": "a"})
+    section = Section("s", "d", "section", (), Span(0, 15))
+    fetched = Fetched(sections={"s": section}, documents={"d": document})
+    around = surroundings_of(fetched, None if condition is None else parse_filter(condition))
+    assert (set(around.parents) == {"s"}) is shown
+
+
+def test_chunks_that_are_each_others_parents_are_no_parents() -> None:
+    chunks = [part(0, parent="d#1"), part(1, parent="d#0"), part(2, parent="d#0")]
+    around = surroundings_in(chunks)
+    assert set(around.chunks) == {"d#0", "d#1", "d#2"}
+    assert around.parents == {}

@@ -101,12 +101,18 @@ def test_hits_beyond_the_candidates_follow_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (RerankScores((1.0, float("nan"), 0.5, 0.5)), "the score nan, which is no finite number"),
-        (RerankScores((1.0, float("inf"), 0.5, 0.5)), "the score inf, which is no finite number"),
+        (RerankScores((1.0, float("nan"), 0.5, 0.5)), "no tuple of numbers from 0 to 1"),
+        (RerankScores((1.0, float("inf"), 0.5, 0.5)), "no tuple of numbers from 0 to 1"),
         (RerankScores((1.0, 0.5)), "2 scores for 4 passages"),
-        (RerankScores(("a", "b", "c", "d")), "the score 'a'"),  # type: ignore[arg-type]
+        (RerankScores(("a", "b", "c", "d")), "no tuple of numbers from 0 to 1"),  # type: ignore[arg-type]
         (RerankScores((1.0,) * 4, evidence=(None,)), "evidence on 1 of 4"),
-        ([1, 2, 3, 4], "which are no RerankScores"),
+        ([1, 2, 3, 4], "which is no RerankScores"),
+        (RerankScores((1.0, 10**400, 0.5, 0.5)), "no tuple of numbers from 0 to 1"),
+        (RerankScores((1.0, -0.1, 0.5, 0.5)), "no tuple of numbers from 0 to 1"),
+        (RerankScores((True, 0.1, 0.5, 0.5)), "no tuple of numbers from 0 to 1"),
+        (RerankScores({0.1, 0.2, 0.3, 0.4}), "no tuple of numbers from 0 to 1"),  # type: ignore[arg-type]
+        (RerankScores((0.1,) * 4, evidence=("a",) * 4), "no tuple of Evidence"),  # type: ignore[arg-type]
+        (RerankScores((0.1,) * 4, problems="abc"), "no tuple of texts"),  # type: ignore[arg-type]
         (ServiceConnectionError("gone"), "gone"),
     ],
 )

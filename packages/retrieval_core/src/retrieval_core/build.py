@@ -16,7 +16,7 @@ from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from retrieval_core.config import (
         CacheConfig,
@@ -61,6 +61,8 @@ def open_index(
     config: RetrievalConfig | str | Path | None = None,
     embedder: Embedder | None = None,
     store: CataloguedStore | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> Index:
     """Open an index, to fill it and to ask it. Nothing is read or loaded before the first call needs it.
@@ -71,6 +73,8 @@ def open_index(
             not looked at, see :func:`retrieval_core.load_config`.
         embedder: Used in place of the configured one.
         store: Used in place of the configured one.
+        reranker: Used in place of the configured one; of several, each one stands in for those before it.
+        token_counter: Used in place of the configured one.
         observer: Is told what happens to each query; see :mod:`retrieval_core.observe`.
 
     Raises:
@@ -85,7 +89,9 @@ def open_index(
         embedder = build_embedder(config.embedder)
     if store is None:
         store = build_store(config.store, location, embedder)
-    pipeline = build_pipeline(config, store, embedder, observer=observer)
+    pipeline = build_pipeline(
+        config, store, embedder, reranker=reranker, token_counter=token_counter, observer=observer
+    )
     return Index(pipeline, Ingester(store, embedder, chunking=config.chunking, base=base_folder(location)))
 
 
@@ -96,7 +102,13 @@ def base_folder(index: Path) -> Path:
 
 
 def build_pipeline(
-    config: RetrievalConfig, store: Store, embedder: Embedder | None, *, observer: Observer | None = None
+    config: RetrievalConfig,
+    store: Store,
+    embedder: Embedder | None,
+    *,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
 ) -> RetrievalPipeline:
     """Return the configured pipeline over a store; the models of its stages are not yet loaded.
 
@@ -108,12 +120,12 @@ def build_pipeline(
     return RetrievalPipeline(
         store,
         embedder,
-        reranker=build_rerankers(config.reranker, llm, local),
+        reranker=build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
         compressor=build_compressor(config.compressor, llm, local),
         rewriter=build_rewriter(config.rewriter, llm),
         evaluator=build_evaluator(config.evaluation, llm, embedder),
         cache=build_cache(config.cache),
-        token_counter=build_token_counter(config.context),
+        token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,
         config=config,
         owned=() if llm is None else (llm,),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
 # full stops need no space after them. That nothing is tried in the middle of several marks keeps rows of dots cheap.
@@ -13,6 +18,8 @@ SENTENCE_END = re.compile(
 
 # What has no full stops ends with a paragraph, or before the next row or item.
 _BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:[-*+•|]|\d{1,9}[.)]))")
+_FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)", re.MULTILINE)
+_RULE = re.compile(r"\|[\s:|-]*-[\s:|-]*\|")
 _ITEM_NUMBER = re.compile(r"(?:^|\n)[^\S\n]*\d{1,3}\Z")
 _LINE_START = 12
 """How far before its full stop the line of an item's number is looked for to begin, in code points."""
@@ -21,15 +28,36 @@ _LINE_START = 12
 def sentence_ends(text: str) -> list[int]:
     """Return the offsets at which a text may be cut so that whole sentences stand before, white space left out.
 
-    Paragraphs, table rows and list items end a sentence too; the number of an item is no sentence. The last offset is
-    the end of the text, white space left out; a text of white space has none.
+    Paragraphs, table rows and list items end a sentence too; the number of an item is no sentence. Nothing ends with a
+    heading, with the head of a table alone, or inside a fenced block of code: what stands before would say nothing. The
+    last offset is the end of the text, white space left out; a text of white space has none.
     """
     begin, whole = len(text) - len(text.lstrip()), len(text.rstrip())
     ends = {_without_space(text, match.start()) for match in _BREAK.finditer(text)}
     for match in SENTENCE_END.finditer(text):
         if not _ITEM_NUMBER.search(text, max(0, match.start() - _LINE_START), match.start()):
             ends.add(_without_space(text, match.end()))
-    return [*sorted(end for end in ends if begin < end < whole), whole] if whole else []
+    inside = sorted(end for end in ends if begin < end < whole)
+    return [*_saying_something(text, inside), whole] if whole else []
+
+
+def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
+    """Yield the offsets, in order, before which neither a heading, nor the head of a table, nor a half block stands."""
+    fences = [match.start() for match in _FENCE.finditer(text)]
+    for end in ends:
+        start = text.rfind("\n", 0, end) + 1
+        line = text[start:end].lstrip()
+        if line.startswith(("#", "<!--")) or bisect_left(fences, end) % 2:
+            continue
+        if line.startswith("|") and (_RULE.fullmatch(line) or not _follows_row(text, start)):
+            continue
+        yield end
+
+
+def _follows_row(text: str, start: int) -> bool:
+    """Whether the line before the one that begins here is a table's too."""
+    before = text.rfind("\n", 0, max(0, start - 1)) + 1
+    return text[before:start].lstrip().startswith("|")
 
 
 def _without_space(text: str, end: int) -> int:

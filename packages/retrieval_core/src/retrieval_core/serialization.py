@@ -86,6 +86,7 @@ def pack_to_json(pack: ContextPack, checks: Sequence[CitationCheck] | None = Non
         "stages": [asdict(record) for record in pack.stages],
         "degraded": [asdict(entry) for entry in pack.degraded],
         "latency_ms": round(pack.latency_ms, 3),
+        "note": pack.note,
         **checked,
     }
 

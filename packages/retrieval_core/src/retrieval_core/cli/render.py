@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -141,12 +142,12 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
         checks: Of its citations, in their order.
         with_ledger: Whether a table of everything that was considered follows.
     """
-    click.echo(harmless(pack.context_pack))
+    click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
     console = _console(stderr=True)
     for entry in pack.degraded:
         console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
     if not pack.passages:
-        console.print(Text("Nothing was found, or nothing fits."))
+        console.print(Text(harmless(pack.note or "Nothing was found.")))
     for passage, check in zip(pack.passages, checks, strict=True):
         line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
         size = f"({passage.role.replace('_', ' ')}, {passage.tokens} tokens{', shortened' * passage.shortened})"

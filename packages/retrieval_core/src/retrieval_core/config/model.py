@@ -23,6 +23,9 @@ def _well_formed(template: str, known: set[str] | None = None) -> str:
         pieces = parse_template(template)
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
+    if known is not None and "text" not in {name for _, name in pieces}:
+        msg = "the field text is missing: passages without their text say nothing"
+        raise ValueError(msg)
     unknown = sorted({name for _, name in pieces if name is not None and known is not None and name not in known})
     if unknown:
         msg = f"there is no field {', '.join(unknown)}; there are {', '.join(sorted(known or ()))}"
@@ -139,9 +142,9 @@ class ContextConfig(Settings):
     min_primaries: int = Field(default=3, ge=0)
     """So many of the best hits go last, and are shortened rather than left out."""
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
-    """Chunks before and after a hit on the same page or, where pages are not known, in the same section."""
+    """Chunks before and after a hit on the same page or, where there are no pages, in the same section."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
-    """How far before and after a hit chunks are taken from an adjacent page or another section."""
+    """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
     include_parents: bool = True
     """Whether the section or page around each hit is added."""
     window: int = Field(default=0, ge=0, le=100)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from retrieval_core.errors import InvalidParameterError
@@ -125,9 +125,12 @@ def _path(name: str, path: object) -> tuple[str, ...]:
     return headings
 
 
+_LARGEST = sys.float_info.max
+
+
 def is_finite_number(value: object) -> bool:
     """Whether a value is a number that can be compared with others; booleans are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _refuse(name: str, field: str, value: object, expected: str) -> NoReturn:

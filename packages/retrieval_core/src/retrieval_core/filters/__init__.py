@@ -34,7 +34,7 @@ from retrieval_core.filters.conditions import (
     Scalar,
     Text,
 )
-from retrieval_core.filters.matching import all_of, chunk_fields, lookup, matches, operators_of
+from retrieval_core.filters.matching import all_of, chunk_fields, lookup, matches, operators_of, paths_of
 from retrieval_core.filters.shorthand import MetadataFilter
 
 __all__ = [
@@ -64,4 +64,5 @@ __all__ = [
     "lookup",
     "matches",
     "operators_of",
+    "paths_of",
 ]

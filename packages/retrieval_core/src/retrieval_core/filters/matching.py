@@ -68,3 +68,14 @@ def operators_of(condition: Filter) -> frozenset[str]:
             return operators_of(inner) | {"$not"}
         case _:
             return frozenset({condition.operator})
+
+
+def paths_of(condition: Filter) -> frozenset[str]:
+    """Return the paths that a filter looks at."""
+    match condition:
+        case And(filters) | Or(filters):
+            return frozenset[str]().union(*(paths_of(part) for part in filters))
+        case Not(inner):
+            return paths_of(inner)
+        case _:
+            return frozenset({condition.field})

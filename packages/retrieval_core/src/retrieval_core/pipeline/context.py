@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import InvalidParameterError, RetrievalError, SearchError
 from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden
@@ -14,7 +13,7 @@ from retrieval_core.stages.expand import Surroundings, surroundings_of, surround
 from retrieval_core.types import ContextPack, Degradation, LedgerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.filters import Filter
@@ -67,12 +66,11 @@ async def make_context(
             raise_what_must_not_be_hidden((outcome,), strict=strict)
             degraded += (Degradation("surroundings", outcome.reason),)
         else:
-            around = surroundings_of(outcome.value)
+            around = surroundings_of(outcome.value, condition)
 
-    async def work() -> Assembled:
-        return await asyncio.to_thread(assemble, hits, around, settings, count)
-
-    assembled = await run.without_retries().call("assemble", work)
+    # No coroutine function: the runner calls it in a thread.
+    in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
+    assembled = await run.without_retries().call("assemble", in_thread, hits, around, settings, count)
     if isinstance(assembled, Failed):
         if isinstance(assembled.error, RetrievalError):
             raise assembled.error
@@ -118,7 +116,14 @@ def pack_of(
         stages=result.trace + stages,
         degraded=degraded,
         latency_ms=latency_ms,
+        note=None if assembled.passages else _why_empty(result, max_tokens),
     )
+
+
+def _why_empty(result: RetrievalResult, max_tokens: int) -> str:
+    if result.hits:
+        return f"{len(result.hits)} passages were found, and not one sentence of the best fits into {max_tokens} tokens"
+    return str(result.metadata.get("note") or result.metadata.get("error") or "nothing was found")
 
 
 def _trace(result: RetrievalResult, assembled: Assembled) -> Metadata:

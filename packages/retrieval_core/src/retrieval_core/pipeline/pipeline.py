@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.cache.embeddings import EmbeddingCache
 from retrieval_core.cache.reranks import RerankCache
@@ -332,7 +332,16 @@ class RetrievalPipeline:
 def _chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:
     if reranker is None:
         return ()
-    return tuple(reranker) if isinstance(reranker, Sequence) else (reranker,)
+    chain = tuple(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else (reranker,)
+    for link in cast("tuple[Any, ...]", chain):
+        size = getattr(link, "batch_size", None)
+        if not (callable(getattr(link, "score", None)) and isinstance(getattr(link, "id", None), str)):
+            msg = f"{link!r:.80} is no reranker: it needs an id (text), a batch_size and a method score"
+            raise InvalidParameterError(msg)
+        if type(size) is not int or size < 1:
+            msg = f"the batch_size of the reranker {link.id} must be a whole number of at least 1, got {size!r:.40}"
+            raise InvalidParameterError(msg)
+    return cast("tuple[Reranker, ...]", chain)
 
 
 async def _close(close: Callable[[], object]) -> None:

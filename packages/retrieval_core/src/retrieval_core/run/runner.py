@@ -43,17 +43,22 @@ class Ok(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A call that did not work, after everything that could help was tried."""
+    """A call that did not work, after everything that could help was tried.
+
+    Attributes:
+        of: Which of several plug-ins of the stage it was; empty where there is one.
+    """
 
     stage: str
     error: Exception
     attempts: int = 0
+    of: str = ""
 
     @property
     def reason(self) -> str:
         """One line for people: what went wrong, without a traceback."""
-        text = " ".join(str(self.error).split())
-        return text or type(self.error).__name__
+        text = " ".join(str(self.error).split()) or type(self.error).__name__
+        return f"{self.of}: {text}" if self.of and self.of not in text else text
 
 
 def is_callers_fault(error: Exception) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from retrieval_core.stages.expand import ROLES, Item, place_of, with_quotes
 from retrieval_core.templates import parse_template
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
+from retrieval_core.types.context import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 OMISSION = "\n[…]\n"
 """Stands where something between two quotes is left out."""
+CUT = " […]"
+"""Stands where sentences were cut off at the end of a passage."""
 ADJACENT = "\n\n"
 """Stands between the quotes of two chunks that follow each other, where the text between them is not known."""
 
@@ -169,8 +172,8 @@ def render(pieces: Sequence[Piece], texts: Mapping[str, str], settings: ContextC
             "number": str(number),
             "citation": format_citation(citation),
             "text": text,
-            "title": citation.title or "",
-            "source": citation.source or "",
+            "title": on_one_line(citation.title or ""),
+            "source": on_one_line(citation.source or ""),
             "role": piece.head.role,
         }
         rendered.append("".join(literal + fields.get(name or "", "") for literal, name in template))
@@ -201,7 +204,8 @@ def cite(piece: Piece, number: int, texts: Mapping[str, str]) -> tuple[Citation,
         item_range=_joined(chunk.item_range for chunk in chunks),
     )
     text = _trimmed(segments[0][1].text)
-    return citation, text + "".join(separator + _trimmed(quote.text) for separator, quote in segments[1:])
+    text += "".join(separator + _trimmed(quote.text) for separator, quote in segments[1:])
+    return citation, text + CUT if piece.items[-1].shortened else text
 
 
 def _segments(piece: Piece, text: str | None) -> list[tuple[str, Quote]]:

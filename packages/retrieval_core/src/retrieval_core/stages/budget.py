@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.sentences import sentence_ends
 from retrieval_core.stages.assemble import (
     Removed,
@@ -64,17 +65,21 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
 
     Where not all of them fit, first goes what alone is longer than the budget, and parents that do not fit beside the
     primaries, where these fit. Then go neighbours across a border, siblings, parents, and primaries beyond the
-    ``min_primaries`` best: those of the worst primary first, and of these the farthest from it. Where the best primaries
-    alone are too long, the lowest of them are cut after whole sentences; where not even one sentence of each fits, fewer
-    are kept. With a counter by which less text can be more tokens, more may go than has to.
+    ``min_primaries`` best: those of the worst primary first, and of these the farthest from it. Where the best
+    primaries alone are too long, the lowest of them are cut after whole sentences; where not even one sentence of each
+    fits, fewer are kept. With a counter by which less text can be more tokens, more may go than has to.
 
     Args:
         items: In their order.
         texts: Whole documents by id, as far as they are known.
         settings: The budget, and how passages are written.
         count: Counts the tokens of a text. What it raises is raised.
+
+    Raises:
+        InvalidParameterError: The counter returned something else than a number of tokens.
     """
     given = tuple(items)
+    count = _checked(count)
     sheet = _Sheet(texts, settings, count)
     kept, repeated = without_repetition(given)
     dropped: tuple[Removed, ...] = ()
@@ -102,6 +107,19 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
         count(text) if text else 0,
         ledger_of(pieces, removed, own),
     )
+
+
+def _checked(count: TokenCounter) -> TokenCounter:
+    """Return a counter that refuses to give what is no number of tokens."""
+
+    def checked(text: str, /) -> int:
+        tokens = count(text)
+        if type(tokens) is not int or tokens < 0:
+            msg = f"a token counter must return a whole number of at least 0, and this one returned {tokens!r:.80}"
+            raise InvalidParameterError(msg)
+        return tokens
+
+    return checked
 
 
 def _text(item: Item) -> str:
@@ -183,7 +201,7 @@ def _dropped_until_it_fits(
     left = accumulate((-estimates[item.id] for item in order), initial=sum(estimates.values()))
     guess = next((number for number, tokens in enumerate(left) if tokens <= sheet.settings.max_tokens), len(order))
     number = _first(len(order), lambda number: sheet.fits(without(number)), guess)
-    reason = f"the budget of {sheet.settings.max_tokens} tokens was used up"
+    reason = f"left out to stay within {sheet.settings.max_tokens} tokens"
     return without(number), tuple(Removed(item, reason) for item in order[:number])
 
 

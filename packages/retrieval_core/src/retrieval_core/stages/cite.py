@@ -22,14 +22,15 @@ _SHOWN = 60
 def request_to_check(citations: Sequence[Citation], condition: Filter | None = None) -> FetchRequest:
     """Return the one request that reads what citations have to be compared with."""
     documents = dict.fromkeys(citation.document_id for citation in citations)
-    chunks = (name for item in citations if any(quote.span is None for quote in item.quotes) for name in item.chunk_ids)
-    return FetchRequest(chunk_ids=tuple(dict.fromkeys(chunks)), document_ids=tuple(documents), filter=condition)
+    chunks = dict.fromkeys(name for citation in citations for name in citation.chunk_ids)
+    return FetchRequest(chunk_ids=tuple(chunks), document_ids=tuple(documents), filter=condition)
 
 
 def check_citation(citation: Citation, fetched: Fetched) -> CitationCheck:
     """Compare a citation with what is in the index now.
 
-    A quote with a span must stand there in the document's text; one without must be in the text of one of its chunks.
+    What is compared are the quotes, and where they stand: one with a span must stand there in the document's text. One
+    without, and any where no such document is kept, must be in the text of its chunks.
     """
     return CitationCheck(citation, tuple(_differences(citation, fetched)))
 
@@ -41,16 +42,24 @@ def _differences(citation: Citation, fetched: Fetched) -> Iterator[str]:
     for number, quote in enumerate(citation.quotes, start=1):
         if content_hash(quote.text) != quote.content_hash:
             yield f"quote {number} was changed: its text does not have the hash that the citation gives"
-        if quote.span is None:
-            chunks = [fetched.chunks[name] for name in citation.chunk_ids if name in fetched.chunks]
-            if not chunks:
-                yield f"quote {number}: none of its chunks is in the index: {', '.join(citation.chunk_ids)}"
-            elif not any(quote.text in chunk.text for chunk in chunks):
-                yield f"quote {number}: {_excerpt(quote.text)} is not in the text of {', '.join(citation.chunk_ids)}"
-        elif document is None:
-            yield f"quote {number}: the document {citation.document_id!r} is not in the index"
-        elif (difference := _difference(quote.text, quote.span, document.text)) is not None:
+        if not quote.text.strip():
+            yield f"quote {number} is empty"
+        elif quote.span is not None and document is not None:
+            if (difference := _difference(quote.text, quote.span, document.text)) is not None:
+                yield f"quote {number}: {difference}"
+        elif (difference := _difference_from_chunks(quote.text, citation, fetched)) is not None:
             yield f"quote {number}: {difference}"
+
+
+def _difference_from_chunks(quoted: str, citation: Citation, fetched: Fetched) -> str | None:
+    found = [fetched.chunks[name] for name in citation.chunk_ids if name in fetched.chunks]
+    chunks = [chunk for chunk in found if chunk.document_id == citation.document_id]
+    names = ", ".join(citation.chunk_ids)
+    if not chunks:
+        return f"neither the document {citation.document_id!r} nor a chunk of it is in the index: {names}"
+    if quoted in "".join(chunk.text for chunk in chunks) or any(quoted in chunk.text for chunk in chunks):
+        return None
+    return f"{_excerpt(quoted)} is not in the text of {names}"
 
 
 def _difference(quoted: str, span: Span, text: str) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.filters import lookup, matches, paths_of
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.types import Chunk, Hit, Quote, Role, Scores
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.filters import Filter
+    from retrieval_core.types import JSON, Document
 
 ROLES: tuple[Role, ...] = ("primary", "parent", "sibling", "cross_page")
 """From the best to the least; what is two things at a time counts as the better one."""
@@ -79,13 +81,18 @@ def surroundings_request(hits: Sequence[Hit], settings: ContextConfig, condition
     return FetchRequest(ranges=ranges, section_ids=parents, document_ids=documents, filter=condition)
 
 
-def surroundings_of(fetched: Fetched) -> Surroundings:
-    """Return what a store gave, with sections in the form of chunks."""
+def surroundings_of(fetched: Fetched, condition: Filter | None = None) -> Surroundings:
+    """Return what a store gave, with sections in the form of chunks.
+
+    A section is there only where the filter would let every passage of its document pass: its text has no fields of
+    its own, and may hold passages that were not to be seen. So a filter on something that differs within a document,
+    such as the page, leaves all sections out.
+    """
     texts = {name: document.text for name, document in fetched.documents.items()}
     parents: dict[str, Chunk] = {}
     for name, section in fetched.sections.items():
         document = fetched.documents.get(section.document_id)
-        if document is None:
+        if document is None or not _passes_whole(document, condition):
             continue
         text = document.text[section.span.start : section.span.end]
         parents[name] = Chunk(
@@ -101,15 +108,39 @@ def surroundings_of(fetched: Fetched) -> Surroundings:
     return Surroundings(fetched.chunks, parents, texts)
 
 
+def _passes_whole(document: Document, condition: Filter | None) -> bool:
+    if condition is None:
+        return True
+    fields: dict[str, JSON] = {"document_id": document.id, "title": document.title, "source": document.source}
+    if document.timestamp is not None:
+        fields["timestamp"] = document.timestamp.isoformat()
+    fields |= document.metadata
+    # What the document does not have, its passages may have, each its own: that a field is absent proves nothing.
+    known = all(lookup(fields, path) is not None for path in paths_of(condition))
+    return known and matches(condition, fields)
+
+
 def surroundings_in(chunks: Iterable[Chunk]) -> Surroundings:
     """Return a plain list of chunks as surroundings; a chunk whose id is another one's ``parent_id`` is its parent."""
     by_id = {chunk.id: chunk for chunk in chunks}
-    parents = {chunk.parent_id for chunk in by_id.values() if chunk.parent_id != chunk.id} & by_id.keys()
+    parents = {chunk.parent_id for chunk in by_id.values()} & by_id.keys()
+    parents = {name for name in parents if name is not None and not _is_its_own_ancestor(name, by_id)}
     return Surroundings(
         {name: chunk for name, chunk in by_id.items() if name not in parents},
         {name: chunk for name, chunk in by_id.items() if name in parents},
         {},
     )
+
+
+def _is_its_own_ancestor(name: str, by_id: Mapping[str, Chunk]) -> bool:
+    seen: set[str] = set()
+    above = by_id[name].parent_id
+    while above is not None and above in by_id and above not in seen:
+        if above == name:
+            return True
+        seen.add(above)
+        above = by_id[above].parent_id
+    return False
 
 
 def expand(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig) -> tuple[Item, ...]:
@@ -222,7 +253,7 @@ def _positions(primary: Chunk, other: Chunk) -> tuple[bool, bool]:
     """Return whether two chunks share a page or, where pages are not known, a parent; and whether these touch."""
     here, there = primary.page_span, other.page_span
     if here is None or there is None:
-        return primary.parent_id == other.parent_id, True
+        return primary.parent_id == other.parent_id, False
     gap = max(there.first - here.last, here.first - there.last)
     return gap <= 0, gap <= 1
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from math import fsum, isfinite, sqrt
-from typing import TYPE_CHECKING, Protocol
+from math import fsum, sqrt
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Repairing, RerankScores
 from retrieval_core.run.runner import Failed, Ok
-from retrieval_core.types import Degradation
+from retrieval_core.types import Degradation, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from retrieval_core.config import RerankerConfig
     from retrieval_core.ports import Reranker
@@ -81,7 +82,7 @@ async def rerank(
         started = run.elapsed_ms
         scored = await _score(run, reranker, query, head, settings=settings, cache=cache)
         if isinstance(scored, Failed):
-            failures.append(scored)
+            failures.append(replace(scored, of=_name(reranker)))
             continue
         decision = f"by {_name(reranker)}"
         if len(head) > 1 and min(scored.scores) == max(scored.scores):
@@ -140,15 +141,19 @@ def _checked(outcome: Ok[RerankScores] | Failed, reranker: Reranker, expected: i
     """Return a call's outcome, as a failure where it does not give each passage a number."""
     if isinstance(outcome, Failed):
         return outcome
-    answer = outcome.value
-    if not isinstance(answer, RerankScores):  # pyright: ignore[reportUnnecessaryIsInstance] - plug-ins may give anything
-        problem = f"it gave {answer!r:.80}, which are no RerankScores"
+    answer: Any = outcome.value  # a plug-in may give anything
+    if not isinstance(answer, RerankScores):
+        problem = f"it gave a {type(answer).__name__}, which is no RerankScores"
+    elif not _are(answer.scores, _is_score):
+        problem = "its scores are no tuple of numbers from 0 to 1"
     elif len(answer.scores) != expected:
         problem = f"it gave {len(answer.scores)} scores for {expected} passages"
+    elif not _are(answer.evidence, lambda item: item is None or isinstance(item, Evidence)):
+        problem = "its evidence is no tuple of Evidence"
     elif len(answer.evidence) not in {0, expected}:
         problem = f"it gave evidence on {len(answer.evidence)} of {expected} passages"
-    elif unsound := [score for score in answer.scores if not _is_number(score)]:
-        problem = f"it gave the score {unsound[0]!r:.40}, which is no finite number"
+    elif not _are(answer.problems, lambda item: isinstance(item, str)):
+        problem = "its problems are no tuple of texts"
     else:
         return outcome
     return Failed("rerank", MalformedAnswerError(f"the answer of {_name(reranker)} cannot be used: {problem}"))
@@ -158,8 +163,12 @@ def _name(reranker: Reranker) -> str:
     return getattr(reranker, "id", type(reranker).__name__)
 
 
-def _is_number(score: object) -> bool:
-    return isinstance(score, (int, float)) and isfinite(score)
+def _are(items: object, fits: Callable[[object], bool]) -> bool:
+    return isinstance(items, (tuple, list)) and all(map(fits, cast("Sequence[object]", items)))
+
+
+def _is_score(score: object) -> bool:
+    return type(score) is not bool and isinstance(score, Real) and 0 <= cast("float", score) <= 1
 
 
 def _reordered(head: Sequence[Hit], rest: Sequence[Hit], scored: RerankScores, weight: float) -> tuple[Hit, ...]:

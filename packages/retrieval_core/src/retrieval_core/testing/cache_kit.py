@@ -28,6 +28,7 @@ from retrieval_core.types import (
     Degradation,
     DroppedPassage,
     EvaluationScores,
+    Evidence,
     Hit,
     PageSpan,
     RetrievalResult,
@@ -89,7 +90,10 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
     scores = Scores(0.5, 1, 12.5, 2, 0.25, -0.5, 0.125, 0.75, 0.1 + 0.2)
     return RetrievalResult(
         query=query,
-        hits=(Hit(chunk, 0.1 + 0.2, scores, "bears on it"), Hit(replace(chunk, id="other"), -1.0, Scores())),
+        hits=(
+            Hit(chunk, 0.1 + 0.2, scores, "bears on it", Evidence(answers=True, text="it does", is_quoted=True)),
+            Hit(replace(chunk, id="other"), -1.0, Scores()),
+        ),
         formatted_context=f"{text}\n{text}",
         metadata={"mode": "hybrid", "count": number, "filter": {"$eq": [text, 1.0]}},
         latency_ms=1.25,

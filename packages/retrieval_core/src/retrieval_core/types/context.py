@@ -141,6 +141,7 @@ class ContextPack:
         trace: ``pinecone_candidates``, ``rerank_results``, ``final_token_count`` and ``expansion_stats``.
         stages: One record for each stage, in the order they ended.
         degraded: Empty when everything worked as configured.
+        note: Why the pack is empty, where it is and that is known.
     """
 
     query: str
@@ -153,6 +154,7 @@ class ContextPack:
     stages: tuple[StageRecord, ...] = ()
     degraded: tuple[Degradation, ...] = ()
     latency_ms: float = 0.0
+    note: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace", freeze(self.trace))
@@ -176,18 +178,24 @@ class ContextPack:
 def format_citation(place: Chunk | Citation) -> str:
     """Return where a text comes from, as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
 
-    Parts that it does not have are left out; ranges of table rows and list items come last.
+    Parts that it does not have are left out; ranges of table rows and list items come last. It is one line,
+    whatever the names in it are.
     """
-    parts = [f"Doc: {place.document_id}"]
+    parts = [f"Doc: {on_one_line(place.document_id)}"]
     if place.page_span:
         parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
     if place.section_path:
-        parts.append(f"Section: {' > '.join(place.section_path)}")
+        parts.append(f"Section: {' > '.join(map(on_one_line, place.section_path))}")
     if place.row_range:
         parts.append(f"Rows: {_range(*place.row_range)}")
     if place.item_range:
         parts.append(f"Items: {_range(*place.item_range)}")
     return " | ".join(parts)
+
+
+def on_one_line(text: str) -> str:
+    """Return a text that cannot pass for a further line of what it is written into."""
+    return " ".join(text.split())
 
 
 def _range(first: int, last: int) -> str:

@@ -38,7 +38,7 @@ OF_A_CHUNK = frozenset(
     }
 )  # fmt: skip
 """Provenance of every node made from a chunk."""
-PROVENANCE = OF_A_CHUNK | {"rank", "scores", "relevance_reason", "degraded", "neighbor_of"}
+PROVENANCE = OF_A_CHUNK | {"rank", "scores", "relevance_reason", "evidence", "degraded", "neighbor_of"}
 """All keys of a node's metadata that are not the user's."""
 SHADOWED = "retrieval_core_shadowed"
 """The key of the provenance whose own keys the user's metadata use."""
@@ -62,8 +62,8 @@ def node_from_hit(hit: Hit, rank: int, degraded: Sequence[str] = ()) -> NodeWith
     """
     written = hit_to_json(hit, rank)
     scores = {name: value for name, value in written["scores"].items() if value is not None}
-    reason = written["relevance_reason"]
-    node = node_from_chunk(hit.chunk, rank=rank, scores=scores, relevance_reason=reason, degraded=list(degraded))
+    told = {name: written[name] for name in ("relevance_reason", "evidence")}
+    node = node_from_chunk(hit.chunk, rank=rank, scores=scores, degraded=list(degraded), **told)
     return NodeWithScore(node=node, score=hit.score)
 
 

@@ -72,17 +72,6 @@ def _key(value: JSON) -> object:
     return type(value), (value if isinstance(value, (bool, int, float)) else json.dumps(value))
 
 
-def paths_of(condition: Filter) -> frozenset[str]:
-    """Return the paths that a filter looks at."""
-    match condition:
-        case And(filters) | Or(filters):
-            return frozenset[str]().union(*(paths_of(part) for part in filters))
-        case Not(inner):
-            return paths_of(inner)
-        case _:
-            return frozenset({condition.field})
-
-
 def evaluate(condition: Filter, columns: Mapping[str, tuple[Column, NDArray[np.int32]]], length: int) -> Mask:
     """Return which rows a filter lets pass: what :func:`retrieval_core.filters.matches` says of each."""
     match condition:

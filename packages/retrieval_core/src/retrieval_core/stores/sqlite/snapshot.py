@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.filters import lookup
-from retrieval_core.stores.sqlite.columns import Column, evaluate, paths_of
+from retrieval_core.filters import lookup, paths_of
+from retrieval_core.stores.sqlite.columns import Column, evaluate
 from retrieval_core.stores.sqlite.connections import StaleReadError
 from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
 from retrieval_core.stores.sqlite.schema import read_state
