@@ -35,6 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "pipeline",
         "ingest answer",
         "index serialization responses",
+        "factories",
         "build",
         "evaluate context_pack",
         "__init__",

@@ -40,3 +40,19 @@ def test_a_row_of_dots_is_tried_once() -> None:
     assert SENTENCE_END.match(f"{dots}12 ", 10) is None
     assert SENTENCE_END.match(f"{dots} 12", 10) is None
     assert sentence_ends(f"Setup {dots} 12") == [6 + 50, 6 + 50 + 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|" + "-" * 200_000 + "x. Then.",
+        "| " + "A sentence. " * 50_000,
+        "# " + "A sentence. " * 50_000,
+        ("x" * 50 + ". ") * 20_000,
+        "|\n" * 100_000,
+        " " * 200_000 + ". X",
+    ],
+)
+def test_long_lines_are_read_once(text: str) -> None:
+    """Neither a long line nor a long table is looked at anew for each of its sentences; it would take hours."""
+    assert sentence_ends(text)[-1] == len(text.rstrip())

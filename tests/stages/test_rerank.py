@@ -144,8 +144,33 @@ def test_evidence_and_problems_are_handed_on() -> None:
 
 def test_long_lists_go_in_batches_so_many_at_a_time() -> None:
     reranker = FakeReranker(batch_size=1)
-    reranked(reranker, concurrency=2)
+
+    async def run() -> Reranked:
+        reranker.gate = asyncio.Event()
+        pool = ThreadPool("test", threads=1)
+        settings = RerankerConfig(kind="local", concurrency=2)
+        asking = asyncio.create_task(rerank(Run(pool, clock=FakeClock()), (reranker,), "question", HITS, settings))
+        for _ in range(20):  # as far as it gets without the gate
+            await asyncio.sleep(0)
+        reranker.gate.set()
+        result = await asking
+        pool.close()
+        return result
+
+    assert len(asyncio.run(run()).hits) == len(HITS)
+    assert reranker.most_running == 2
     assert sorted(passages for _, passages in reranker.calls) == sorted((text,) for text in TEXTS)
+
+
+def test_evidence_on_some_of_the_batches_is_kept() -> None:
+    class Half(FakeReranker):
+        async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+            scores = await super().score(query, passages)
+            found = Evidence(answers=True, text=passages[0], is_quoted=True)
+            return RerankScores(scores.scores, evidence=(found,) if "beta" in passages else ())
+
+    result, _ = reranked(Half({"beta": 1.0}, batch_size=1))
+    assert [hit.evidence is not None for hit in result.hits] == [True, False, False, False]
 
 
 def test_scores_are_kept_by_question_ids_and_contents() -> None:
@@ -157,10 +182,12 @@ def test_scores_are_kept_by_question_ids_and_contents() -> None:
     changed = (Hit(Chunk("alpha", "d", "another text"), 1.0, Scores(final=1.0)), *HITS[1:])
     reranked(reranker, hits=changed, cache=cache)
     assert len(reranker.calls) == 2
-    other = FakeReranker({"gamma": 1.0})
     failing = Scripted(ServiceConnectionError("gone"), name="another")
-    reranked(failing, other, cache=cache)
-    assert len(cache) == 2 if other.id == reranker.id else 3
+    reranked(failing, cache=cache)
+    assert len(cache) == 2, "what failed is not kept"
+    partly = Scripted(RerankScores((0.1, 0.2, 0.3, 0.4), problems=("one was missing",)), name="a third")
+    reranked(partly, cache=cache)
+    assert len(cache) == 2, "what had to be mended is asked for again"
 
 
 def test_nothing_is_asked_about_no_hits() -> None:

@@ -353,7 +353,7 @@ def test_connections_are_closed(server: WireServer) -> None:
 
     async def main() -> None:
         await reranker.score("a", ["b"])
-        _, connections = reranker._connection._clients[asyncio.get_running_loop()]
+        connections = reranker._connection._clients[asyncio.get_running_loop()].connections
         await reranker.aclose()
         assert connections.is_closed
         await reranker.aclose()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.factories import (
+    CACHE_ABILITIES,
+    COMPRESSOR_ABILITIES,
+    EMBEDDER_ABILITIES,
+    EVALUATOR_ABILITIES,
+    LLM_ABILITIES,
+    RERANKER_ABILITIES,
+    REWRITER_ABILITIES,
+    STORE_ABILITIES,
+    call_factory,
+)
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
@@ -42,17 +50,6 @@ if TYPE_CHECKING:
         Store,
         TokenCounter,
     )
-
-
-EMBEDDER_ABILITIES = ("id", "dimension", "embed_query", "embed_texts")
-STORE_ABILITIES = ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of")
-LLM_ABILITIES = ("id", "complete", "stream")
-RERANKER_ABILITIES = ("id", "batch_size", "score")
-COMPRESSOR_ABILITIES = ("id", "batch_size", "judge")
-REWRITER_ABILITIES = ("id", "rewrite")
-EVALUATOR_ABILITIES = ("id", "evaluate")
-CACHE_ABILITIES = ("get", "set", "clear", "aclose")
-"""What a factory's product must have, so that a wrong one is told at once."""
 
 
 def open_index(
@@ -151,7 +148,7 @@ def build_embedder(config: EmbedderConfig) -> Embedder | None:
 
         return OpenAIEmbedder(**dict(config.openai))
     built_in = ("local", "openai", "none")
-    return cast("Embedder", _call_factory("embedder.kind", config.kind, config.options, built_in, EMBEDDER_ABILITIES))
+    return cast("Embedder", call_factory("embedder.kind", config.kind, config.options, built_in, EMBEDDER_ABILITIES))
 
 
 def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) -> CataloguedStore:
@@ -173,7 +170,7 @@ def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) 
 
         return PineconeStore(**dict(config.pinecone), **identity)
     built_in = ("sqlite", "memory", "pinecone")
-    store = _call_factory("store.kind", config.kind, {**identity, **config.options}, built_in, STORE_ABILITIES)
+    store = call_factory("store.kind", config.kind, {**identity, **config.options}, built_in, STORE_ABILITIES)
     return cast("CataloguedStore", store)
 
 
@@ -185,7 +182,7 @@ def build_llm(config: LLMConfig) -> LLM | None:
         from retrieval_core.llms.openai import OpenAILLM  # noqa: PLC0415
 
         return OpenAILLM(**dict(config.openai))
-    return cast("LLM", _call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
+    return cast("LLM", call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
 
 
 def build_rerankers(
@@ -214,7 +211,7 @@ def _reranker(kind: str, config: RerankerConfig, llm: LLM | None, local: Callabl
     }
     if kind in makers:
         return makers[kind]()
-    made = _call_factory("reranker.kind", kind, config.options, tuple(makers), RERANKER_ABILITIES)
+    made = call_factory("reranker.kind", kind, config.options, tuple(makers), RERANKER_ABILITIES)
     return cast("Reranker", made)
 
 
@@ -250,15 +247,14 @@ def _fastembed_late_interaction(config: RerankerConfig) -> Reranker:
 
 def build_token_counter(config: ContextConfig) -> TokenCounter | None:
     """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
-    kind = config.token_counter
-    if kind == "auto":
-        return None
-    if kind in {"o200k_base", "cl100k_base"}:
-        from retrieval_core.token_counters import BpeTokenCounter  # noqa: PLC0415
+    from retrieval_core.token_counters import AUTO, ENCODINGS, named_counter  # noqa: PLC0415
 
-        return BpeTokenCounter(kind)
-    built_in = ("auto", "o200k_base", "cl100k_base")
-    counter = _call_factory("context.token_counter", kind, {}, built_in, ("__call__",))
+    kind = config.token_counter
+    if kind == AUTO:
+        return None
+    if kind in ENCODINGS:
+        return named_counter(kind)
+    counter = call_factory("context.token_counter", kind, {}, (AUTO, *ENCODINGS), ("__call__",))
     return cast("TokenCounter", counter)
 
 
@@ -283,7 +279,7 @@ def build_compressor(
 
         return CrossEncoderCompressor((local or _local_cross_encoder)(), threshold=config.relevance_threshold)
     built_in = ("llm", "local", "none")
-    made = _call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
+    made = call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
     return cast("Compressor", made)
 
 
@@ -295,7 +291,7 @@ def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
         from retrieval_core.rewriters.llm import LLMRewriter  # noqa: PLC0415
 
         return None if llm is None else LLMRewriter(llm, prompt=config.rewrite_prompt)
-    made = _call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
+    made = call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
     return cast("Rewriter", made)
 
 
@@ -314,7 +310,7 @@ def build_cache(config: CacheConfig) -> ResultCache | None:
             msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
             raise ConfigurationError(msg, missing_keys=("cache.url",))
         return RedisCache(config.url, ttl_seconds=config.ttl_seconds)
-    made = _call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
+    made = call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
     return cast("ResultCache", made)
 
 
@@ -327,32 +323,5 @@ def build_evaluator(config: EvaluationConfig, llm: LLM | None, embedder: Embedde
 
         return choose_evaluator(config.kind, llm, embedder)
     built_in = ("auto", "ragas", "local")
-    made = _call_factory("evaluation.kind", config.kind, config.options, built_in, EVALUATOR_ABILITIES)
+    made = call_factory("evaluation.kind", config.kind, config.options, built_in, EVALUATOR_ABILITIES)
     return cast("Evaluator", made)
-
-
-def _call_factory(
-    key: str, name: str, options: dict[str, Any], built_in: tuple[str, ...], abilities: tuple[str, ...]
-) -> object:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        msg = f'{key}: {name!r} is none of {", ".join(built_in)}; a factory of your own is "package.module:factory"'
-        raise ConfigurationError(msg)
-    try:
-        factory = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        msg = f"{key}: {name!r} cannot be imported ({error})"
-        raise ConfigurationError(msg) from error
-    try:
-        with suppress(ValueError):  # functions written in C need not tell what they take
-            signature(factory).bind(**options)
-    except TypeError as error:
-        msg = f"{key}: {name!r} cannot be called with {', '.join(options) or 'no arguments'} ({error})"
-        raise ConfigurationError(msg) from error
-    made = factory(**options)
-    if missing := [ability for ability in abilities if not hasattr(made, ability)]:
-        kind = type(made).__name__  # and not what it shows of itself, which may hold the options
-        msg = f"{key}: {name!r} made an object of the type {kind}, which has no {', '.join(missing)}; "
-        msg += "see retrieval_core.ports"
-        raise ConfigurationError(msg)
-    return made

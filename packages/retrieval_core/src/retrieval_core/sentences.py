@@ -19,7 +19,10 @@ SENTENCE_END = re.compile(
 # What has no full stops ends with a paragraph, or before the next row or item.
 _BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:[-*+•|]|\d{1,9}[.)]))")
 _FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)", re.MULTILINE)
-_RULE = re.compile(r"\|[\s:|-]*-[\s:|-]*\|")
+_HEADING = re.compile(r"[^\S\n]*(?:#|<!--)")
+_ROW = re.compile(r"[^\S\n]*\|")
+_RULE = re.compile(r"[^\S\n]*\|[ \t:|-]*")
+"""The line below the head of a table."""
 _ITEM_NUMBER = re.compile(r"(?:^|\n)[^\S\n]*\d{1,3}\Z")
 _LINE_START = 12
 """How far before its full stop the line of an item's number is looked for to begin, in code points."""
@@ -46,10 +49,9 @@ def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
     fences = [match.start() for match in _FENCE.finditer(text)]
     for end in ends:
         start = text.rfind("\n", 0, end) + 1
-        line = text[start:end].lstrip()
-        if line.startswith(("#", "<!--")) or bisect_left(fences, end) % 2:
+        if _HEADING.match(text, start, end) or bisect_left(fences, end) % 2:
             continue
-        if line.startswith("|") and (_RULE.fullmatch(line) or not _follows_row(text, start)):
+        if _ROW.match(text, start, end) and (_RULE.fullmatch(text, start, end) or not _follows_row(text, start)):
             continue
         yield end
 
@@ -57,7 +59,7 @@ def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
 def _follows_row(text: str, start: int) -> bool:
     """Whether the line before the one that begins here is a table's too."""
     before = text.rfind("\n", 0, max(0, start - 1)) + 1
-    return text[before:start].lstrip().startswith("|")
+    return _ROW.match(text, before, start) is not None
 
 
 def _without_space(text: str, end: int) -> int:

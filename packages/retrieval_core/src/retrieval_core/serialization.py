@@ -40,8 +40,13 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
     """Return a hit as JSON: its rank, from 1, and its scores, then its chunk."""
-    own = {"rank": rank, "score": hit.score, "scores": asdict(hit.scores), "relevance_reason": hit.relevance_reason}
-    own["evidence"] = None if hit.evidence is None else asdict(hit.evidence)
+    own = {
+        "rank": rank,
+        "score": hit.score,
+        "scores": asdict(hit.scores),
+        "relevance_reason": hit.relevance_reason,
+        "evidence": None if hit.evidence is None else asdict(hit.evidence),
+    }
     return {**own, **chunk_to_json(hit.chunk)}
 
 

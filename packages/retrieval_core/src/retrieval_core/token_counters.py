@@ -15,7 +15,7 @@ from retrieval_core.errors import ConfigurationError, install_line
 from retrieval_core.local_models.lazy import Lazy
 from retrieval_core.local_models.work import needing_extra
 from retrieval_core.ports import CountsTokens
-from retrieval_core.vendors.openai import sendable
+from retrieval_core.vendors.connection import sendable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

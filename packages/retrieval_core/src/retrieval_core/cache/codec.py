@@ -167,7 +167,7 @@ def _plain_codec(hint: Any) -> tuple[_Writer, _Reader]:
     }
     if hint not in readers:
         msg = f"retrieval_core.cache.codec cannot keep fields of the type {hint}; teach it"
-        raise NotImplementedError(msg)
+        raise TypeError(msg)
     return None, readers[hint]
 
 
@@ -176,7 +176,7 @@ def _tuple_codec(arguments: tuple[Any, ...]) -> tuple[_Writer, _Reader]:
     length = None if arguments[-1] is Ellipsis else len(arguments)
     if length is not None and any(argument != arguments[0] for argument in arguments):
         msg = f"retrieval_core.cache.codec cannot keep tuples of different types {arguments}; teach it"
-        raise NotImplementedError(msg)
+        raise TypeError(msg)
 
     def read(values: Any) -> tuple[Any, ...]:
         if type(values) is not list or (length is not None and len(cast("list[Any]", values)) != length):

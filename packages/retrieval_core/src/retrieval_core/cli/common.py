@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MODES = click.Choice(("hybrid", "dense", "lexical"))
 FAILURE = 1
 WRONG_USE = 2
 
@@ -36,6 +37,19 @@ def index_option(command: Callable[P, R]) -> Callable[P, R]:
     """Give a command the option that names the index."""
     text = "The index file.  [default: .retrieval/index.db]"
     return click.option("--index", "index_file", metavar="FILE", help=text)(command)
+
+
+def question_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the options of those that ask an index something."""
+    options = [
+        click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]"),
+        click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
+        click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
+        index_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def common_options(command: Callable[P, R]) -> Callable[P, R]:

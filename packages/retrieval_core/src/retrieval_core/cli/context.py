@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import click
 
-from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
-
-MODES = click.Choice(("hybrid", "dense", "lexical"))
+from retrieval_core.cli.common import FAILURE, common_options, ends_well, print_json, question_options, read_config
 
 
 @click.command("context")
 @click.argument("query")
 @click.option("--max-tokens", type=click.IntRange(1), help="The budget.  [default: 12000]")
-@click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits in it.  [default: 10]")
-@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]")
-@click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.')
 @click.option("--ledger", is_flag=True, help="Say of everything that was considered what became of it.")
-@index_option
+@question_options
 @common_options
 @ends_well
 def context_command(

@@ -18,6 +18,7 @@ from retrieval_core.cli.common import (
     index_option,
     print_json,
     progress_bar,
+    question_options,
     read_config,
 )
 from retrieval_core.cli.context import context_command
@@ -25,8 +26,6 @@ from retrieval_core.cli.evaluation import evaluate_command
 
 if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress
-
-MODES = click.Choice(("hybrid", "dense", "lexical"))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,11 +77,8 @@ def index_command(
 
 @main.command("search")
 @click.argument("query")
-@click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]")
-@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]")
-@click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.')
 @click.option("--trace", is_flag=True, help="Show what each stage did.")
-@index_option
+@question_options
 @common_options
 @ends_well
 def search_command(

@@ -29,8 +29,8 @@ def expand_neighbors(chunk: Chunk, all_chunks: Iterable[Chunk], config: Retrieva
     """Return a chunk with those beside it, in the document's order.
 
     These are the chunks at most ``neighbor_same_page`` positions away on the same page or, where pages are not known,
-    under the same parent; and those at most ``neighbor_cross_page`` positions away on an adjacent page or under another
-    parent. Chunks that are parents of others are none of them.
+    under the same parent; and those at most ``neighbor_cross_page`` positions away on an adjacent page. Chunks that are
+    parents of others are none of them.
 
     Args:
         chunk: Need not be among the others.
@@ -97,10 +97,11 @@ class DefaultContextAssembler:
         allowed = {name: chunk for name, chunk in chunks.items() if doc_id is None or chunk.document_id == doc_id}
         hits = tuple(_hit(entry, allowed[entry.chunk_id], metadata) for entry in ranked if entry.chunk_id in allowed)
         shown = hits[: cfg.rerank.return_top_n]
-        count = self._token_counter or counter_of_embedder(None)
+        if self._token_counter is None:  # it keeps what it loads, so it is made once
+            self._token_counter = counter_of_embedder(None)
         pack = pack_of(
             RetrievalResult(query, hits, "", {}, 0.0),
-            assemble(shown, surroundings_in(allowed.values()), settings, count),
+            assemble(shown, surroundings_in(allowed.values()), settings, self._token_counter),
             shown=len(shown),
             degraded=(),
             max_tokens=settings.max_tokens,

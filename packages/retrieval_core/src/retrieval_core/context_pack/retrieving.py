@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.build import build_llm, build_token_counter, open_index
+from retrieval_core.build import build_llm, open_index
 from retrieval_core.config import LLMConfig, OpenAILLMConfig, load_config
 from retrieval_core.config import RetrievalConfig as LibraryConfig
 from retrieval_core.context_pack.assembler import checked_config
@@ -25,7 +25,6 @@ from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.expand import surroundings_in
 from retrieval_core.stages.normalize import normalize
-from retrieval_core.token_counters import counter_of_embedder
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
@@ -130,8 +129,7 @@ async def aretrieve(
             config = load_config(overrides={"reranker.enabled": False}, environment=os.environ)
             index = await asyncio.to_thread(open_index, config=config)
             stack.push_async_callback(index.aclose)
-        count = token_counter or build_token_counter(index.pipeline.config.context)
-        count = count or counter_of_embedder(index.pipeline.embedder)
+        count = token_counter or index.pipeline.token_counter
         result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense)
         result = replace(result, degraded=degraded + result.degraded)
         return await _rerank_and_assemble(

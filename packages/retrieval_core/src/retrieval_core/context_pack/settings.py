@@ -59,7 +59,7 @@ class RetrievalConfig(_Settings):
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
     """Chunks before and after a hit on the same page or, where pages are not known, under the same parent."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
-    """How far before and after a hit chunks are taken from an adjacent page or another parent."""
+    """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
     include_parents: bool = True
     """Whether the section or page around each hit is added."""
     final_max_tokens: int = Field(default=12_000, ge=1)

@@ -13,7 +13,8 @@ from retrieval_core.errors import (
     InvalidParameterError,
     MalformedAnswerError,
 )
-from retrieval_core.vendors.openai import SERVICE, OpenAIConnection, sendable
+from retrieval_core.vendors.connection import sendable
+from retrieval_core.vendors.openai import SERVICE, OpenAIConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

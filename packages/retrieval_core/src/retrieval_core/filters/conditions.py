@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -36,15 +37,15 @@ def _check_scalar(operator: str, value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Condition:
+class _Condition(ABC):
     """A test of one field."""
 
     operator: ClassVar[str]
     field: str
 
+    @abstractmethod
     def test(self, value: JSON) -> bool:
         """Whether a field with this value passes; ``None`` stands for an absent field."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,8 @@ class _Ordering(_Comparison):
             msg = f"{self.operator} takes a number or text, got {self.value}"
             raise FilterError(msg)
 
-    def _orders(self, item: Any) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _orders(self, item: Any) -> bool: ...
 
     def test(self, value: JSON) -> bool:
         """Whether the value, or one of its items, is of the same kind and in the range."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Completion
 from retrieval_core.types import Usage
-from retrieval_core.vendors.openai import SERVICE, OpenAIConnection, sendable
+from retrieval_core.vendors.connection import sendable
+from retrieval_core.vendors.openai import SERVICE, OpenAIConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -107,7 +108,7 @@ class OpenAILLM:
             arguments["temperature"] = request.temperature
         if request.max_tokens is not None:
             # OpenAI deprecates the old name, and servers that speak its protocol may not know the new one.
-            is_new = self._reasons or self._connection.is_openai
+            is_new = self._reasons or self._connection.is_vendors_own
             arguments["max_completion_tokens" if is_new else "max_tokens"] = request.max_tokens
         if request.schema is not None:
             schema = {"name": _SCHEMA_NAME, "schema": request.schema, "strict": True}

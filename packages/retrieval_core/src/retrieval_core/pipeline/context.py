@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.errors import InvalidParameterError, RetrievalError, SearchError
-from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden
+from retrieval_core.errors import InvalidParameterError, SearchError
+from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden, value_of
 from retrieval_core.ports import Fetched
 from retrieval_core.run.runner import Failed, Ok
 from retrieval_core.stages.budget import assemble
+from retrieval_core.stages.cite import check_citation, request_to_check
 from retrieval_core.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.types import ContextPack, Degradation, LedgerEntry
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.budget import Assembled
-    from retrieval_core.types import Hit, Metadata, RetrievalResult, StageRecord
+    from retrieval_core.types import Citation, CitationCheck, Hit, Metadata, RetrievalResult, StageRecord
 
 NOTHING = Surroundings({}, {}, {})
 
@@ -70,15 +71,10 @@ async def make_context(
 
     # No coroutine function: the runner calls it in a thread.
     in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
-    assembled = await run.without_retries().call("assemble", in_thread, hits, around, settings, count)
-    if isinstance(assembled, Failed):
-        if isinstance(assembled.error, RetrievalError):
-            raise assembled.error
-        msg = f"the context could not be assembled: {assembled.reason}"
-        raise SearchError(msg) from assembled.error
+    assembled = value_of(await run.without_retries().call("assemble", in_thread, hits, around, settings, count))
     return pack_of(
         result,
-        assembled.value,
+        assembled,
         shown=len(hits),
         degraded=degraded,
         max_tokens=settings.max_tokens,
@@ -180,3 +176,13 @@ def with_budget(settings: ContextConfig, max_tokens: int | None) -> ContextConfi
         msg = f"max_tokens must be a whole number of at least 1, got {max_tokens!r:.80}"
         raise InvalidParameterError(msg)
     return settings.model_copy(update={"max_tokens": max_tokens})
+
+
+async def check_citations(run: Run, store: Store, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
+    """Compare citations with what a store has now, in one read.
+
+    Raises:
+        RetrievalError: The store cannot be read, or not in time.
+    """
+    fetched = value_of(await run.on("store").call("verify", store.fetch, request_to_check(citations)))
+    return tuple(check_citation(citation, fetched) for citation in citations)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.cache.embeddings import EmbeddingCache
@@ -15,7 +16,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.answering import Answering
-from retrieval_core.pipeline.context import make_context, with_budget
+from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.rounds import Parts
@@ -25,7 +26,6 @@ from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.cite import check_citation, request_to_check
 from retrieval_core.stages.normalize import normalize
 
 if TYPE_CHECKING:
@@ -225,14 +225,20 @@ class RetrievalPipeline:
                 run,
                 result,
                 settings,
-                self._counter(),
+                self.token_counter,
                 primaries=primaries,
                 store=self._parts.store,
                 condition=plan.condition,
                 strict=self.config.strict,
             )
 
-    def _counter(self) -> TokenCounter:
+    @cached_property
+    def token_counter(self) -> TokenCounter:
+        """What measures contexts.
+
+        Raises:
+            ConfigurationError: None was given, and neither the embedder nor the local one counts.
+        """
         if self._token_counter is not None:
             return self._token_counter
         from retrieval_core.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
@@ -243,10 +249,9 @@ class RetrievalPipeline:
         """Compare citations with what the index says now, in one read.
 
         Raises:
-            StoreError: The index cannot be read.
+            RetrievalError: The index cannot be read, or not in time.
         """
-        fetched = await self._parts.store.fetch(request_to_check(citations))
-        return tuple(check_citation(citation, fetched) for citation in citations)
+        return await check_citations(self._run(), self._parts.store, citations)
 
     def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
         """Compare citations with what the index says now; see :meth:`averify`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.errors import EmbeddingError, RetrievalError, SearchError, ServiceConnectionError
-from retrieval_core.run.runner import Failed, is_callers_fault
+from retrieval_core.run.runner import Failed, Ok, is_callers_fault
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.format import FormattedContext, format_context
 from retrieval_core.stages.fuse import fuse
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from retrieval_core.stages.rerank import KeptScores, Reranked
     from retrieval_core.stages.search import EmbeddedQuestions, Found
     from retrieval_core.types import Hit, Query
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +197,22 @@ def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedConte
 def raise_what_must_not_be_hidden(failures: tuple[Failed, ...], *, strict: bool) -> None:
     """Raise the first failure that says that something is set up or asked wrongly; with ``strict``, the first one."""
     for failure in failures:
-        if not strict and not is_callers_fault(failure.error):
-            continue
-        if isinstance(failure.error, RetrievalError):
-            raise failure.error
-        msg = f"{failure.stage}: {failure.reason}"
-        raise SearchError(msg) from failure.error
+        if strict or is_callers_fault(failure.error):
+            value_of(failure)
+
+
+def value_of(outcome: Ok[T] | Failed) -> T:
+    """Return what a call gave that nothing can be done without.
+
+    Raises:
+        RetrievalError: It failed.
+    """
+    if isinstance(outcome, Ok):
+        return outcome.value
+    if isinstance(outcome.error, RetrievalError):
+        raise outcome.error
+    msg = f"{outcome.stage}: {outcome.reason}"
+    raise SearchError(msg) from outcome.error
 
 
 def _raise_where_nothing_is_left(found: Found, plan: Plan, *, raise_on_error: bool) -> None:

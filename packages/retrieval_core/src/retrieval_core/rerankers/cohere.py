@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
 from retrieval_core.vendors.cohere import SERVICE, CohereConnection
-from retrieval_core.vendors.openai import sendable
+from retrieval_core.vendors.connection import sendable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

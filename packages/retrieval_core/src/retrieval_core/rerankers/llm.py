@@ -13,6 +13,7 @@ from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, RerankScores
 from retrieval_core.prompting import as_data, framed, object_schema, parse_answer, shorten
 from retrieval_core.types import Evidence
+from retrieval_core.types.context import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -260,8 +261,8 @@ class _Reading:
         if not isinstance(text, str):
             self._note("gave no text as key_evidence for passages", str(number))
             text = ""
-        text = shorten(_on_one_line(text), self._longest)
-        return Evidence(answers, text, bool(text) and text in _on_one_line(self._passages[number - 1]))
+        text = shorten(on_one_line(text), self._longest)
+        return Evidence(answers, text, bool(text) and text in on_one_line(self._passages[number - 1]))
 
     def _note(self, kind: str, which: str) -> None:
         self._problems.setdefault(kind, []).append(which)
@@ -292,7 +293,3 @@ def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     return shorten(json.dumps(value), 40)
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())

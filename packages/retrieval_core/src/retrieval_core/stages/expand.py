@@ -147,7 +147,7 @@ def expand(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig) -
     """Return the hits and what stands around them, each once, in the order in which a context shows them.
 
     Each primary, best first, is followed by its parent; then come all siblings, then all neighbours across the border
-    of a page (or, where pages are not known, of a parent), both by the rank of their primary and by position.
+    of a page, both by the rank of their primary and by position. In a window, parents have borders too.
     """
     reach = _reach(settings)
     lines: dict[str, list[Chunk]] = {}

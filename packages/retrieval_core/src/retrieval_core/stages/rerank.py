@@ -82,9 +82,9 @@ async def rerank(
         started = run.elapsed_ms
         scored = await _score(run, reranker, query, head, settings=settings, cache=cache)
         if isinstance(scored, Failed):
-            failures.append(replace(scored, of=_name(reranker)))
+            failures.append(replace(scored, of=reranker.id))
             continue
-        decision = f"by {_name(reranker)}"
+        decision = f"by {reranker.id}"
         if len(head) > 1 and min(scored.scores) == max(scored.scores):
             decision += ", which gave all passages the same score, so the order stays"
         run.note("rerank", started, len(head), len(head), decision)
@@ -103,10 +103,10 @@ async def _score(
     cache: KeptScores | None,
 ) -> RerankScores | Failed:
     """Return the scores of all hits, in as many calls as it takes, several at a time."""
-    size = max(1, getattr(reranker, "batch_size", len(hits)))
+    size = reranker.batch_size
     batches = [hits[start : start + size] for start in range(0, len(hits), size)]
     free = asyncio.Semaphore(settings.concurrency)
-    name = _name(reranker)
+    name = reranker.id
     run = run.on(f"reranker {name}")
     repair = reranker.repair if isinstance(reranker, Repairing) else None
 
@@ -132,7 +132,7 @@ async def _score(
         parts.append(outcome)
     return RerankScores(
         tuple(score for part in parts for score in part.scores),
-        evidence=tuple(evidence for part in parts for evidence in part.evidence),
+        evidence=tuple(evidence for part in parts for evidence in part.evidence or (None,) * len(part.scores)),
         problems=tuple(problem for part in parts for problem in part.problems),
     )
 
@@ -156,11 +156,7 @@ def _checked(outcome: Ok[RerankScores] | Failed, reranker: Reranker, expected: i
         problem = "its problems are no tuple of texts"
     else:
         return outcome
-    return Failed("rerank", MalformedAnswerError(f"the answer of {_name(reranker)} cannot be used: {problem}"))
-
-
-def _name(reranker: Reranker) -> str:
-    return getattr(reranker, "id", type(reranker).__name__)
+    return Failed("rerank", MalformedAnswerError(f"the answer of {reranker.id} cannot be used: {problem}"))
 
 
 def _are(items: object, fits: Callable[[object], bool]) -> bool:
@@ -179,10 +175,9 @@ def _reordered(head: Sequence[Hit], rest: Sequence[Hit], scored: RerankScores, w
     elif weight < 1:
         ours, theirs = _standardized(_reciprocal_ranks(scores)), _standardized([hit.score for hit in head])
         finals = [weight * one + (1 - weight) * other for one, other in zip(ours, theirs, strict=True)]
-    evidence = scored.evidence or (None,) * len(head)
     new = [
         replace(hit, score=final, scores=replace(hit.scores, rerank=score, final=final), evidence=proof)
-        for hit, score, final, proof in zip(head, scores, finals, evidence, strict=True)
+        for hit, score, final, proof in zip(head, scores, finals, scored.evidence, strict=True)
     ]
     new.sort(key=lambda hit: -hit.score)  # a stable sort: what is equal keeps its order
     if rest:

@@ -2,83 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from contextlib import contextmanager
-from threading import Lock
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import SecretStr
-
-from retrieval_core.config import host_of
-from retrieval_core.errors import (
-    ConfigurationError,
-    MalformedAnswerError,
-    MissingExtraError,
-    ServiceConnectionError,
-    ServiceError,
-    ServiceTimeoutError,
-)
-from retrieval_core.vendors.http import retry_after, what_was_said, with_advice
+from retrieval_core.errors import MalformedAnswerError, ServiceError
+from retrieval_core.vendors.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import AsyncOpenAI
 
 SERVICE = "openai"
-OPENAI_URL = "https://api.openai.com/v1"
 
 # The deadline of a query bounds its calls. This only keeps work without a deadline from hanging for ever; it is the
 # SDK's own default for an answer.
 _SILENCE_SECONDS = 600.0
-# The SDK asks for some key; servers of one's own often want none.
-_NO_KEY = "none"
-_ADVICE = {
-    401: "Check the API key.",
-    403: "Check what the API key may be used for.",
-    404: "Check the model's name and the base URL.",
-}
 
 
-class OpenAIConnection:
-    """A client for each event loop, made with the first call there; its sockets belong to that loop.
+class OpenAIConnection(Connection["AsyncOpenAI"]):
+    """A :class:`Connection` to OpenAI's protocol."""
 
-    The client makes one attempt a call. Cancelling a call closes its connection.
-
-    Args:
-        needed_for: What the connection is for, for the error when the SDK is missing.
-        api_key: Without one, a server of one's own is asked without.
-        base_url: Where the paths of the protocol begin; OpenAI's by default.
-
-    Raises:
-        ConfigurationError: There is neither a key nor a base URL, or one of them cannot be used.
-    """
-
-    def __init__(self, needed_for: str, api_key: SecretStr | str | None, base_url: str | None) -> None:
-        self._needed_for = needed_for
-        self._key = _checked_key(api_key)
-        if self._key is None and not base_url:
-            msg = (
-                f"{needed_for} needs an API key: set OPENAI_API_KEY, or api_key in the configuration. "
-                "A server of your own may need none: set base_url to its address."
-            )
-            raise ConfigurationError(msg, missing_keys=("OPENAI_API_KEY",))
-        self._base_url = base_url or OPENAI_URL
-        self._host = _checked_host(self._base_url)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
-        self._lock = Lock()
-
-    @property
-    def is_openai(self) -> bool:
-        """Whether this leads to OpenAI itself."""
-        return self._host == _checked_host(OPENAI_URL)
-
-    @property
-    def suffix(self) -> str:
-        """What tells models of this place from OpenAI's own: empty there, else ``@`` and the host."""
-        return "" if self.is_openai else f"@{self._host}"
+    service: ClassVar[str] = SERVICE
+    own_url: ClassVar[str] = "https://api.openai.com/v1"
+    key_name: ClassVar[str] = "OPENAI_API_KEY"
 
     async def client(self) -> AsyncOpenAI:
         """Return the client of the running event loop.
@@ -86,59 +31,25 @@ class OpenAIConnection:
         Raises:
             MissingExtraError: ``openai`` is not installed.
         """
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        # Loading the SDK and the certificates reads files.
-        return client or await asyncio.to_thread(self._make_client, loop)
+        return await self.client_of_loop()
 
-    async def aclose(self) -> None:
-        """Close the running event loop's connections; a later call opens new ones. Closing twice is fine."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
+    def _make(self, key: str) -> AsyncOpenAI:
+        import httpx  # noqa: PLC0415 - comes with the extra
+        import openai  # noqa: PLC0415 - an extra
 
-    @contextmanager
-    def mapped_errors(self) -> Generator[None]:
-        """Turn what the client raises into errors of this library, without the key.
+        timeout = httpx.Timeout(_SILENCE_SECONDS)
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=httpx.AsyncClient(
+                timeout=timeout, limits=openai.DEFAULT_CONNECTION_LIMITS, follow_redirects=True
+            ),
+        )
 
-        Raises:
-            ServiceConnectionError: The server could not be reached, or the connection broke off.
-            ServiceTimeoutError: The server was silent for too long.
-            MalformedAnswerError: The answer is not what the protocol says.
-            ServiceError: The server answered with an error.
-        """
-        try:
-            yield
-        except Exception as error:
-            mapped = self._mapped(error)
-            if mapped is None:
-                raise
-            # A server may repeat the key that it did not like.
-            raise mapped from (None if self._key and self._key.get_secret_value() in str(error) else error)
-
-    def _make_client(self, loop: asyncio.AbstractEventLoop) -> AsyncOpenAI:
-        with self._lock:
-            if (client := self._clients.get(loop)) is not None:
-                return client
-            # Open connections keep the loop alive that they belong to, so a weak reference is not enough.
-            for other in [other for other in self._clients if other.is_closed()]:
-                del self._clients[other]
-            try:
-                import httpx  # noqa: PLC0415 - comes with the extra
-                import openai  # noqa: PLC0415 - an extra
-            except ImportError as error:
-                raise MissingExtraError("openai", self._needed_for) from error
-            timeout = httpx.Timeout(_SILENCE_SECONDS)
-            client = self._clients[loop] = openai.AsyncOpenAI(
-                api_key=_NO_KEY if self._key is None else self._key.get_secret_value(),
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=timeout,
-                http_client=httpx.AsyncClient(
-                    timeout=timeout, limits=openai.DEFAULT_CONNECTION_LIMITS, follow_redirects=True
-                ),
-            )
-            return client
+    async def _close(self, client: AsyncOpenAI) -> None:
+        await client.close()
 
     def _mapped(self, error: Exception) -> ServiceError | None:
         import httpx  # noqa: PLC0415 - loaded with the client
@@ -146,16 +57,11 @@ class OpenAIConnection:
 
         match error:
             case openai.APITimeoutError() | httpx.TimeoutException():
-                msg = f"{self._host} did not answer in time; it may be overloaded"
-                return ServiceTimeoutError(msg, SERVICE)
+                return self._silent()
             case openai.APIConnectionError() | httpx.TransportError():
-                cause = error.__cause__ or error
-                reason = self.said(str(cause)) or type(cause).__name__
-                reason = with_advice(reason, "Check that the address is right and reachable.")
-                msg = f"the connection to {self._host} failed: {reason}"
-                return ServiceConnectionError(msg, SERVICE)
+                return self._unreachable(error.__cause__ or error)
             case openai.APIStatusError():
-                return self._of_status(error)
+                return self._of_status(error.status_code, error.body, error.response.headers)
             case openai.APIError():
                 msg = f"{self._host} broke off with an error: {self.said(error.message)}"
                 return ServiceError(msg, SERVICE)
@@ -164,36 +70,3 @@ class OpenAIConnection:
                 return MalformedAnswerError(msg, SERVICE)
             case _:
                 return None
-
-    def _of_status(self, error: APIStatusError) -> ServiceError:
-        status, said = error.status_code, self.said(error.body)
-        reason = with_advice(said or "no reason given", _ADVICE.get(status, ""))
-        msg = f"{self._host} answered with status {status}: {reason}"
-        kind = ServiceTimeoutError if status == 408 else ServiceError
-        return kind(msg, SERVICE, status=status, retry_after=retry_after(error.response.headers))
-
-    def said(self, body: object) -> str:
-        """Return what the server said, as one line of bounded length and without the key."""
-        return what_was_said(body, "" if self._key is None else self._key.get_secret_value())
-
-
-def sendable(text: str) -> str:
-    """Return text that can be written as UTF-8: half surrogate pairs become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _checked_key(api_key: SecretStr | str | None) -> SecretStr | None:
-    key = (api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key or "").strip()
-    # Such a key would come back in the error about the header that it makes.
-    if not all("!" <= character <= "~" for character in key):
-        msg = "the API key for openai holds white space or characters outside ASCII; it is not a key"
-        raise ConfigurationError(msg)
-    return SecretStr(key) if key else None
-
-
-def _checked_host(url: str) -> str:
-    try:
-        return host_of(url)
-    except ValueError as error:
-        msg = f"base_url {error}"
-    raise ConfigurationError(msg)

@@ -20,9 +20,10 @@ from llama_index.retrievers.retrieval_core.convert import node_from_hit
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
-from retrieval_core.build import EMBEDDER_ABILITIES, open_index
+from retrieval_core.build import open_index
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
+from retrieval_core.factories import EMBEDDER_ABILITIES
 from retrieval_core.filters import all_of
 
 if TYPE_CHECKING:
