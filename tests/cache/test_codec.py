@@ -53,7 +53,7 @@ def test_the_kits_result_has_a_value_in_every_field() -> None:
     chunk = first.chunk
     known: list[Any] = [
         *(result, first, chunk, chunk.page_span, chunk.span, first.scores, result.degraded[0], record, record.usage),
-        *(record.dropped[0], result.rewrites[0], result.evaluation, first.evidence),
+        *(record.dropped[0], result.rewrites[0], result.evaluation, first.evidence, first.found_by[0]),
     ]
     assert {type(value) for value in known} == set(record_types())
     empty = {(kind.__name__, field.name) for kind in record_types() for field in fields(kind)} - {

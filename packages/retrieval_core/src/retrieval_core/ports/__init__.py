@@ -4,7 +4,7 @@ No base class is needed: any object with these methods will do. A method may be 
 """
 
 from retrieval_core.ports.caches import ResultCache
-from retrieval_core.ports.embedders import CountsTokens, Embedder, TokenCounter
+from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Reopening, TokenCounter
 from retrieval_core.ports.models import (
     LLM,
     Completion,
@@ -19,6 +19,7 @@ from retrieval_core.ports.models import (
     Rewriter,
     Rewritten,
 )
+from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import (
     LIST_TYPES,
     Candidate,
@@ -31,6 +32,7 @@ from retrieval_core.ports.stores import (
     FieldCatalogue,
     FieldInfo,
     Manifest,
+    SearchesBoth,
     SearchRequest,
     Side,
     SourceState,
@@ -38,8 +40,10 @@ from retrieval_core.ports.stores import (
     StoreInfo,
     Versioned,
 )
+from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
 
 __all__ = [
+    "BOTH_SIDES",
     "LIST_TYPES",
     "LLM",
     "Candidate",
@@ -52,25 +56,34 @@ __all__ = [
     "Compressor",
     "CountsTokens",
     "Embedder",
+    "EmbedsQueries",
     "Evaluator",
     "FetchRequest",
     "Fetched",
     "FieldCatalogue",
     "FieldInfo",
     "Judgements",
+    "Linked",
     "Manifest",
     "Message",
+    "QueryContext",
+    "QueryTransformer",
+    "Reopening",
     "Repairing",
     "RerankScores",
     "Reranker",
     "ResultCache",
+    "Retriever",
     "Rewriter",
     "Rewritten",
     "SearchRequest",
+    "SearchesBoth",
     "Side",
     "SourceState",
     "Store",
     "StoreInfo",
     "TokenCounter",
+    "Transformed",
+    "Variant",
     "Versioned",
 ]

@@ -46,6 +46,31 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class EmbedsQueries(Protocol):
+    """What an embedder may have on top: it embeds several questions in one call."""
+
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """Embed questions.
+
+        Returns:
+            Shape ``(len(texts), dimension)``: for each one what :meth:`Embedder.embed_query` gives.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+        """
+        ...
+
+
+@runtime_checkable
+class Reopening(Protocol):
+    """What an embedder may have on top: it can be opened anew after it failed."""
+
+    async def reopen(self) -> None:
+        """Let go of the model or the connection; the next call opens it again."""
+        ...
+
+
 class TokenCounter(Protocol):
     """Counts the tokens of a text as some model would."""
 

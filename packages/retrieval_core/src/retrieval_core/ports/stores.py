@@ -23,12 +23,14 @@ class Manifest:
         embedder_id: ``None`` for an index without vectors.
         dimension: Components of each vector, ``None`` without vectors.
         analyzer: Id of the lexical analysis that the words went through.
+        vectors: Names of the further vectors that chunks may have, in alphabetical order.
     """
 
     embedder_id: str | None
     dimension: int | None
     analyzer: str
     metric: Literal["cosine"] = "cosine"
+    vectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Change:
 
     Attributes:
         vectors: Shape ``(len(chunks), dimension)``, or ``None`` for an index without vectors.
+        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, then by the
+            chunk's id. A chunk need not have each of them. Their names are those of the manifest.
         removed_documents: Ids of documents that go, with everything that belongs to them.
         sources: States to remember.
         removed_sources: Sources to forget.
@@ -85,6 +89,7 @@ class Change:
 
     chunks: tuple[Chunk, ...] = ()
     vectors: Matrix | None = None
+    named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
     documents: tuple[Document, ...] = ()
     sections: tuple[Section, ...] = ()
     removed_documents: tuple[str, ...] = ()
@@ -101,7 +106,9 @@ class SearchRequest:
         text: Search by BM25; plain text, never a query language.
         limit: The most candidates to return, at least 1.
         filter: Applies before the limit.
-        with_vectors: Whether each candidate carries its vector.
+        with_vectors: Whether each candidate carries its vector; always the one of the passage.
+        vector_name: Which of the chunks' vectors ``vector`` is compared with; ``None`` for the one of the passage.
+            Chunks without that one are not found.
     """
 
     limit: int
@@ -109,6 +116,7 @@ class SearchRequest:
     text: str | None = None
     filter: Filter | None = None
     with_vectors: bool = False
+    vector_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +253,22 @@ class Catalog(Protocol):
 
 class CataloguedStore(Store, Catalog, Protocol):
     """A store that also remembers its sources, as indexing needs it."""
+
+
+@runtime_checkable
+class SearchesBoth(Protocol):
+    """What a store may have on top: it searches both sides at once, and combines them in its own way."""
+
+    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates of both sides, best first; the score is the store's own, higher is better.
+
+        Args:
+            request: Has both ``vector`` and ``text``.
+
+        Raises:
+            RetrievalError: As :meth:`Store.search`.
+        """
+        ...
 
 
 @runtime_checkable

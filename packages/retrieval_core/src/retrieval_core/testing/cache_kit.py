@@ -30,6 +30,7 @@ from retrieval_core.types import (
     EvaluationScores,
     Evidence,
     Hit,
+    Origin,
     PageSpan,
     RetrievalResult,
     RewriteResult,
@@ -91,7 +92,16 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
     return RetrievalResult(
         query=query,
         hits=(
-            Hit(chunk, 0.1 + 0.2, scores, "bears on it", Evidence(answers=True, text="it does", is_quoted=True)),
+            Hit(
+                chunk,
+                0.1 + 0.2,
+                scores,
+                "bears on it",
+                Evidence(answers=True, text="it does", is_quoted=True),
+                found_by=(Origin("sub-question", text),),
+                source_index="guides",
+                excerpts=(Span(0, 4),),
+            ),
             Hit(replace(chunk, id="other"), -1.0, Scores()),
         ),
         formatted_context=f"{text}\n{text}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from retrieval_core.types.documents import (
     Chunk,
     FrozenDict,
+    Span,
     freeze,
 )
 
@@ -105,10 +106,27 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a hit was found by, where that was not the question alone.
+
+    Attributes:
+        kind: ``sub-question``, ``keywords``, ``passage``, ``graph``, a retriever's name …
+        text: What was searched for, or what led there.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A chunk that was found, with the score it is ordered by and the scores that led there.
 
     Attributes:
+        found_by: What else than the question found it, such as the sub-questions; empty where only the question did.
+        source_index: Which of several indexes it is from; ``None`` where one was asked.
+        excerpts: The parts of the chunk's text that bear on the question, in order, where the rest is not shown; spans
+            of the chunk's text. Empty for the whole text.
         relevance_reason: Why the compressor kept it; ``None`` where none looked at it.
         evidence: What the reranker found in it; ``None`` where none looked, or it gives scores only.
     """
@@ -118,6 +136,9 @@ class Hit:
     scores: Scores
     relevance_reason: str | None = None
     evidence: Evidence | None = None
+    found_by: tuple[Origin, ...] = ()
+    source_index: str | None = None
+    excerpts: tuple[Span, ...] = ()
 
     @property
     def id(self) -> str:
