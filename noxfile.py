@@ -18,7 +18,10 @@ ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
-EXTRAS = "local,cohere,documents,evaluate,fastembed,graphemes,openai,otel,pinecone,redis,tokens"
+EXTRAS = (
+    "local,cohere,documents,evaluate,fastembed,graph,graphemes,lancedb,languages,"
+    "openai,otel,pinecone,redis,stats,tokens"
+)
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick"}
 """For sessions that look for another thing than what the properties of the code are."""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core import analysis
 from retrieval_core.analysis import LONGEST_TERM, MOST_PARTS, Analyzer, fold, highlight_spans
+from retrieval_core.analysis import analyzer as analyzing
 from retrieval_core.types import Span
 
 ANALYZER = Analyzer()
@@ -115,7 +115,7 @@ def test_highlighting_points_into_the_original() -> None:
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "CACHED_WORDS", 10)
+    monkeypatch.setattr(analyzing, "CACHED_WORDS", 10)
     analyzer = Analyzer()
     for number in range(100):
         assert analyzer.terms(f"word{number} running") == [*ANALYZER.terms(f"word{number}"), "run"]

@@ -72,5 +72,5 @@ def test_the_extras_exist() -> None:
     extras = project["project"]["optional-dependencies"]
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
     providers = {"local", "openai", "cohere", "fastembed", "pinecone", "redis"}
-    assert named == providers | {"tokens", "otel", "ragas", "graphemes"}
+    assert named == providers | {"languages", "tokens", "otel", "ragas", "graphemes"}
     assert named <= set(extras)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.sentences import SENTENCE_END, sentence_ends
+from retrieval_core.sentences import SENTENCE_END, sentence_ends, sentences_of
+from retrieval_core.types import Span
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,47 @@ def test_a_row_of_dots_is_tried_once() -> None:
 def test_long_lines_are_read_once(text: str) -> None:
     """Neither a long line nor a long table is looked at anew for each of its sentences; it would take hours."""
     assert sentence_ends(text)[-1] == len(text.rstrip())
+
+
+DIVIDED: list[tuple[str, list[str], list[list[str]]]] = [
+    ("One. Two.", ["One.", "Two."], [[], []]),
+    ("# A\n\n## B\n\nOne. Two.", ["# A\n\n## B\n\nOne.", "Two."], [[], ["# A\n\n## B"]]),
+    (
+        "# A\nOne.\n\n## B\nTwo. Three.",
+        ["# A\nOne.", "## B\nTwo.", "Three."],
+        [[], [], ["## B"]],
+    ),
+    (
+        "It has:\n\n- a lid. Red\n\n- a box\n\nDone.",
+        ["It has:", "- a lid.", "Red", "- a box", "Done."],
+        [[], ["It has:"], ["It has:"], ["It has:"], []],
+    ),
+    ("Run this:\n\n```\na. B\n```\n\nDone.", ["Run this:", "```\na. B\n```", "Done."], [[], ["Run this:"], []]),
+    (
+        "| a |\n|---|\n| 1 |\n| 2 |\n\nDone.",
+        ["| a |\n|---|\n| 1 |", "| 2 |", "Done."],
+        [[], ["| a |\n|---|"], []],
+    ),
+    ("#no heading\n\nOne. Two.", ["#no heading\n\nOne.", "Two."], [[], []]),
+    (" \n", [], []),
+]
+
+
+@pytest.mark.parametrize(("text", "sentences", "heads"), DIVIDED)
+def test_sentences_and_what_they_need(text: str, sentences: list[str], heads: list[list[str]]) -> None:
+    """A sentence knows the headings directly above it, and what introduces its list, its code or its table."""
+
+    def cut(span: Span) -> str:
+        return text[span.start : span.end]
+
+    found = sentences_of(text)
+    assert [cut(sentence.span) for sentence in found] == sentences
+    assert [[cut(head) for head in sentence.heads] for sentence in found] == heads
+
+
+@pytest.mark.parametrize(
+    "text", ["# " + "A sentence. " * 50_000, "#\n" * 100_000, "# a\n" + " " * 200_000 + "x", "a:\n- b\n" * 30_000]
+)
+def test_long_texts_are_divided_once(text: str) -> None:
+    """Neither long lines nor many headings or lists are looked at anew for each sentence."""
+    assert sentences_of(text)[-1].span.end == len(text.rstrip())

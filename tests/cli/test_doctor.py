@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from redis_server import RedisServer, needs_server
-from retrieval_core.cli import main, probes
+from retrieval_core.cli import main, probes, probing
+from retrieval_core.config import load_config
 from retrieval_core.errors import MissingExtraError
 from wire import openai_service, pinecone_service
 from wire.openai_service import OpenAIService
@@ -123,19 +124,19 @@ def test_a_service_that_is_silent_is_waited_for_within_bounds(
         address = {"model": "mine", "dimension": "8", "base_url": f"{openai.url}/v1"}
         settings = {"embedder__kind": "openai"} | {f"embedder__openai__{name}": text for name, text in address.items()}
     told = findings(**settings)
-    assert told[silent] == ("wrong", probes._silence(0))
+    assert told[silent] == ("wrong", probing._silence(0))
     assert "index" in told
 
 
 def test_what_cannot_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that blocks its thread is a finding like others."""
-    monkeypatch.setattr(probes, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(probing, "GRACE_SECONDS", 0.0)
     end_of_test = Event()
     try:
-        found = probes._bounded("embedder", 0.0, lambda: str(end_of_test.wait(30)), frozenset())
+        found = probing.bounded("embedder", 0.0, lambda: str(end_of_test.wait(30)), frozenset())
     finally:
         end_of_test.set()
-    assert (found.verdict, found.detail) == ("wrong", probes._silence(0))
+    assert (found.verdict, found.detail) == ("wrong", probing._silence(0))
 
 
 def broken(**_options: Any) -> Any:
@@ -176,7 +177,7 @@ def test_what_the_preset_for_the_cloud_needs_is_all_told() -> None:
     for subject in ("embedder", "language model"):
         assert told[subject][0] == "wrong"
         assert "OPENAI_API_KEY" in told[subject][1]
-    assert told["compressor"] == told["rewriter"] == ("missing", probes._SEE_LLM)
+    assert told["compressor"] == told["rewriter"] == ("missing", probing.SEE_LLM)
     assert told["index"][0] == "wrong"
     assert all(name in told["index"][1] for name in ("PINECONE_API_KEY", "PINECONE_INDEX_NAME"))
 
@@ -298,3 +299,20 @@ def test_a_service_that_fails_is_asked_once(openai: WireServer) -> None:
     told = findings(**llm_at(openai))
     assert told["language model"][0] == "wrong"
     assert openai.count() == 1
+
+
+def test_what_looks_at_questions_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Transformers, conversations and the pruner have findings; without a language model those that need one say so."""
+    monkeypatch.chdir(tmp_path)
+    settings = {"transform.use": ["keywords", "graph"], "transform.history": "llm", "embedder.kind": "none"}
+    told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(load_config(overrides=settings))}
+    missing = ("missing", "it needs a language model and is left out without one; set llm.kind")
+    assert told["transformer keywords"] == told["conversations"] == missing
+    assert told["transformer graph"] == ("missing", "there is no graph and it is left out without one; see graph.file")
+    by_rule = load_config(overrides={**settings, "transform.history": "heuristic", "transform.use": []})
+    told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(by_rule)}
+    assert told["conversations"] == ("ok", "by a rule, without a language model")
+    pruning = load_config(overrides={"embedder.kind": "none", "pruner.kind": "embedder"})
+    told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(pruning)}
+    assert told["pruner"][0] == "wrong"
+    assert "embedder.kind" in told["pruner"][1]

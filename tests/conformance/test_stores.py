@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from retrieval_core.analysis import Analyzer
+from retrieval_core.stores.lancedb import LanceDBStore
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
+from retrieval_core.testing.store_kit.hostile import HostileInputTests
+from retrieval_core.testing.store_kit.searching import LexicalSearchTests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -18,7 +23,33 @@ class TestMemoryStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
+    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
+        return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
+
 
 class TestSqliteStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return SqliteStore(folder / "new folder" / "index?.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
+        return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
+
+
+class TestLanceDBStore(CataloguedStoreConformance):
+    async def open_store(self, folder: Path) -> CataloguedStore:
+        return LanceDBStore(folder / "new folder" / "it's.lance", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
+        return LanceDBStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
+
+
+class TestSqliteStoreWithNgrams(LexicalSearchTests, HostileInputTests):
+    async def open_store(self, folder: Path) -> CataloguedStore:
+        analyzer = Analyzer("german", stop_words=["the"], word_ngrams=2, character_ngrams=3)
+        return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)
+
+
+class TestMemoryStoreWithNgrams(HostileInputTests):
+    async def open_store(self, folder: Path) -> CataloguedStore:
+        analyzer = Analyzer("none", stop_words=[], word_ngrams=3, character_ngrams=2)
+        return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)

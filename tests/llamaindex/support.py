@@ -16,7 +16,7 @@ from retrieval_core.ports import Change
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.filter_strategies import metadata, texts
-from retrieval_core.types import Chunk, Document, Hit, PageSpan, Scores, Section, Span
+from retrieval_core.types import Chunk, Document, Hit, Origin, PageSpan, Scores, Section, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,9 @@ _TIMES = st.none() | st.datetimes(
 )
 # Names that provenance uses too, and the one under which it then is.
 _COLLIDING = st.dictionaries(
-    st.sampled_from(["title", "source", "citation", "document_id", "scores", "rank", "retrieval_core_shadowed"]),
+    st.sampled_from(
+        ["title", "source", "citation", "document_id", "scores", "rank", "excerpts", "retrieval_core_shadowed"]
+    ),
     st.one_of(texts(), st.integers(), st.none(), st.dictionaries(st.just("title"), texts())),
     max_size=3,
 )
@@ -144,4 +146,12 @@ def chunks() -> st.SearchStrategy[Chunk]:
 
 def hits() -> st.SearchStrategy[Hit]:
     scores = st.builds(Scores, _SCORES, _RANKS, _SCORES, _RANKS, _SCORES, _SCORES, _SCORES, _SCORES)
-    return st.builds(Hit, chunks(), st.floats(-1e6, 1e6), scores)
+    return st.builds(
+        Hit,
+        chunks(),
+        st.floats(-1e6, 1e6),
+        scores,
+        found_by=st.lists(st.builds(Origin, texts(), texts()), max_size=2).map(tuple),
+        excerpts=st.lists(st.builds(Span, _COUNTS, _COUNTS), max_size=2).map(tuple),
+        source_index=_NAMES,
+    )

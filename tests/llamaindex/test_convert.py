@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from llamaindex.support import CHUNKS, hits
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.serialization import hit_to_json
 from retrieval_core.testing.filter_strategies import metadata, texts
-from retrieval_core.types import Chunk, Hit, Scores, Span
+from retrieval_core.types import Chunk, Hit, Origin, Scores, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,8 @@ def test_a_node_says_what_it_is_and_where_it_comes_from() -> None:
 
 def test_every_name_of_the_json_form_is_known_as_provenance() -> None:
     """A field that the core adds must not be taken for the user's."""
-    names = hit_to_json(HIT, 1).keys() - {"id", "text", "score", "metadata", "content_hash"}
+    full = replace(HIT, found_by=(Origin("keywords", "q"),), excerpts=(Span(0, 3),), source_index="docs")
+    names = hit_to_json(full, 1).keys() - {"id", "text", "score", "metadata", "content_hash"}
     assert names | {"degraded", "neighbor_of"} == PROVENANCE
 
 

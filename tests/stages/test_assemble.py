@@ -6,7 +6,7 @@ from retrieval_core.config import ContextConfig
 from retrieval_core.stages.assemble import arrange, cite, render, without_repetition
 from retrieval_core.stages.budget import Assembled, assemble
 from retrieval_core.stages.expand import Surroundings, as_hits, expand, surroundings_in
-from retrieval_core.types import Chunk, PageSpan, Quote, Span
+from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Scores, Span
 
 TEXT = "One.\n\nTwo.\n\nThree.\n\nFour."
 SPANS = [Span(0, 4), Span(6, 10), Span(12, 18), Span(20, 25)]
@@ -183,3 +183,45 @@ def test_the_citation_of_a_merged_passage() -> None:
     assert render(
         [piece], {"d": TEXT}, ContextConfig().model_copy(update={"template": "{number} {citation} {title}"})
     ) == ("1 Doc: d | Page: 1-3 | Section: A Guide",)
+
+
+def test_a_pruned_hit_shows_its_excerpts_and_its_parent_does_not_show_the_rest() -> None:
+    """Each excerpt is a quote with a place of its own; neighbours are shown as they are."""
+    text = "One. Two. Three. Four. Five."
+    whole = Chunk("d#0", "d", text[:22], 0, span=Span(0, 22), parent_id="s")
+    beside = Chunk("d#1", "d", text[23:], 1, span=Span(23, 28), parent_id="s")
+    around = Surroundings({"d#0": whole, "d#1": beside}, {"s": Chunk("s", "d", text, span=Span(0, 28))}, {"d": text})
+    found = Hit(whole, 0.5, Scores(final=0.5), excerpts=(Span(5, 9), Span(17, 22)))
+    result = assemble([found], around, PLAIN, lambda words: len(words.split()))
+    assert result.text == "Two.\n[…]\nFour.| Five."
+    primary, parent = result.passages
+    assert primary.citation.quotes == (Quote("Two.", Span(5, 9)), Quote("Four.", Span(17, 22)))
+    assert (primary.shortened, parent.shortened) == (True, False)
+    assert parent.citation.quotes == (Quote(" Five.", Span(22, 28)),)
+    assert [(entry.id, entry.outcome, entry.reason) for entry in result.ledger] == [
+        ("d#0", "shortened", "only what bears on the question is shown"),
+        ("s", "kept", ""),
+        ("d#1", "dropped", "its text is in s already"),
+    ]
+    merged = assemble([found], around, PLAIN.model_copy(update={"window": 1, "include_parents": False}), len)
+    assert merged.text == "Two.\n[…]\nFour. Five."
+
+
+def test_another_hit_may_show_what_was_left_out_of_one() -> None:
+    """Overlapping chunks are pruned each by itself, and none takes a sentence from the other."""
+    first = Hit(Chunk("d#0", "d", "One. Two.", 0, span=Span(0, 9)), 1, Scores(), excerpts=(Span(0, 4),))
+    second = Hit(Chunk("d#1", "d", "Two. Three.", 1, span=Span(5, 16)), 0.5, Scores())
+    result = assemble([first, second], Surroundings({}, {}, {"d": "One. Two. Three."}), PLAIN, len)
+    assert result.text == "One.|Two. Three."
+
+
+def test_a_pruned_hit_without_a_place() -> None:
+    """Its excerpts are quoted without one, and it can be cut too."""
+    hit = Hit(Chunk("d#0", "d", "One. Two. Three. Four."), 1, Scores(), excerpts=(Span(0, 9), Span(17, 22)))
+    result = assemble(
+        [hit], Surroundings({}, {}, {}), PLAIN.model_copy(update={"max_tokens": 2}), lambda text: len(text.split())
+    )
+    assert result.text == "One. […]"
+    assert result.passages[0].citation.quotes == (Quote("One."),)
+    reason = "only what bears on the question is shown, and cut after whole sentences to fit the budget"
+    assert [entry.reason for entry in result.ledger] == [reason]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.ports import Candidate
-from retrieval_core.stages.fuse import Ranked, cosine_to_score, fuse
+from retrieval_core.stages.fuse import Ranked, cosine_to_score, fuse, merge
 from support import approx
 
 if TYPE_CHECKING:
@@ -225,3 +225,35 @@ def test_a_chunk_without_any_score_is_last() -> None:
     assert Ranked("a", fuse(DENSE, None)[0].scores).score == 0.9
     assert cosine_to_score(-0.2) == 0.0
     assert cosine_to_score(1.0000001) == 1.0
+
+
+@given(
+    lists=st.lists(sides(small_numbers), min_size=1, max_size=4),
+    method=methods,
+    weight=st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_merging_has_each_chunk_once(lists: list[tuple[Candidate, ...]], method: FusionMethod, weight: float) -> None:
+    """Every chunk of any list is there once, in order; the scores of the first list's sides are kept."""
+    ranked = [fuse(found, None) for found in lists]
+    merged = merge(ranked[0], [(other, weight) for other in ranked[1:]], method=method)
+    assert sorted(ids(merged)) == sorted({name for found in ranked for name in ids(found)})
+    assert list(merged) == sorted(merged, key=lambda item: (-item.score, item.chunk_id))
+    own = {item.chunk_id: item.scores for item in ranked[0]}
+    for item in merged:
+        assert item.scores.dense == (own[item.chunk_id].dense if item.chunk_id in own else None)
+    assert merge(ranked[0], [(other, weight) for other in ranked[1:]], method=method, limit=2) == merged[:2]
+
+
+@given(found=sides(small_numbers), method=methods)
+def test_merging_with_nothing_keeps_the_order(found: tuple[Candidate, ...], method: FusionMethod) -> None:
+    """A list alone, or beside empty ones, stays as it is."""
+    ranked = fuse(found, None)
+    assert ids(merge(ranked, [((), 1.0)], method=method)) == ids(ranked)
+
+
+@given(found=sides(small_numbers, min_size=2), method=methods)
+def test_a_heavier_list_decides(found: tuple[Candidate, ...], method: FusionMethod) -> None:
+    """With a weight beyond all others, the order is that of its list."""
+    ranked = fuse(found, None)
+    merged = merge(ranked[::-1], [(ranked, 1000.0)], method=method)
+    assert [item.chunk_id for item in merged if item.score > merged[-1].score][:1] in ([ranked[0].chunk_id], [])

@@ -12,8 +12,9 @@ from retrieval_core.filters import Eq
 from retrieval_core.ports import Candidate
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.embed import Questions
 from retrieval_core.stages.plan import Plan
-from retrieval_core.stages.search import search
+from retrieval_core.stages.search import Sources, search
 from retrieval_core.types import Query
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> P
 
 def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[Found, Run]:
     run = Run(pool)
-    return asyncio.run(search(run, cast("Store", store), cast("Any", embedder), QUERY, settings)), run
+    questions = None if embedder is None else Questions(cast("Any", embedder))
+    return asyncio.run(search(run, Sources(cast("Store", store), questions), QUERY, settings)), run
 
 
 def test_both_sides_are_asked_alike(pool: ThreadPool) -> None:

@@ -130,7 +130,9 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with_stores(test, open_store(tmp_path / "file" / "index.db"))
 
 
-@pytest.mark.parametrize(("version", "advice"), [(schema.FORMAT + 1, "Upgrade"), (0, "Build the index anew")])
+@pytest.mark.parametrize(
+    ("version", "advice"), [(schema.FORMAT_OF_SEVERAL_VECTORS + 1, "Upgrade"), (0, "Build the index anew")]
+)
 def test_other_format_versions_are_refused(index: Path, version: int, advice: str) -> None:
     with closing(sqlite3.connect(index)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
@@ -164,12 +166,24 @@ def test_the_same_embedder_with_another_dimension_is_refused(index: Path) -> Non
     with_stores(test, open_store(index, dimension=8))
 
 
-def test_another_analysis_is_refused(index: Path) -> None:
-    class OtherAnalyzer(Analyzer):
-        id = "other"
+def test_another_analysis_is_refused_with_the_settings(index: Path) -> None:
+    """The error names what to set, and only that."""
 
     async def test(store: SqliteStore) -> None:
-        with pytest.raises(IndexFormatError, match="other"):
+        with pytest.raises(IndexFormatError, match=r"Set analysis\.word_ngrams = 1, as it was built, or build it anew"):
+            await store.describe()
+
+    with_stores(test, open_store(index, analyzer=Analyzer(word_ngrams=2)))
+
+
+def test_an_unknown_analysis_is_refused(index: Path) -> None:
+    class OtherAnalyzer(Analyzer):
+        @property
+        def id(self) -> str:
+            return "other"
+
+    async def test(store: SqliteStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"by 'other', so they would not meet. Build the index anew"):
             await store.describe()
 
     with_stores(test, open_store(index, analyzer=OtherAnalyzer()))

@@ -224,6 +224,9 @@ class ClosingEmbedder(OpenAIEmbedder):
     async def embed_query(self, text: str) -> Vector:
         return await self._closing(super().embed_query(text))
 
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        return await self._closing(super().embed_queries(texts))
+
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
         return await self._closing(super().embed_texts(texts))
 

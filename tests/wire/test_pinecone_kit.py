@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -165,10 +166,9 @@ class _Conformance(CataloguedStoreConformance):
                 (InvalidParameterError, Change((good,), units(1), sources=(SourceState("s" * 50_000, "h", "r", 1),))),
             ]
             for error, change in faults:
+                removing = replace(change, documents=(document("d", "after"),), removed_documents=("d",))
                 with pytest.raises(error):
-                    await store.upsert(
-                        Change(change.chunks, change.vectors, (document("d", "after"),), (), ("d",), change.sources)
-                    )
+                    await store.upsert(removing)
             found = await store.fetch(FetchRequest(chunk_ids=("d#0", "x")))
             assert [item.text for item in found.chunks.values()] == ["before"]
             assert await store.describe() == before

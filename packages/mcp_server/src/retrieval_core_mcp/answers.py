@@ -208,7 +208,8 @@ def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
 
 def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
     """Return a hit with as much of its text as can at all be needed: a little more than fits."""
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core.stages.excerpts import shown_text  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - nor for this
 
     chunk = hit.chunk
     pages = chunk.page_span
@@ -217,7 +218,7 @@ def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
         id=chunk.id,
         title=in_one_line(chunk.title or section or chunk.source or chunk.id, LONGEST_NAME),
         url=_url(chunk.source, chunk.metadata, chunk.document_id),
-        text=clean(chunk.text[: limit + 1]),
+        text=clean(shown_text(hit)[: limit + 1]),
         score=round(hit.score, 4),
         citation=in_one_line(format_citation(chunk), LONGEST_NAME),
         source=in_one_line(chunk.source, LONGEST_NAME) if chunk.source else None,

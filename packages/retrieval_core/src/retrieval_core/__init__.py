@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.build import open_index
     from retrieval_core.config import ContextConfig, RetrievalConfig, load_config
     from retrieval_core.errors import RetrievalError
+    from retrieval_core.federation import FederatedIndex, open_indexes
     from retrieval_core.filter_syntax import parse_filter, where
     from retrieval_core.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
@@ -32,6 +33,7 @@ __all__ = [
     "ContextConfig",
     "ContextPack",
     "Document",
+    "FederatedIndex",
     "Hit",
     "Index",
     "RetrievalConfig",
@@ -46,6 +48,7 @@ __all__ = [
     "format_citation",
     "load_config",
     "open_index",
+    "open_indexes",
     "parse_filter",
     "surroundings_in",
     "where",
@@ -56,6 +59,7 @@ _HOMES = {
     "ContextConfig": "config",
     "ContextPack": "types",
     "Document": "types",
+    "FederatedIndex": "federation.index",
     "Hit": "types",
     "Index": "index",
     "RetrievalConfig": "config",
@@ -70,6 +74,7 @@ _HOMES = {
     "format_citation": "types",
     "load_config": "config",
     "open_index": "build",
+    "open_indexes": "federation.opening",
     "parse_filter": "filter_syntax",
     "surroundings_in": "stages.expand",
     "where": "filter_syntax",

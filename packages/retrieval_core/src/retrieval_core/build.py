@@ -1,55 +1,61 @@
-"""From configuration to objects: the only place that turns names into classes."""
+"""From configuration to objects: with the folder ``builders``, the only place that turns names into classes."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from retrieval_core.config import RetrievalConfig, check_complete, load_config
-from retrieval_core.errors import ConfigurationError
-from retrieval_core.factories import (
-    CACHE_ABILITIES,
-    COMPRESSOR_ABILITIES,
-    EMBEDDER_ABILITIES,
-    EVALUATOR_ABILITIES,
-    LLM_ABILITIES,
-    RERANKER_ABILITIES,
-    REWRITER_ABILITIES,
-    STORE_ABILITIES,
-    call_factory,
+from retrieval_core.builders.analysis import build_analyzer
+from retrieval_core.builders.backends import build_cache, build_embedder, build_llm, build_store
+from retrieval_core.builders.graph import build_graph_builder, build_graph_translator
+from retrieval_core.builders.pruner import build_pruner
+from retrieval_core.builders.stages import (
+    build_compressor,
+    build_evaluator,
+    build_rerankers,
+    build_rewriter,
+    build_token_counter,
+    local_cross_encoder,
 )
+from retrieval_core.builders.transformers import build_condenser, build_transformers
+from retrieval_core.builders.vectors import named_fields
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.plugging import guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from retrieval_core.config import (
-        CacheConfig,
-        CompressorConfig,
-        ContextConfig,
-        EmbedderConfig,
-        EvaluationConfig,
-        LLMConfig,
-        RerankerConfig,
-        RewriterConfig,
-        StoreConfig,
-    )
     from retrieval_core.observe import Observer
     from retrieval_core.ports import (
         LLM,
         CataloguedStore,
-        Compressor,
         Embedder,
-        Evaluator,
+        QueryTransformer,
         Reranker,
-        ResultCache,
-        Rewriter,
+        Retriever,
         Store,
         TokenCounter,
     )
+
+__all__ = [
+    "base_folder",
+    "build_cache",
+    "build_compressor",
+    "build_embedder",
+    "build_evaluator",
+    "build_llm",
+    "build_pipeline",
+    "build_rerankers",
+    "build_rewriter",
+    "build_store",
+    "build_token_counter",
+    "local_cross_encoder",
+    "open_index",
+]
 
 
 def open_index(
@@ -58,6 +64,9 @@ def open_index(
     config: RetrievalConfig | str | Path | None = None,
     embedder: Embedder | None = None,
     store: CataloguedStore | None = None,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
@@ -70,6 +79,9 @@ def open_index(
             not looked at, see :func:`retrieval_core.load_config`.
         embedder: Used in place of the configured one.
         store: Used in place of the configured one.
+        llm: Used in place of the configured one.
+        transformers: Further ones by name, which every query uses that does not name its own.
+        retrievers: Further ways of finding passages, by name; each is asked about every question.
         reranker: Used in place of the configured one; of several, each one stands in for those before it.
         token_counter: Used in place of the configured one.
         observer: Is told what happens to each query; see :mod:`retrieval_core.observe`.
@@ -80,16 +92,86 @@ def open_index(
     """
     if not isinstance(config, RetrievalConfig):
         config = load_config(config)
-    check_complete(config, with_embedder=embedder is None, with_store=store is None)
-    location = Path(path or config.index)
+    check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
+    given = dict(transformers or {})
+    if given:  # whoever plugs one in wants it used
+        config = with_transforms(config, given)
+    return assemble_index(
+        config,
+        Path(path or config.index),
+        embedder=embedder,
+        store=store,
+        llm=llm,
+        transformers=given,
+        retrievers=retrievers,
+        reranker=reranker,
+        token_counter=token_counter,
+        observer=observer,
+    )
+
+
+def assemble_index(
+    config: RetrievalConfig,
+    location: Path,
+    *,
+    embedder: Embedder | None = None,
+    store: CataloguedStore | None = None,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    condenser: QueryTransformer | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
+) -> Index:
+    """Return an index at a place; what is given is used in place of what is configured.
+
+    Args:
+        config: A complete one. It says which transformers are used, whether they are given or configured.
+        transformers: Beside the configured ones, by name.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing.
+    """
     if embedder is None:
         embedder = build_embedder(config.embedder)
+    fields = named_fields(config.vectors, embedder)
     if store is None:
-        store = build_store(config.store, location, embedder)
+        analyzer = build_analyzer(config.analysis)
+        store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
+    llm = build_llm(config.llm) if llm is None else llm
+    given = dict(transformers or {})
+    if (graph := build_graph_translator(config.graph, store, location)) is not None:
+        given = {"graph": graph, **given}
+    builder = build_graph_builder(config.graph, llm, location, guard_of(config))
     pipeline = build_pipeline(
-        config, store, embedder, reranker=reranker, token_counter=token_counter, observer=observer
+        config,
+        store,
+        embedder,
+        llm=llm,
+        owned=() if builder is None else (builder,),
+        transformers=given,
+        condenser=condenser,
+        retrievers=retrievers,
+        reranker=reranker,
+        token_counter=token_counter,
+        observer=observer,
     )
-    return Index(pipeline, Ingester(store, embedder, chunking=config.chunking, base=base_folder(location)))
+    ingester = Ingester(
+        store,
+        embedder,
+        chunking=config.chunking,
+        vectors=fields,
+        on_written=None if builder is None else builder.update,
+        base=base_folder(location),
+    )
+    return Index(pipeline, ingester, builder)
+
+
+def with_transforms(config: RetrievalConfig, names: Iterable[str]) -> RetrievalConfig:
+    """Return a configuration in which every query that does not name its own uses these transformers too."""
+    use = tuple(dict.fromkeys((*config.transform.use, *names)))
+    return config.model_copy(update={"transform": config.transform.model_copy(update={"use": use})})
 
 
 def base_folder(index: Path) -> Path:
@@ -103,225 +185,44 @@ def build_pipeline(
     store: Store,
     embedder: Embedder | None,
     *,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    condenser: QueryTransformer | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
+    owned: Sequence[object] = (),
 ) -> RetrievalPipeline:
     """Return the configured pipeline over a store; the models of its stages are not yet loaded.
+
+    Args:
+        llm: In place of the configured one; closed with the pipeline.
+        transformers: Beside the configured ones, by name.
+        condenser: In place of the configured one.
+        retrievers: Further ways of finding passages, by name.
+        owned: What else is closed with it.
 
     Raises:
         ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
     """
-    llm = build_llm(config.llm)
-    local = cache(_local_cross_encoder)  # loaded once, whichever stages use it
+    llm = build_llm(config.llm) if llm is None else llm
+    size = config.reranker.local.batch_size
+    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     return RetrievalPipeline(
         store,
         embedder,
+        retrievers=retrievers,
+        transformers=build_transformers(config.transform, llm, transformers),
+        condenser=build_condenser(config.transform, llm) if condenser is None else condenser,
         reranker=build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
         compressor=build_compressor(config.compressor, llm, local),
+        pruner=build_pruner(config.pruner, embedder, local),
         rewriter=build_rewriter(config.rewriter, llm),
         evaluator=build_evaluator(config.evaluation, llm, embedder),
         cache=build_cache(config.cache),
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,
         config=config,
-        owned=() if llm is None else (llm,),
+        owned=owned if llm is None else (*owned, llm),
     )
-
-
-def _local_cross_encoder() -> Reranker:
-    from retrieval_core.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
-
-    return LocalCrossEncoder()
-
-
-def build_embedder(config: EmbedderConfig) -> Embedder | None:
-    """Return the configured embedder, not yet loaded; ``None`` for the kind ``none``."""
-    if config.kind == "none":
-        return None
-    if config.kind == "local":
-        from retrieval_core.embedders.local import LocalEmbedder  # noqa: PLC0415
-
-        return LocalEmbedder(folder=config.model_folder, threads=config.threads)
-    if config.kind == "openai":
-        from retrieval_core.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
-
-        return OpenAIEmbedder(**dict(config.openai))
-    built_in = ("local", "openai", "none")
-    return cast("Embedder", call_factory("embedder.kind", config.kind, config.options, built_in, EMBEDDER_ABILITIES))
-
-
-def build_store(config: StoreConfig, location: Path, embedder: Embedder | None) -> CataloguedStore:
-    """Return the configured store, not yet opened."""
-    identity: dict[str, Any] = {
-        "embedder_id": embedder.id if embedder is not None else None,
-        "dimension": embedder.dimension if embedder is not None else None,
-    }
-    if config.kind == "sqlite":
-        from retrieval_core.stores.sqlite import SqliteStore  # noqa: PLC0415
-
-        return SqliteStore(location, busy_timeout=config.busy_timeout, **identity)
-    if config.kind == "memory":
-        from retrieval_core.stores.memory import MemoryStore  # noqa: PLC0415
-
-        return MemoryStore(**identity)
-    if config.kind == "pinecone":
-        from retrieval_core.stores.pinecone import PineconeStore  # noqa: PLC0415
-
-        return PineconeStore(**dict(config.pinecone), **identity)
-    built_in = ("sqlite", "memory", "pinecone")
-    store = call_factory("store.kind", config.kind, {**identity, **config.options}, built_in, STORE_ABILITIES)
-    return cast("CataloguedStore", store)
-
-
-def build_llm(config: LLMConfig) -> LLM | None:
-    """Return the configured language model; ``None`` for the kind ``none``."""
-    if config.kind == "none":
-        return None
-    if config.kind == "openai":
-        from retrieval_core.llms.openai import OpenAILLM  # noqa: PLC0415
-
-        return OpenAILLM(**dict(config.openai))
-    return cast("LLM", call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
-
-
-def build_rerankers(
-    config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
-) -> tuple[Reranker, ...]:
-    """Return the configured reranker and those that stand in for it, in their order; none of them is loaded yet.
-
-    The kind ``llm`` is left out where there is no LLM.
-
-    Args:
-        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
-    """
-    kinds = (config.kind, *config.fallbacks) if config.enabled else ()
-    made = (_reranker(kind, config, llm, local or _local_cross_encoder) for kind in kinds)
-    return tuple(reranker for reranker in made if reranker is not None)
-
-
-def _reranker(kind: str, config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker]) -> Reranker | None:
-    makers: dict[str, Callable[[], Reranker | None]] = {
-        "local": local,
-        "llm": lambda: None if llm is None else _llm_reranker(config, llm),
-        "cohere": lambda: _cohere_reranker(config),
-        "cross-encoder": lambda: _fastembed_cross_encoder(config),
-        "late-interaction": lambda: _fastembed_late_interaction(config),
-        "none": lambda: None,
-    }
-    if kind in makers:
-        return makers[kind]()
-    made = call_factory("reranker.kind", kind, config.options, tuple(makers), RERANKER_ABILITIES)
-    return cast("Reranker", made)
-
-
-def _llm_reranker(config: RerankerConfig, llm: LLM) -> Reranker:
-    from retrieval_core.rerankers.llm import LLMReranker  # noqa: PLC0415
-
-    return LLMReranker(
-        llm,
-        prompt=config.prompt,
-        batch_size=config.batch_size,
-        max_characters=config.max_characters,
-        strict_json=config.strict_json,
-    )
-
-
-def _cohere_reranker(config: RerankerConfig) -> Reranker:
-    from retrieval_core.rerankers.cohere import CohereReranker  # noqa: PLC0415
-
-    return CohereReranker(**dict(config.cohere))
-
-
-def _fastembed_cross_encoder(config: RerankerConfig) -> Reranker:
-    from retrieval_core.rerankers.fastembed import FastembedCrossEncoder  # noqa: PLC0415
-
-    return FastembedCrossEncoder(**dict(config.cross_encoder))
-
-
-def _fastembed_late_interaction(config: RerankerConfig) -> Reranker:
-    from retrieval_core.rerankers.fastembed import FastembedLateInteraction  # noqa: PLC0415
-
-    return FastembedLateInteraction(**dict(config.late_interaction))
-
-
-def build_token_counter(config: ContextConfig) -> TokenCounter | None:
-    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
-    from retrieval_core.token_counters import AUTO, ENCODINGS, named_counter  # noqa: PLC0415
-
-    kind = config.token_counter
-    if kind == AUTO:
-        return None
-    if kind in ENCODINGS:
-        return named_counter(kind)
-    counter = call_factory("context.token_counter", kind, {}, (AUTO, *ENCODINGS), ("__call__",))
-    return cast("TokenCounter", counter)
-
-
-def build_compressor(
-    config: CompressorConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
-) -> Compressor | None:
-    """Return the configured compressor; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
-
-    Args:
-        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
-    """
-    if config.kind == "none" or not config.enabled:
-        return None
-    if config.kind == "llm":
-        from retrieval_core.compressors.llm import LLMCompressor  # noqa: PLC0415
-
-        if llm is None:
-            return None
-        return LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
-    if config.kind == "local":
-        from retrieval_core.compressors.cross_encoder import CrossEncoderCompressor  # noqa: PLC0415
-
-        return CrossEncoderCompressor((local or _local_cross_encoder)(), threshold=config.relevance_threshold)
-    built_in = ("llm", "local", "none")
-    made = call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
-    return cast("Compressor", made)
-
-
-def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
-    """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
-    if config.kind == "none":
-        return None
-    if config.kind == "llm":
-        from retrieval_core.rewriters.llm import LLMRewriter  # noqa: PLC0415
-
-        return None if llm is None else LLMRewriter(llm, prompt=config.rewrite_prompt)
-    made = call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
-    return cast("Rewriter", made)
-
-
-def build_cache(config: CacheConfig) -> ResultCache | None:
-    """Return the configured cache of results; ``None`` where caching is switched off."""
-    if not config.enabled:
-        return None
-    if config.kind == "memory":
-        from retrieval_core.cache.memory import MemoryCache  # noqa: PLC0415
-
-        return MemoryCache(config.max_size, config.ttl_seconds)
-    if config.kind == "redis":
-        from retrieval_core.cache.redis import RedisCache  # noqa: PLC0415
-
-        if config.url is None:
-            msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
-            raise ConfigurationError(msg, missing_keys=("cache.url",))
-        return RedisCache(config.url, ttl_seconds=config.ttl_seconds)
-    made = call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
-    return cast("ResultCache", made)
-
-
-def build_evaluator(config: EvaluationConfig, llm: LLM | None, embedder: Embedder | None) -> Evaluator | None:
-    """Return the configured evaluator; ``None`` where evaluation is switched off."""
-    if not config.enabled:
-        return None
-    if config.kind in {"auto", "ragas", "local"}:
-        from retrieval_core.evaluators import choose_evaluator  # noqa: PLC0415
-
-        return choose_evaluator(config.kind, llm, embedder)
-    built_in = ("auto", "ragas", "local")
-    made = call_factory("evaluation.kind", config.kind, config.options, built_in, EVALUATOR_ABILITIES)
-    return cast("Evaluator", made)

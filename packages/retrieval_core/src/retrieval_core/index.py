@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,15 @@ from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Self
+    from typing import Self, Unpack
 
     from retrieval_core.filters import Filter, MetadataFilter
+    from retrieval_core.graph.builder import GraphBuilder
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import StoreInfo
     from retrieval_core.types import (
         Chunk,
@@ -24,8 +28,9 @@ if TYPE_CHECKING:
         ContextPack,
         Document,
         RetrievalResult,
-        SearchMode,
     )
+
+    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
 class Index:
@@ -35,55 +40,42 @@ class Index:
     called where an event loop is running, and then blocks that loop's thread.
     """
 
-    def __init__(self, pipeline: RetrievalPipeline, ingester: Ingester) -> None:
+    def __init__(self, pipeline: RetrievalPipeline, ingester: Ingester, graph: GraphBuilder | None = None) -> None:
         self.pipeline = pipeline
         self._ingester = ingester
+        self._graph = graph
 
-    def retrieve(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-    ) -> RetrievalResult:
+    def retrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
         """Find the passages that answer a question; see :meth:`RetrievalPipeline.aretrieve`."""
-        return self.pipeline.retrieve(query, filters, top_k=top_k, mode=mode)
+        return self.pipeline.retrieve(query, filters, **options)
 
-    async def aretrieve(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-    ) -> RetrievalResult:
+    async def aretrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
         """Find the passages that answer a question; see :meth:`RetrievalPipeline.aretrieve`."""
-        return await self.pipeline.aretrieve(query, filters, top_k=top_k, mode=mode)
+        return await self.pipeline.aretrieve(query, filters, **options)
+
+    def retrieve_many(
+        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+    ) -> tuple[Outcome, ...]:
+        """Answer several questions; see :meth:`RetrievalPipeline.aretrieve_many`."""
+        return self.pipeline.retrieve_many(queries, filters, **options)
+
+    async def aretrieve_many(
+        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+    ) -> tuple[Outcome, ...]:
+        """Answer several questions; see :meth:`RetrievalPipeline.aretrieve_many`."""
+        return await self.pipeline.aretrieve_many(queries, filters, **options)
 
     def context(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        max_tokens: int | None = None,
+        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
     ) -> ContextPack:
         """Return what a model should be shown to answer a question; see :meth:`RetrievalPipeline.acontext`."""
-        return self.pipeline.context(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens)
+        return self.pipeline.context(query, filters, max_tokens=max_tokens, **options)
 
     async def acontext(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        max_tokens: int | None = None,
+        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
     ) -> ContextPack:
         """Return what a model should be shown to answer a question; see :meth:`RetrievalPipeline.acontext`."""
-        return await self.pipeline.acontext(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens)
+        return await self.pipeline.acontext(query, filters, max_tokens=max_tokens, **options)
 
     def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
         """Compare citations with what the index says now; see :meth:`RetrievalPipeline.averify`."""
@@ -112,7 +104,11 @@ class Index:
         """
         several = (paths,) if isinstance(paths, (str, Path)) else paths
         try:
-            return await self._ingester.index([Path(path) for path in several], on_progress)
+            report = await self._ingester.index([Path(path) for path in several], on_progress)
+            if self._graph is None:
+                return report
+            caught_up = await self._graph.catch_up(self._ingester.store)
+            return replace(report, graph_failures=caught_up.failed)
         finally:
             await self._after_writing()
 

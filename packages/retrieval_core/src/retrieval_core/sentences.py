@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +27,9 @@ _ROW = re.compile(r"[^\S\n]*\|")
 _RULE = re.compile(r"[^\S\n]*\|[ \t:|-]*")
 """The line below the head of a table."""
 _ITEM_NUMBER = re.compile(r"(?:^|\n)[^\S\n]*\d{1,3}\Z")
+_HEADINGS = re.compile(r"(?:#{1,6}[^\S\n][^\n]*(?:\n\s*+|\Z))+")
+_TABLE_HEAD = re.compile(r"\|[^\n]*\n[^\S\n]*\|[ \t:|-]*(?=\n)")
+_ITEM = re.compile(r"[^\S\n]*(?:[-*+•]|\d{1,9}[.)])[^\S\n]")
 _LINE_START = 12
 """How far before its full stop the line of an item's number is looked for to begin, in code points."""
 
@@ -66,3 +72,57 @@ def _without_space(text: str, end: int) -> int:
     while end and text[end - 1].isspace():
         end -= 1
     return end
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence, or what stands for one: a table row, a list item, a block of code.
+
+    Attributes:
+        span: Where it stands in its text, without white space around it.
+        heads: What it needs to be understood where others are left out, in the text's order: the headings directly
+            above it, and the head of its table or the words that introduce its list. Empty where these are part of it.
+    """
+
+    span: Span
+    heads: tuple[Span, ...] = ()
+
+
+def sentences_of(text: str) -> tuple[Sentence, ...]:
+    """Return the sentences of a text, in order; together they are all of it but for white space.
+
+    They end where :func:`sentence_ends` says, so the first one below a heading has the heading, and the first row of a
+    table its head.
+    """
+    found: list[Sentence] = []
+    above: Span | None = None
+    group: Span | None = None  # the table's head, or the words that introduce the list
+    begin = 0
+    for end in sentence_ends(text):
+        start = _after_space(text, begin, end)
+        body = start
+        if (headings := _HEADINGS.match(text, start, end)) is not None:
+            body = headings.end()
+            above, group = None, None  # its own
+        elif found and text[found[-1].span.end - 1] == ":":
+            group = found[-1].span
+        elif group is not None and not _goes_on(text, begin, start):
+            group = None
+        found.append(Sentence(Span(start, end), tuple(head for head in (above, group) if head is not None)))
+        if headings is not None:
+            above = Span(start, _without_space(text, body))
+        if (head := _TABLE_HEAD.match(text, body, end)) is not None:
+            group = Span(body, _without_space(text, head.end()))
+        begin = end
+    return tuple(found)
+
+
+def _goes_on(text: str, end: int, start: int) -> bool:
+    """Whether what begins at ``start`` belongs to the list or the table that what ended before it is in."""
+    return text.count("\n", end, start) < 2 or _ITEM.match(text, start) is not None
+
+
+def _after_space(text: str, start: int, end: int) -> int:
+    while start < end and text[start].isspace():
+        start += 1
+    return start

@@ -39,14 +39,23 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 
 def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
-    """Return a hit as JSON: its rank, from 1, and its scores, then its chunk."""
-    own = {
+    """Return a hit as JSON: its rank, from 1, its scores and where it is from, then its chunk.
+
+    ``found_by``, ``excerpts`` and ``source_index`` are there where the hit has them.
+    """
+    own: dict[str, Any] = {
         "rank": rank,
         "score": hit.score,
         "scores": asdict(hit.scores),
         "relevance_reason": hit.relevance_reason,
         "evidence": None if hit.evidence is None else asdict(hit.evidence),
     }
+    if hit.found_by:
+        own["found_by"] = [asdict(origin) for origin in hit.found_by]
+    if hit.excerpts:
+        own["excerpts"] = [[span.start, span.end] for span in hit.excerpts]
+    if hit.source_index is not None:
+        own["source_index"] = hit.source_index
     return {**own, **chunk_to_json(hit.chunk)}
 
 
@@ -101,10 +110,8 @@ def _check_to_json(check: CitationCheck) -> dict[str, Any]:
 
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:
-    """Return what an indexing run did as JSON."""
-    return {
-        **asdict(report),
-        "failed": [asdict(file) for file in report.failed],
-        "seconds": round(report.seconds, 3),
-        "notes": [asdict(note) for note in report.notes],
-    }
+    """Return what an indexing run did as JSON; ``graph_failures`` is there where there are any."""
+    told = asdict(report)
+    if not report.graph_failures:
+        del told["graph_failures"]
+    return {**told, "seconds": round(report.seconds, 3)}

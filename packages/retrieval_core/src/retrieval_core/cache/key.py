@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON
 
 _FORMAT = "retrieval-core result 1"
+_PARTITION = "retrieval-core questions 1"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _first = itemgetter(0)
 
@@ -55,6 +56,30 @@ def result_key(
     rest = f"{query!r} {condition} {_value(parameters)} {fingerprint!r} {version!r} {epoch!r}"
     # Python escapes lone surrogates, so that the text can be encoded, and a backslash, so that no two are alike.
     return sha256(f"{_FORMAT} {rest}".encode()).hexdigest()
+
+
+def partition_key(
+    *,
+    session: str | None,
+    filters: Filter | None,
+    parameters: Mapping[str, JSON],
+    fingerprint: str,
+    version: str | None,
+    epoch: int,
+) -> str:
+    """Return what names everything that a result depends on but the question, 64 hexadecimal digits.
+
+    Args:
+        session: Whose questions are compared with each other; ``None`` where that makes no difference.
+        filters: As for :func:`result_key`, and likewise the others.
+
+    Raises:
+        InvalidParameterError: As :func:`result_key`.
+    """
+    whole = result_key(
+        query="", filters=filters, parameters=parameters, fingerprint=fingerprint, version=version, epoch=epoch
+    )
+    return sha256(f"{_PARTITION} {session!r} {whole}".encode()).hexdigest()
 
 
 def _value(value: Any) -> str:

@@ -12,6 +12,7 @@ import click
 from retrieval_core.cli.common import FAILURE, common_options, ends_well, index_option, print_json, read_config
 from retrieval_core.cli.finding import Finding
 from retrieval_core.cli.probes import examine_parts
+from retrieval_core.cli.stats import size_of
 from retrieval_core.errors import install_line
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def info_command(
         "metric": manifest.metric if manifest else None,
         "analyzer": manifest.analyzer if manifest else None,
         "sides": sorted(info.sides),
-        "bytes": Path(info.location).stat().st_size if Path(info.location).is_file() else None,
+        "bytes": size_of(Path(info.location)),
     }
     if as_json:
         listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}

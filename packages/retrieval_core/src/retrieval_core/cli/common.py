@@ -29,14 +29,37 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MODES = click.Choice(("hybrid", "dense", "lexical"))
+_STORE = "retrieval_core.store"
+"""Where the option ``--store`` is kept, so that each command need not hand it on."""
 FAILURE = 1
 WRONG_USE = 2
 
 
 def index_option(command: Callable[P, R]) -> Callable[P, R]:
     """Give a command the option that names the index."""
-    text = "The index file.  [default: .retrieval/index.db]"
-    return click.option("--index", "index_file", metavar="FILE", help=text)(command)
+    text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
+    return click.option("--index", "index_file", metavar="FILE", help=text)(_store_option(command))
+
+
+def _remember_store(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    context.meta[_STORE] = value
+
+
+def indexes_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the option that names the index, or several of them."""
+    text = "The index file; repeat it to search several as one, as FILE or NAME=FILE.  [default: .retrieval/index.db]"
+    return click.option("--index", "index_files", metavar="FILE", multiple=True, help=text)(_store_option(command))
+
+
+def _store_option(command: Callable[P, R]) -> Callable[P, R]:
+    store = click.option(
+        "--store",
+        metavar="KIND",
+        expose_value=False,
+        callback=_remember_store,
+        help="The same as --set store.kind=KIND, for instance lancedb.",
+    )
+    return store(command)
 
 
 def question_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -45,7 +68,7 @@ def question_options(command: Callable[P, R]) -> Callable[P, R]:
         click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]"),
         click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
-        index_option,
+        indexes_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -78,8 +101,16 @@ def read_config(config_file: str | None, assignments: tuple[str, ...], **given: 
             msg = f"--set takes KEY=VALUE, for instance --set search.top_k=5; got {without_credentials(assignment)!r}"
             raise click.UsageError(msg)
         overrides[key.strip()] = parse_value(value)
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_STORE) is not None:
+        overrides["store.kind"] = context.meta[_STORE]
     overrides.update({key.replace("__", "."): value for key, value in given.items() if value is not None})
     return load_config(config_file, overrides, os.environ)
+
+
+def one_of(index_files: tuple[str, ...]) -> str | None:
+    """Return the file of an option that was given once, as a setting; ``None`` where it was not, or names several."""
+    return index_files[0] if len(index_files) == 1 else None
 
 
 def print_json(document: dict[str, Any]) -> None:

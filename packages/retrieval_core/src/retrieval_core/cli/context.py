@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import click
 
-from retrieval_core.cli.common import FAILURE, common_options, ends_well, print_json, question_options, read_config
+from retrieval_core.cli.asking import asked
+from retrieval_core.cli.common import (
+    FAILURE,
+    common_options,
+    ends_well,
+    one_of,
+    print_json,
+    question_options,
+    read_config,
+)
 
 
 @click.command("context")
@@ -22,7 +31,7 @@ def context_command(
     mode: str | None,
     filter_json: str | None,
     ledger: bool,
-    index_file: str | None,
+    index_files: tuple[str, ...],
     config_file: str | None,
     assignments: tuple[str, ...],
     as_json: bool,
@@ -32,7 +41,6 @@ def context_command(
     The text goes to standard output, ready to be piped on; where each passage comes from, and whether its quotes still
     stand in the index, goes to standard error.
     """
-    from retrieval_core.build import open_index  # noqa: PLC0415
     from retrieval_core.cli.render import print_pack  # noqa: PLC0415
     from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
     from retrieval_core.serialization import pack_to_json  # noqa: PLC0415
@@ -40,13 +48,13 @@ def context_command(
     config = read_config(
         config_file,
         assignments,
-        index=index_file,
+        index=one_of(index_files),
         search__top_k=top_k,
         search__mode=mode,
         context__max_tokens=max_tokens,
     )
     condition = parse_filter(filter_json) if filter_json is not None else None
-    with open_index(config=config) as index:
+    with asked(config, index_files) as index:
         pack = index.context(query, condition)
         checks = index.verify(pack.sources)
     if as_json:

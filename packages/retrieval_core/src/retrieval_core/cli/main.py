@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from retrieval_core.cli.asking import asked
 from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
     FAILURE,
     common_options,
     ends_well,
     index_option,
+    one_of,
     print_json,
     progress_bar,
     question_options,
@@ -23,6 +25,8 @@ from retrieval_core.cli.common import (
 )
 from retrieval_core.cli.context import context_command
 from retrieval_core.cli.evaluation import evaluate_command
+from retrieval_core.cli.graph import graph_command
+from retrieval_core.cli.stats import stats_command
 
 if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress
@@ -57,6 +61,7 @@ def index_command(
     What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
     """
     from retrieval_core.build import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.builders.backends import place_of  # noqa: PLC0415
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
     from retrieval_core.serialization import report_to_json  # noqa: PLC0415
 
@@ -70,7 +75,7 @@ def index_command(
     if as_json:
         print_json(report_to_json(report))
     else:
-        print_report(report, config.index)
+        print_report(report, str(place_of(config)))
     if report.failed:
         raise SystemExit(FAILURE)
 
@@ -78,6 +83,13 @@ def index_command(
 @main.command("search")
 @click.argument("query")
 @click.option("--trace", is_flag=True, help="Show what each stage did.")
+@click.option(
+    "--transform",
+    "transforms",
+    multiple=True,
+    metavar="NAME",
+    help="Have the question looked at first: keywords, decompose, hyde, graph or one of your own. May be repeated.",
+)
 @question_options
 @common_options
 @ends_well
@@ -88,28 +100,29 @@ def search_command(
     mode: str | None,
     filter_json: str | None,
     trace: bool,
-    index_file: str | None,
+    transforms: tuple[str, ...],
+    index_files: tuple[str, ...],
     config_file: str | None,
     assignments: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Find the passages that answer QUERY."""
-    from retrieval_core.build import open_index  # noqa: PLC0415
+    """Find the passages that answer QUERY, in one index or in several."""
+    from retrieval_core.builders.analysis import build_analyzer  # noqa: PLC0415 - help and completion need none of it
     from retrieval_core.cli.render import print_result  # noqa: PLC0415
     from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
     from retrieval_core.serialization import result_to_json  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file, search__top_k=top_k, search__mode=mode)
+    config = read_config(config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode)
     condition = parse_filter(filter_json) if filter_json is not None else None
-    with open_index(config=config) as index:
-        result = index.retrieve(query, condition)
+    with asked(config, index_files) as index:
+        result = index.retrieve(query, condition, transforms=transforms or None)
     if as_json:
         print_json(result_to_json(result, with_trace=trace))
     else:
-        print_result(result, with_trace=trace)
+        print_result(result, build_analyzer(config.analysis), with_trace=trace)
     if "error" in result.metadata:
         raise SystemExit(FAILURE)
 
 
-for command in (context_command, evaluate_command, info_command, doctor_command):
+for command in (context_command, evaluate_command, graph_command, info_command, stats_command, doctor_command):
     main.add_command(command)

@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
 
-from retrieval_core.cli.finding import Finding
-from retrieval_core.config import missing_settings, without_credentials
-from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, IndexNotFoundError, RetrievalError
+from retrieval_core.cli.probes_of_questions import condenser, pruner, transformer
+from retrieval_core.cli.probing import AbsentError, ask, bounded, built_llm, llm_for_a_stage, made_by, secrets_of
+from retrieval_core.config import missing_settings
+from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from retrieval_core.cli.finding import Finding
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import LLM, Compressor, Embedder, ResultCache
-
-T = TypeVar("T")
+    from retrieval_core.ports import Compressor, Embedder, ResultCache
 
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
 MODEL_SECONDS = 60.0
 """For loading a model or a large package on this machine."""
-GRACE_SECONDS = 5.0
-"""For letting go of what did not answer; after that it is left behind, since a thread cannot be cancelled."""
 # Enough for a model that reasons before it answers; the answer itself is one word.
 _MOST_TOKENS = 500
-# Shorter ones would be taken out of words too, and servers of one's own are often given a word as the key. Adapters
-# keep theirs to themselves whatever its length.
-_SHORTEST_KEY = 8
-_SHORTEST_PASSWORD = 4
-_SECRET_NAMES = re.compile(r"key|secret|token|password|url", re.IGNORECASE)
-_SEE_LLM = "not looked at, as the language model cannot be used; see there"
-
-
-class _AbsentError(Exception):
-    """Something optional is not there."""
 
 
 def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
-    secrets = _secrets_of(config)
+    secrets = secrets_of(config)
 
     def look(subject: str, seconds: float, probe: Callable[[RetrievalConfig, float], str]) -> Finding:
-        return _bounded(subject, seconds, lambda: probe(config, seconds), secrets)
+        return bounded(subject, seconds, lambda: probe(config, seconds), secrets)
 
     of_embedder = SERVICE_SECONDS if config.embedder.kind == "openai" else MODEL_SECONDS
     yield look("embedder", of_embedder, _embedder)
@@ -65,7 +49,7 @@ def _embedder(config: RetrievalConfig, seconds: float) -> str:
     embedder = build_embedder(config.embedder)
     if embedder is None:
         return "none is configured: lexical search only"
-    vector = _ask(seconds, lambda: embedder.embed_query("Does it work?"), embedder)
+    vector = ask(seconds, lambda: embedder.embed_query("Does it work?"), embedder)
     return f"{embedder.id} gives vectors of {len(vector)} components"
 
 
@@ -81,31 +65,24 @@ def _llm(config: RetrievalConfig, seconds: float) -> str:
     """Have one word written: unlike a list of models, it shows that the key may be used for this model."""
     from retrieval_core.ports import CompletionRequest, Message  # noqa: PLC0415
 
-    llm = _built_llm(config)
+    llm = built_llm(config)
     message = Message("user", "Answer with the one word: yes")
-    _ask(seconds, lambda: llm.complete(CompletionRequest((message,), max_tokens=_MOST_TOKENS)), llm)
+    ask(seconds, lambda: llm.complete(CompletionRequest((message,), max_tokens=_MOST_TOKENS)), llm)
     return f"{llm.id} answers"
-
-
-def _built_llm(config: RetrievalConfig) -> LLM:
-    from retrieval_core.build import build_llm  # noqa: PLC0415
-
-    llm = build_llm(config.llm)
-    if llm is None:
-        msg = "it needs a language model and is left out without one; set llm.kind"
-        raise _AbsentError(msg)
-    return llm
 
 
 def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
     """Yield what is configured beside embedder and index: its name, the seconds it may take, and how to try it."""
     if config.llm.kind != "none":
         yield "language model", SERVICE_SECONDS, _llm
+    yield from _of_questions(config)
     for kind in (config.reranker.kind, *config.reranker.fallbacks) if config.reranker.enabled else ():
         if kind != "none":
             yield f"reranker {kind}", MODEL_SECONDS, partial(_reranker, kind)
     if config.compressor.enabled and config.compressor.kind != "none":
         yield "compressor", MODEL_SECONDS, _compressor
+    if config.pruner.kind != "none":
+        yield "pruner", MODEL_SECONDS, pruner
     if config.rewriter.kind != "none":
         yield "rewriter", SERVICE_SECONDS, _rewriter
     if config.evaluation.enabled:
@@ -114,25 +91,24 @@ def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[Ret
         yield "cache", SERVICE_SECONDS, _cache
 
 
-def _llm_for_a_stage(config: RetrievalConfig) -> LLM:
-    """Return the language model of a stage; whether it answers is another finding."""
-    try:
-        return _built_llm(config)
-    except RetrievalError as error:
-        raise _AbsentError(_SEE_LLM) from error
+def _of_questions(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
+    for name in config.transform.use:
+        yield f"transformer {name}", MODEL_SECONDS, partial(transformer, name)
+    if config.transform.history != "auto":
+        yield "conversations", SERVICE_SECONDS, condenser
 
 
 def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
     from retrieval_core.build import build_rerankers  # noqa: PLC0415
 
     alone = config.reranker.model_copy(update={"kind": kind, "fallbacks": ()})
-    llm = _llm_for_a_stage(config) if kind == "llm" else None
+    llm = llm_for_a_stage(config) if kind == "llm" else None
     (reranker,) = build_rerankers(alone, llm)
     if llm is not None:
         return f"asks {llm.id}"
     if ":" in kind:
-        return _made_by(kind)
-    _ask(seconds, lambda: reranker.score("Does it work?", ["It works."]), reranker)
+        return made_by(kind)
+    ask(seconds, lambda: reranker.score("Does it work?", ["It works."]), reranker)
     return f"{reranker.id} scores passages"
 
 
@@ -141,14 +117,14 @@ def _compressor(config: RetrievalConfig, seconds: float) -> str:
     from retrieval_core.types import Chunk  # noqa: PLC0415
 
     settings = config.compressor
-    llm = _llm_for_a_stage(config) if settings.kind == "llm" else None
+    llm = llm_for_a_stage(config) if settings.kind == "llm" else None
     compressor: Compressor | None = build_compressor(settings, llm)
     if llm is not None:
         return f"asks {llm.id}"
     if settings.kind != "local" or compressor is None:
-        return _made_by(settings.kind)
+        return made_by(settings.kind)
     chunk = Chunk("doctor#0", "doctor", "It works.")
-    _ask(seconds, lambda: compressor.judge("Does it work?", [chunk]), compressor)
+    ask(seconds, lambda: compressor.judge("Does it work?", [chunk]), compressor)
     return f"{compressor.id} judges passages"
 
 
@@ -156,9 +132,9 @@ def _rewriter(config: RetrievalConfig, _seconds: float) -> str:
     from retrieval_core.build import build_rewriter  # noqa: PLC0415
 
     kind = config.rewriter.kind
-    llm = _llm_for_a_stage(config) if kind == "llm" else None
+    llm = llm_for_a_stage(config) if kind == "llm" else None
     build_rewriter(config.rewriter, llm)
-    return _made_by(kind) if llm is None else f"asks {llm.id}"
+    return made_by(kind) if llm is None else f"asks {llm.id}"
 
 
 def _evaluation(config: RetrievalConfig, seconds: float) -> str:
@@ -170,21 +146,21 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
         llm, embedder = build_llm(config.llm), build_embedder(config.embedder)
     except RetrievalError as error:
         msg = "not looked at, as the language model or the embedder cannot be used; see there"
-        raise _AbsentError(msg) from error
+        raise AbsentError(msg) from error
     evaluator = build_evaluator(config.evaluation, llm, embedder)
     if isinstance(evaluator, LocalEvaluator):
         if embedder is None:
             msg = "without an embedder there are no scores; set embedder.kind"
-            raise _AbsentError(msg)
+            raise AbsentError(msg)
         return f"estimates by {embedder.id}; scores by RAGAS need the extra 'ragas' and a language model"
     if evaluator is None or kind not in {"auto", "ragas"}:
-        return _made_by(kind)
+        return made_by(kind)
     # Importing RAGAS is what goes wrong; a model that stands in for the real one ends it there, before any request.
     sentinel: Any = _Sentinel()
     loaded = build_evaluator(config.evaluation, sentinel, sentinel)
     if loaded is not None:
         with suppress(_ReachedError):
-            _ask(seconds, lambda: loaded.evaluate("Does it work?", (), "It works."))
+            ask(seconds, lambda: loaded.evaluate("Does it work?", (), "It works."))
     return f"RAGAS can be used: {evaluator.id}"
 
 
@@ -212,12 +188,14 @@ def _cache(config: RetrievalConfig, seconds: float) -> str:
     cache: ResultCache | None = build_cache(config.cache)
     if cache is None:
         return "switched off"
-    _ask(seconds, lambda: cache.get("retrieval doctor"), cache)
+    ask(seconds, lambda: cache.get("retrieval doctor"), cache)
     return f"{cache!r} answers" if config.cache.kind == "redis" else f"{config.cache.kind} answers"
 
 
 def _index(config: RetrievalConfig, seconds: float) -> str:
     from retrieval_core.build import build_embedder, build_store  # noqa: PLC0415
+    from retrieval_core.builders.analysis import build_analyzer  # noqa: PLC0415
+    from retrieval_core.builders.vectors import named_fields  # noqa: PLC0415
 
     embedder: Embedder | None = None
     reason: RetrievalError | None = None
@@ -228,7 +206,8 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
     if lacking := [name for name in missing_settings(config) if name.startswith("PINECONE_")]:
         msg = f"{' and '.join(lacking)} not set, in the environment or under store.pinecone"
         raise ConfigurationError(msg, missing_keys=lacking)
-    store = build_store(config.store, Path(config.index), embedder)
+    analyzer, vectors = build_analyzer(config.analysis), named_fields(config.vectors, embedder)
+    store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer, vectors=vectors)
 
     async def look() -> str:
         info = await store.describe()
@@ -237,12 +216,12 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
         return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks"
 
     try:
-        return _ask(seconds, look, store, embedder)
+        return ask(seconds, look, store, embedder)
     except EmbedderMismatchError as error:
         if reason is None:
             raise
         msg = "not looked at, as the embedder cannot be used; see there"
-        raise _AbsentError(msg) from error
+        raise AbsentError(msg) from error
 
 
 async def _search_once(store: Any, embedder: Embedder) -> None:
@@ -253,89 +232,3 @@ async def _search_once(store: Any, embedder: Embedder) -> None:
 
     vector = np.full(embedder.dimension, embedder.dimension**-0.5, dtype=np.float32)
     await store.search(SearchRequest(1, vector=vector))
-
-
-def _made_by(kind: str) -> str:
-    return f"{kind} made it; it was not called"
-
-
-def _ask(seconds: float, call: Callable[[], Awaitable[T]], *parts: object) -> T:
-    """Make one call on an event loop of its own, and close what was used there."""
-
-    async def main() -> T:
-        async with AsyncExitStack() as stack:
-            for part in parts:
-                if (close := getattr(part, "aclose", None)) is not None:
-                    stack.push_async_callback(close)
-            async with asyncio.timeout(seconds):
-                return await call()
-
-    return asyncio.run(main())
-
-
-def _bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: frozenset[str]) -> Finding:
-    """Run a probe in a thread and wait no longer than it may take; whatever goes wrong is a finding."""
-    found: list[Finding] = []
-
-    def finding(verdict: Literal["ok", "missing", "wrong"], detail: str) -> None:
-        text = without_credentials(detail)
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, "[secret]")
-        found.append(Finding(subject, verdict, text))
-
-    def work() -> None:
-        try:
-            finding("ok", probe())
-        except (_AbsentError, IndexNotFoundError) as error:
-            finding("missing", str(error))
-        except TimeoutError as error:
-            finding("wrong", str(error) or _silence(seconds))
-        except RetrievalError as error:
-            finding("wrong", str(error))
-        except Exception as error:  # noqa: BLE001 - of a factory, or of a library that a service needs
-            finding("wrong", f"{type(error).__name__}: {error}")
-
-    thread = Thread(target=work, name=f"retrieval-doctor-{subject}", daemon=True)
-    thread.start()
-    thread.join(seconds + GRACE_SECONDS)
-    return found[0] if found else Finding(subject, "wrong", _silence(seconds))
-
-
-def _silence(seconds: float) -> str:
-    return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
-
-
-def _secrets_of(config: RetrievalConfig) -> frozenset[str]:
-    """Return all that must not be printed, in case that somebody else's message holds it."""
-    openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
-    given = [section.api_key for section in (*openai, pinecone)] + [config.cache.url]
-    given.append(config.reranker.cohere.api_key)
-    keys = {secret.get_secret_value() for secret in given if secret is not None}
-    found: set[str] = set()
-    if config.cache.url is not None:
-        found |= _passwords_in(config.cache.url.get_secret_value())
-    sections = (
-        config.store,
-        config.embedder,
-        config.llm,
-        config.reranker,
-        config.compressor,
-        config.rewriter,
-        config.cache,
-    )
-    for section in (*sections, config.evaluation):
-        found |= _secrets_in(section.options)
-    long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}
-    return frozenset(long_enough | {secret for secret in found if len(secret) >= _SHORTEST_PASSWORD})
-
-
-def _passwords_in(url: str) -> set[str]:
-    try:
-        password = urlsplit(url).password or ""
-    except ValueError:
-        return set()
-    return {password, unquote(password)}
-
-
-def _secrets_in(options: Mapping[str, Any]) -> set[str]:
-    return {text for name, text in options.items() if isinstance(text, str) and _SECRET_NAMES.search(name)}

@@ -11,17 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from retrieval_core.analysis import highlight_spans
 from retrieval_core.observe.trace import explain
+from retrieval_core.stages.excerpts import shown_text
 from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from retrieval_core.analysis import Analyzer
     from retrieval_core.cli.finding import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
-    from retrieval_core.types import CitationCheck, ContextPack, EvaluationScores, Hit, RetrievalResult
+    from retrieval_core.types import CitationCheck, ContextPack, EvaluationScores, Hit, RetrievalResult, Span
 
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
@@ -66,11 +67,12 @@ def print_report(report: IndexReport, location: str) -> None:
         console.print(table)
 
 
-def print_result(result: RetrievalResult, *, with_trace: bool = False) -> None:
+def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: bool = False) -> None:
     """Print hits, best first, each with its citation and the words of the question highlighted.
 
     Args:
         result: Of one query.
+        analyzer: Knows which words of a passage are those of the question.
         with_trace: Whether a table of what each stage did follows.
     """
     console = _console()
@@ -82,7 +84,7 @@ def print_result(result: RetrievalResult, *, with_trace: bool = False) -> None:
         console.print(Text(harmless(f"searched for {rewrite.rewritten_query!r} too"), style="dim"))
     for rank, hit in enumerate(result.hits, start=1):
         console.print(_heading(rank, hit))
-        console.print(_excerpt(result.query, hit.chunk.text))
+        console.print(_excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown))
         console.print()
     if result.evaluation is not None:
         console.print(Text(_scores(result.evaluation), style="dim"), soft_wrap=True)
@@ -105,6 +107,8 @@ def _scores(evaluation: EvaluationScores) -> str:
 def _heading(rank: int, hit: Hit) -> Text:
     chunk, scores = hit.chunk, hit.scores
     line = Text.assemble((f"{rank}. ", "bold"), (harmless(chunk.document_id), "bold cyan"))
+    if hit.source_index is not None:
+        line.append(f" in {harmless(hit.source_index)}", "cyan")
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
         line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
@@ -119,9 +123,8 @@ def _heading(rank: int, hit: Hit) -> Text:
     return line
 
 
-def _excerpt(query: str, passage: str) -> Text:
+def _excerpt(spans: Sequence[Span], passage: str) -> Text:
     """Return the part of a passage around the first words of the question, with all of them highlighted."""
-    spans = highlight_spans(query, passage)
     start = max(0, spans[0].start - EXCERPT // 4) if spans and len(passage) > EXCERPT else 0
     start = passage.rfind(" ", 0, start) + 1 if start else 0
     end = start + EXCERPT

@@ -47,6 +47,13 @@ class PineconeConfig(Settings):
     """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
 
 
+class LanceDBConfig(Settings):
+    """A folder that LanceDB keeps."""
+
+    table: str = Field(default="text_pages", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
+    """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
+
+
 class OpenAIEmbedderConfig(Settings):
     """An embedding model behind OpenAI's API, or any other that speaks it."""
 
@@ -59,6 +66,8 @@ class OpenAIEmbedderConfig(Settings):
     """``OPENAI_API_KEY`` of the environment where it is not set."""
     batch_size: int = Field(default=128, ge=1, le=2048)
     """Texts in one request."""
+    query_prefix: str = ""
+    """Put before questions, never before passages, where the model was trained so."""
 
 
 class OpenAILLMConfig(Settings):
@@ -81,6 +90,13 @@ class CohereRerankerConfig(Settings):
     """``CO_API_KEY`` of the environment where it is not set."""
 
 
+class LocalRerankerConfig(Settings):
+    """The cross-encoder of this machine."""
+
+    batch_size: int = Field(default=32, ge=1, le=1000)
+    """Passages of one call."""
+
+
 class FastembedRerankerConfig(Settings):
     """A reranking model that ``fastembed`` runs on this machine."""
 
@@ -88,15 +104,20 @@ class FastembedRerankerConfig(Settings):
     """Its name on the hub; the kind's own default where it is not set."""
     model_folder: Path | None = None
     """Folder with the model's files; nothing is downloaded then."""
+    batch_size: int = Field(default=32, ge=1, le=1000)
+    """Passages of one call."""
 
 
 class StoreConfig(Settings):
     """Where the index is kept."""
 
     kind: str = "sqlite"
-    """``sqlite`` (one file), ``memory`` (gone with the process), ``pinecone`` or ``"package.module:factory"``."""
+    """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
+    ``pinecone`` or ``"package.module:factory"``."""
     busy_timeout: float = Field(default=30.0, ge=0)
     """Seconds that a writer waits for another one."""
+    lancedb: LanceDBConfig = LanceDBConfig()
+    """For the kind ``lancedb``."""
     pinecone: PineconeConfig = PineconeConfig()
     """For the kind ``pinecone``."""
     options: dict[str, Any] = Field(default_factory=dict, repr=False)

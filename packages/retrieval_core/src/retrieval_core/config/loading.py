@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.addresses import without_credentials
+from retrieval_core.config.aliases import other_names, translated
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 
@@ -41,6 +42,8 @@ def load_config(
 ) -> RetrievalConfig:
     """Read the settings from all their sources.
 
+    File and overrides may use the other names of :mod:`retrieval_core.config.aliases` as well.
+
     Args:
         file: A TOML file, or the name of a preset.
         overrides: What wins over everything else: a tree, or dotted keys such as ``{"search.top_k": 5}``.
@@ -50,15 +53,19 @@ def load_config(
         ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its key.
     """
     problems: list[str] = []
-    tree: dict[str, Any] = {} if file is None else _read_toml(file)
+    known = RetrievalConfig.model_fields
+    tree, names = translated({} if file is None else _read_toml(file), {}, known, problems)
     _merge(tree, _from_environment(environment or {}, problems))
+    given: dict[str, Any] = {}
     for key, value in (overrides or {}).items():
-        _merge(tree, _nested(key.split("."), value))
+        _merge(given, _nested(key.split("."), value))
+    given, names_given = translated(given, tree, known, problems)
+    _merge(tree, given)
     _fill_in(tree, environment or {})
     try:
         config = RetrievalConfig.model_validate(tree)
     except ValidationError as error:
-        problems += [_describe(detail) for detail in error.errors(include_url=False)]
+        problems += [_describe(detail, names | names_given) for detail in error.errors(include_url=False)]
     else:
         if not problems:
             return config
@@ -168,14 +175,22 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
     return tree
 
 
-def _describe(detail: ErrorDetails) -> str:
+def _describe(detail: ErrorDetails, names: Mapping[str, str]) -> str:
+    """Return a line for a problem.
+
+    Args:
+        detail: What is wrong.
+        names: By which other name a setting was given.
+    """
     key = ".".join(map(str, detail["loc"]))
     if detail["type"] == "extra_forbidden":
         name = str(detail["loc"][-1])
         near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
         return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
+    given_as = names.get(key)
     secret = key.endswith(SECRETS) or detail["type"].endswith("model_type")
     given = "" if secret or detail["type"] == "missing" else f", got {without_credentials(repr(detail['input'])):.80}"
+    key += f" (given as {given_as})" if given_as else ""
     return f"{key}: {detail['msg'].removeprefix('Value error, ')}{given}"
 
 
@@ -193,6 +208,8 @@ def _elsewhere(name: str) -> list[str]:
 def _siblings(location: tuple[int | str, ...]) -> list[str]:
     """Return the settings that exist beside the one at a location."""
     model: type[BaseModel] = RetrievalConfig
+    if len(location) == 1:
+        return [*model.model_fields, *{name.partition(".")[0] for name in other_names()}]
     for part in location[:-1]:
         annotation = model.model_fields[str(part)].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
+from retrieval_core.config.analysis import AnalysisConfig
+from retrieval_core.config.answer import AnswerConfig
 from retrieval_core.config.backends import (
     CohereRerankerConfig,
     EmbedderConfig,
     FastembedRerankerConfig,
     LLMConfig,
+    LocalRerankerConfig,
     Settings,
     StoreConfig,
 )
+from retrieval_core.config.federation import FederationConfig
+from retrieval_core.config.graph import GraphConfig
+from retrieval_core.config.limits import LimitsConfig, TimeoutsConfig
+from retrieval_core.config.pruner import PrunerConfig
+from retrieval_core.config.semantic_cache import SemanticCacheConfig
+from retrieval_core.config.transform import TransformConfig
+from retrieval_core.config.vectors import VectorsConfig
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 
@@ -66,8 +76,8 @@ class SearchConfig(Settings):
     """The most passages in a result."""
     candidates: int = Field(default=200, ge=1, le=10_000)
     """Passages asked of each side before they are combined; never less than ``top_k``."""
-    fusion: Literal["zscore", "rrf", "minmax", "dbsf"] = "zscore"
-    """How the sides are combined; see ``retrieval_core.stages.fuse``."""
+    fusion: Literal["zscore", "rrf", "minmax", "dbsf", "native"] = "zscore"
+    """How the sides are combined, see ``retrieval_core.stages.fuse``; ``native`` leaves it to a store that can."""
     dense_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the dense side; the lexical side has the rest."""
     score_threshold: float | None = Field(default=None, ge=0, le=1)
@@ -124,6 +134,8 @@ class RerankerConfig(Settings):
     """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
     prompt: str | None = None
     """For ``llm``: instructions in place of the built-in rubric."""
+    local: LocalRerankerConfig = LocalRerankerConfig()
+    """For the kind ``local``."""
     cohere: CohereRerankerConfig = CohereRerankerConfig()
     """For the kind ``cohere``."""
     cross_encoder: FastembedRerankerConfig = FastembedRerankerConfig()
@@ -212,6 +224,8 @@ class CacheConfig(Settings):
     """The most embedded questions in memory; 0 for none."""
     reranks: int = Field(default=1000, ge=0)
     """The most calls of rerankers whose scores are kept in memory; 0 for none."""
+    semantic: SemanticCacheConfig = SemanticCacheConfig()
+    """Answering a question with the result of one that asks the same in other words."""
     url: SecretStr | None = None
     """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
@@ -259,21 +273,43 @@ class RetrievalConfig(Settings):
     store: StoreConfig = StoreConfig()
     embedder: EmbedderConfig = EmbedderConfig()
     chunking: ChunkingConfig = ChunkingConfig()
+    analysis: AnalysisConfig = AnalysisConfig()
+    vectors: VectorsConfig = VectorsConfig()
     query: QueryConfig = QueryConfig()
+    transform: TransformConfig = TransformConfig()
     search: SearchConfig = SearchConfig()
+    graph: GraphConfig = GraphConfig()
     llm: LLMConfig = LLMConfig()
     reranker: RerankerConfig = RerankerConfig()
     compressor: CompressorConfig = CompressorConfig()
+    pruner: PrunerConfig = PrunerConfig()
     rewriter: RewriterConfig = RewriterConfig()
     format: FormatterConfig = FormatterConfig()
     context: ContextConfig = ContextConfig()
+    answer: AnswerConfig = AnswerConfig()
     cache: CacheConfig = CacheConfig()
     retry: RetryConfig = RetryConfig()
     breaker: BreakerConfig = BreakerConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
+    limits: LimitsConfig = LimitsConfig()
+    federation: FederationConfig = FederationConfig()
     deadline_seconds: float | None = Field(default=30.0, gt=0)
     """The time budget of a query; ``null`` for none."""
     strict: bool = False
     """Whether a failure that could be done without is raised instead."""
     raise_on_error: bool = False
     """Whether it is an error, and not an empty result, when nothing could be searched at all."""
+
+    @field_validator("limits")
+    @classmethod
+    def _limits_are_kept(cls, value: LimitsConfig, info: ValidationInfo) -> LimitsConfig:
+        search, chunking = info.data.get("search"), info.data.get("chunking")
+        if search is not None and search.top_k > value.max_results:
+            msg = f"search.top_k is {search.top_k}, and limits.max_results allows {value.max_results}"
+            raise ValueError(msg)
+        if chunking is not None and chunking.max_tokens > value.max_chunk_tokens:
+            tokens = value.max_chunk_tokens
+            msg = f"chunking.max_tokens is {chunking.max_tokens}, and limits.max_chunk_tokens allows {tokens}"
+            raise ValueError(msg)
+        return value

@@ -13,20 +13,23 @@ if TYPE_CHECKING:
     from retrieval_core.config.model import RetrievalConfig
 
 
-def missing_settings(config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True) -> dict[str, str]:
+def missing_settings(
+    config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True, with_llm: bool = True
+) -> dict[str, str]:
     """Return what is missing: the names to set, in the environment or as a key, each with what needs it.
 
     Args:
         config: Only what it names is looked at: a key for a service that is not used is not missing.
         with_embedder: Whether the configured embedder is used, and not one of the caller's.
         with_store: Whether the configured store is.
+        with_llm: Whether the configured language model is.
     """
     missing: dict[str, str] = {}
     of_openai = [
         section
         for section, kind, settings in (
             ("embedder.openai", config.embedder.kind if with_embedder else None, config.embedder.openai),
-            ("llm.openai", config.llm.kind, config.llm.openai),
+            ("llm.openai", config.llm.kind if with_llm else None, config.llm.openai),
         )
         if kind == "openai" and _lacks_key(settings)
     ]
@@ -46,13 +49,15 @@ def missing_settings(config: RetrievalConfig, *, with_embedder: bool = True, wit
     return missing
 
 
-def check_complete(config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True) -> None:
+def check_complete(
+    config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True, with_llm: bool = True
+) -> None:
     """Refuse a configuration that lacks something; see :func:`missing_settings`.
 
     Raises:
         ConfigurationError: ``missing_keys`` has exactly the names that are missing, ``problems`` a line for each.
     """
-    missing = missing_settings(config, with_embedder=with_embedder, with_store=with_store)
+    missing = missing_settings(config, with_embedder=with_embedder, with_store=with_store, with_llm=with_llm)
     if not missing:
         return
     problems = [f"{name}: not set (for {what})" for name, what in missing.items()]

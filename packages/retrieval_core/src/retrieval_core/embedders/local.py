@@ -155,6 +155,17 @@ class LocalEmbedder:
 
         return count_tokens(tokenizer, text)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._onnx.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
+        model = self._onnx.made
+        return 0 if model is None else model.file_bytes
+
     async def embed_query(self, text: str) -> Vector:
         """Embed one question: shape ``(dimension,)``, float32, unit length; words past the model's length do not count.
 
@@ -171,6 +182,14 @@ class LocalEmbedder:
             raise
         return vectors[0]
 
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """Embed questions: shape ``(len(texts), dimension)``, each row as :meth:`embed_query` gives it.
+
+        Raises:
+            RetrievalError: As :meth:`embed_query`.
+        """
+        return await self._spread(self._queries, [self._model.query_prefix + text for text in texts])
+
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
@@ -180,11 +199,12 @@ class LocalEmbedder:
             EmbeddingError: The model failed.
             PoolSaturatedError: Too many calls are waiting.
         """
-        size = max(1, min(_SLICE, -(-len(texts) // self._threads)))
-        parts = await in_slices(texts, size, self._threads, lambda part: self._embed(self._passages, part))
-        import numpy as np  # noqa: PLC0415 - a thread has loaded it by now
+        return await self._spread(self._passages, texts)
 
-        return np.concatenate(parts)
+    async def reopen(self) -> None:
+        """Let go of the model in memory; the next text loads its files anew."""
+        for part in (self._files, self._tokenizer, self._onnx):
+            await asyncio.to_thread(part.forget)  # waits for whoever loads it just now
 
     async def aclose(self) -> None:
         """Wait for what runs, drop what waits, and refuse further texts. Closing twice is fine."""
@@ -194,6 +214,13 @@ class LocalEmbedder:
         """Do what :meth:`aclose` does, blocking."""
         self._queries.close()
         self._passages.close()
+
+    async def _spread(self, pool: ThreadPool, texts: Sequence[str]) -> Matrix:
+        size = max(1, min(_SLICE, -(-len(texts) // self._threads)))
+        parts = await in_slices(texts, size, self._threads, lambda part: self._embed(pool, part))
+        import numpy as np  # noqa: PLC0415 - a thread has loaded it by now
+
+        return np.concatenate(parts)
 
     async def _embed(self, pool: ThreadPool, texts: Sequence[str]) -> Matrix:
         return await run_stoppable(pool, self._vectors, texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import (
@@ -81,6 +82,7 @@ class OpenAIEmbedder:
         api_key: Not needed where ``base_url`` leads to a server that wants none.
         base_url: Where the protocol's paths begin, for instance ``http://localhost:11434/v1``.
         batch_size: Texts in one request, from 1 to 2,048.
+        query_prefix: Put before questions, never before passages, as some models ask for.
 
     Raises:
         ConfigurationError: There is neither key nor base URL, or the dimension is missing or impossible.
@@ -95,6 +97,7 @@ class OpenAIEmbedder:
         api_key: SecretStr | str | None = None,
         base_url: str | None = None,
         batch_size: int = 128,
+        query_prefix: str = "",
     ) -> None:
         if not 1 <= batch_size <= _MOST_INPUTS:
             msg = f"batch_size must be from 1 to {_MOST_INPUTS}, got {batch_size}"
@@ -103,12 +106,15 @@ class OpenAIEmbedder:
         self._known = _KNOWN.get(model)
         self._dimension = _checked_dimension(model, self._known, dimension)
         self._batch_size = batch_size
+        self._query_prefix = query_prefix
         self._connection = OpenAIConnection("Embedding with OpenAI's protocol", api_key, base_url)
 
     @property
     def id(self) -> str:
-        """Names model and dimension, and the server where it is not OpenAI."""
-        return f"openai/{self._model}/{self._dimension}{self._connection.suffix}"
+        """Names model and dimension, the server where it is not OpenAI, and a digest of a prefix of questions."""
+        prefix = self._query_prefix
+        digest = f"+{sha256(prefix.encode()).hexdigest()[:8]}" if prefix else ""
+        return f"openai/{self._model}/{self._dimension}{self._connection.suffix}{digest}"
 
     @property
     def dimension(self) -> int:
@@ -126,10 +132,18 @@ class OpenAIEmbedder:
             EmbeddingError: The vector has no direction.
         """
         try:
-            return (await self._embed([_first_bytes(text, _MOST_BYTES_OF_A_REQUEST) if self._known else text]))[0]
+            return (await self._embed([self._as_query(text)]))[0]
         except EmbeddingError as error:
             error.query = text
             raise
+
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """Embed questions: shape ``(len(texts), dimension)``, each row as :meth:`embed_query` gives it.
+
+        Raises:
+            RetrievalError: As :meth:`embed_query`.
+        """
+        return await self._embed([self._as_query(text) for text in texts])
 
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
@@ -141,9 +155,17 @@ class OpenAIEmbedder:
         """
         return await self._embed(texts)
 
+    async def reopen(self) -> None:
+        """Close the running event loop's connections; the next text opens new ones."""
+        await self._connection.aclose()
+
     async def aclose(self) -> None:
         """Close the running event loop's connections; a later call opens new ones. Closing twice is fine."""
         await self._connection.aclose()
+
+    def _as_query(self, text: str) -> str:
+        text = self._query_prefix + text
+        return _first_bytes(text, _MOST_BYTES_OF_A_REQUEST) if self._known else text
 
     async def _embed(self, texts: Sequence[str]) -> Matrix:
         client = await self._connection.client()

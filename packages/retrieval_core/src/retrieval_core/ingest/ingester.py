@@ -11,14 +11,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
-from retrieval_core.errors import (
-    ConfigurationError,
-    EmbeddingError,
-    IndexNotFoundError,
-    RetrievalError,
-    UnreadableFileError,
-)
+from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
 from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
+from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
 from retrieval_core.ingest.parsed import ParsedDocument
 from retrieval_core.ingest.readers import ReadOptions, read_file, supported_suffixes
@@ -30,13 +25,12 @@ from retrieval_core.stores.checks import check_change
 from retrieval_core.types import Chunk, Document, Section, content_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import ColumnNote, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
-    from retrieval_core.types import Matrix
 
 READING_VERSION = 2
 """Grows when readers or splitter would make other chunks of the same bytes, so that indexes are brought up to date."""
@@ -61,7 +55,13 @@ class Ingester:
         embedder: Embeds the chunks; ``None`` for an index without vectors.
         chunking: How documents are split.
         base: The folder that document ids and sources are relative to.
+        vectors: By the name of each further vector of a chunk, what is embedded for it: ``title``, ``section`` (the
+            headings) or ``metadata.`` and the path of a field with text. The store must know the names.
+        on_written: Is given each change that was written, and awaited before the next one.
         now: Tells the time stamped on documents and chunks.
+
+    Raises:
+        InvalidParameterError: There is no embedder for the further vectors, or one of them is of something unknown.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class Ingester:
         *,
         chunking: ChunkingConfig,
         base: Path,
+        vectors: Mapping[str, str] | None = None,
+        on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
@@ -78,8 +80,15 @@ class Ingester:
         self._chunking = chunking
         self._base = base
         self._now = now
+        self._on_written = on_written
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
-        self._recipe = f"{READING_VERSION} {chunking.model_dump_json()} {embedder.id if embedder else None}"
+        self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
+        self._recipe = f"{READING_VERSION} {chunking.model_dump_json()} {self._vectors.recipe}"
+
+    @property
+    def store(self) -> CataloguedStore:
+        """Where everything goes."""
+        return self._store
 
     async def index(self, paths: Sequence[Path], on_progress: OnProgress | None = None) -> IndexReport:
         """Bring the index in step with files and folders.
@@ -123,7 +132,8 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         stamped = tuple(self._stamped(chunk) for chunk in chunks)
-        await self._store.upsert(Change(chunks=stamped, vectors=await self._embed(stamped)))
+        vectors, named = await self._vectors.passages(stamped), await self._vectors.named(stamped)
+        await self._upsert(Change(chunks=stamped, vectors=vectors, named_vectors=named))
 
     async def add_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
@@ -147,7 +157,10 @@ class Ingester:
 
     async def delete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
-        return await self._store.delete((document_id,))
+        gone = await self._store.delete((document_id,))
+        if self._on_written is not None:
+            await self._on_written(Change(removed_documents=(document_id,)))
+        return gone
 
     def close(self) -> None:
         """Let go of the threads. Closing twice is fine."""
@@ -265,34 +278,26 @@ class Ingester:
         model = self._embedder.id if self._embedder else None
         return replace(chunk, embedding_model=model, timestamp=chunk.timestamp or self._now())
 
-    async def _embed(self, chunks: Sequence[Chunk]) -> Matrix | None:
-        if self._embedder is None or not chunks:
-            return None
-        import numpy as np  # noqa: PLC0415 - an index without vectors does not need it
-
-        texts = [chunk.indexed_text for chunk in chunks]
-        try:
-            return np.asarray(await self._pool.call(self._embedder.embed_texts, texts), dtype=np.float32)
-        except RetrievalError:
-            raise
-        except Exception as error:
-            msg = f"{self._embedder.id}: {len(texts)} texts could not be embedded ({type(error).__name__}: {error})"
-            raise EmbeddingError(msg) from error
-
     async def _write(self, batch: Batch) -> None:
         prepared = [item for item in batch if isinstance(item, Prepared)]
         finished = [item for item in batch if isinstance(item, Finished)]
         chunks = tuple(chunk for item in prepared for chunk in item.chunks)
         change = Change(
             chunks=chunks,
-            vectors=await self._embed(chunks),
+            vectors=await self._vectors.passages(chunks),
+            named_vectors=await self._vectors.named(chunks),
             documents=tuple(item.document for item in prepared),
             sections=tuple(section for item in prepared for section in item.sections),
             removed_documents=tuple(document_id for item in finished for document_id in item.removed),
             sources=tuple(item.state for item in finished if item.state is not None),
         )
         if change.documents or change.sources:
-            await self._store.upsert(change)
+            await self._upsert(change)
+
+    async def _upsert(self, change: Change) -> None:
+        await self._store.upsert(change)
+        if self._on_written is not None:
+            await self._on_written(change)
 
     async def _held(self) -> tuple[int, int]:
         """Return how many documents and chunks there are: none where nothing was ever written."""
@@ -307,7 +312,7 @@ class Ingester:
         vanished = await self._pool.run(discovery.vanished, known)
         removed = [document_id for source in vanished for document_id in await self._store.documents_of(source)]
         if vanished:
-            await self._store.upsert(Change(removed_documents=tuple(removed), removed_sources=vanished))
+            await self._upsert(Change(removed_documents=tuple(removed), removed_sources=vanished))
         return len(removed)
 
 

@@ -48,6 +48,7 @@ class IndexReport:
         failed: Files that could not be read; whatever the index held of them before is still there.
         seconds: Wall time.
         notes: What is worth knowing about the files that were read; a file that had not changed was not.
+        graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
 
     documents: int
@@ -59,6 +60,7 @@ class IndexReport:
     failed: tuple[FailedFile, ...]
     seconds: float
     notes: tuple[ColumnNote, ...] = ()
+    graph_failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

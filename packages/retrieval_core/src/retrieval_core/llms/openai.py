@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
@@ -14,6 +15,7 @@ from retrieval_core.vendors.openai import SERVICE, OpenAIConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
+    from typing import Self
 
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -59,6 +61,20 @@ class OpenAILLM:
     def id(self) -> str:
         """Names the model, and the server where it is not OpenAI."""
         return f"openai/{self._model}{self._connection.suffix}"
+
+    def with_model(self, model: str) -> Self:
+        """Return another model of the same server; both share connections, so closing one closes the other's.
+
+        Raises:
+            ConfigurationError: The name is empty.
+        """
+        if not model:
+            msg = "the name of the language model is empty; set it to what the server calls it"
+            raise ConfigurationError(msg)
+        other = copy(self)
+        other._model = model  # noqa: SLF001 - of the same class
+        other._reasons = _REASONING.match(model) is not None  # noqa: SLF001 - likewise
+        return other
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """Answer a request.

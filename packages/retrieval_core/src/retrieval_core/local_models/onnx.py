@@ -31,6 +31,9 @@ class OnnxModel:
     Args:
         path: The ONNX file, whose inputs are named as in BERT (``input_ids``, ``attention_mask``, ``token_type_ids``).
 
+    Attributes:
+        file_bytes: Size of the file, whose weights are in memory as they lie in it.
+
     Raises:
         ModelNotFoundError: The file is not a model that can be run.
     """
@@ -49,6 +52,7 @@ class OnnxModel:
         except Exception as error:  # the library's errors have no common base
             msg = f"{path} is not an ONNX model that can be run: {error}"
             raise ModelNotFoundError(msg) from error
+        self.file_bytes = path.stat().st_size
         self._inputs = frozenset(str(node.name) for node in self._session.get_inputs())
 
     @property

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.observe.buckets import SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Collection, Generator, Mapping
 
     from retrieval_core.types import RetrievalResult, StageRecord
 
@@ -34,6 +35,37 @@ class Histogram:
     def count(self) -> int:
         """How many durations there are."""
         return sum(self.counts)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of all durations in seconds, exactly; ``None`` where there are none."""
+        count = self.count
+        return self.total_seconds / count if count else None
+
+    def quantile(self, share: float) -> float | None:
+        """Estimate the duration in seconds that so many of the durations do not exceed; ``None`` where there are none.
+
+        It is interpolated linearly between the limits around it, as Prometheus' ``histogram_quantile`` does. Above the
+        last limit nothing is known but that, and the last limit is returned.
+
+        Args:
+            share: From 0 to 1; 0.5 is the median.
+
+        Raises:
+            InvalidParameterError: The share is outside its range.
+        """
+        if not 0 <= share <= 1:
+            msg = f"share must be from 0 to 1, got {share!r:.40}"
+            raise InvalidParameterError(msg)
+        count = self.count
+        if not count:
+            return None
+        wanted, below, lower = share * count, 0, 0.0
+        for limit, inside in zip(self.limits, self.counts, strict=False):
+            if inside and below + inside >= wanted:
+                return lower + (limit - lower) * max(0.0, wanted - below) / inside
+            below, lower = below + inside, limit
+        return self.limits[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +164,25 @@ class Metrics:
 
     def answered(self, result: RetrievalResult) -> None:
         """Count a result."""
+        lacking = frozenset([entry.stage for entry in result.degraded])
+        self.finished(result.latency_ms / 1000, from_cache=result.from_cache, degraded=lacking)
+
+    def finished(self, seconds: float, *, from_cache: bool = False, degraded: Collection[str] = ()) -> None:
+        """Count an answer by what is counted of it.
+
+        Args:
+            seconds: How long it took.
+            from_cache: Whether it came from the cache.
+            degraded: The stages that something was done without of, each once.
+        """
         with self._lock:
             counts = self._counts
             counts.answered += 1
-            counts.cache_hits += result.from_cache
-            counts.degraded_queries += bool(result.degraded)
-            for stage in {entry.stage for entry in result.degraded}:
+            counts.cache_hits += from_cache
+            counts.degraded_queries += bool(degraded)
+            for stage in degraded:
                 counts.degraded[stage] = counts.degraded.get(stage, 0) + 1
-            counts.seconds.add(result.latency_ms / 1000)
+            counts.seconds.add(seconds)
 
     def ended(self, record: StageRecord) -> None:
         """Count a call that ended."""

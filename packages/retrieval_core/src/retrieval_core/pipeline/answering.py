@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from retrieval_core.cache.key import result_key
+from retrieval_core.cache.key import partition_key, result_key
 from retrieval_core.pipeline.caching import ask_cache, keep
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.fingerprint import fingerprint_of
 from retrieval_core.pipeline.results import make_result, with_troubles
 from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden, search_in_rounds
+from retrieval_core.pipeline.similar import SimilarQuestions
 from retrieval_core.ports import Versioned
+from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.runner import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.stages.unmatched import why_nothing_passes
@@ -20,9 +22,33 @@ from retrieval_core.stages.unmatched import why_nothing_passes
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import ResultCache
+    from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
-    from retrieval_core.types import Query, RetrievalResult
+    from retrieval_core.types import JSON, Query, RetrievalResult
+
+
+STORE_SHARE, TRANSFORMER_SHARE = 0.1, 0.2
+"""The parts of the deadline by which the store, and what transformers know, must be named for a result to be kept: what
+hangs then leaves time to answer without the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What names a result.
+
+    Attributes:
+        key: Under which it is kept.
+        partition: Names everything but the question; ``None`` where questions are not compared.
+    """
+
+    key: str
+    partition: str | None = None
+
+    @property
+    def flight(self) -> str:
+        """Whoever asks with this name may share one run: also the one question with whose results it is compared."""
+        return self.key if self.partition is None else f"{self.key} {self.partition}"
 
 
 class Answering:
@@ -32,15 +58,22 @@ class Answering:
         parts: What the stages use.
         config: The settings of every query.
         cache: Keeps results for the next time.
+        clock: Tells how old a question is; the system's where it is not given.
     """
 
-    def __init__(self, parts: Parts, config: RetrievalConfig, cache: ResultCache | None) -> None:
+    def __init__(
+        self, parts: Parts, config: RetrievalConfig, cache: ResultCache | None, clock: Clock | None = None
+    ) -> None:
         self.cache = cache
         self._parts = parts
         self._config = config
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
         self._versioned = parts.store if isinstance(parts.store, Versioned) else None
+        self._similar: SimilarQuestions | None = None
+        questions = parts.sources.questions
+        if cache is not None and questions is not None and config.cache.enabled and config.cache.semantic.enabled:
+            self._similar = SimilarQuestions(cache, questions, config.cache, (clock or SystemClock()).now)
 
     async def forget(self) -> None:
         """Forget every result that was kept.
@@ -49,6 +82,8 @@ class Answering:
             ServiceError: A shared cache cannot be reached; this process does not use its results any more.
         """
         self._epoch += 1
+        if self._similar is not None:
+            self._similar.known.clear()
         if self.cache is not None:
             await self.cache.clear()
 
@@ -58,12 +93,12 @@ class Answering:
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`.
         """
-        key = await self._key(run, query, plan)
-        if key is None:
+        names = await self._names(run, query, plan)
+        if names is None:
             return await self._retrieve(run, query, plan)
         troubles: tuple[Failed, ...] = ()
         if self.cache is not None:
-            cached = await ask_cache(run, self.cache, key)
+            cached = await ask_cache(run, self.cache, names.key)
             if isinstance(cached, Failed):
                 raise_what_must_not_be_hidden((cached,), strict=self._config.strict)
                 troubles = (cached,)
@@ -71,40 +106,83 @@ class Answering:
                 latency = run.elapsed_ms
                 return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
-        result = await self._flights.run(key, lambda: self._retrieve_and_keep(run, key, query, plan, troubles))
+        result = await self._flights.run(
+            names.flight, lambda: self._retrieve_and_keep(run, names, query, plan, troubles)
+        )
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
 
-    async def _key(self, run: Run, query: Query, plan: Plan) -> str | None:
+    async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
         if self._fingerprint is None:
             return None
         version: str | None = None
         if self._versioned is not None:
-            asked = await run.without_retries().on("store").call("version", self._versioned.version)
+            asked = await run.until(STORE_SHARE).without_retries().on("store").call("version", self._versioned.version)
             if isinstance(asked, Failed):  # searching will tell what is wrong
                 return None
             version = asked.value
-        return result_key(
-            query=query.text,
+        parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
+        if plan.transforms:
+            transforms = await self._identities(run, plan.transforms)
+            if transforms is None:
+                return None
+            parameters["transforms"] = transforms
+        if plan.history:
+            parameters["history"] = tuple([(turn.role, turn.content) for turn in plan.history])
+        name = partial(
+            result_key,
             filters=plan.condition,
-            parameters={"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated},
+            parameters=parameters,
             fingerprint=self._fingerprint,
             version=version,
             epoch=self._epoch,
         )
+        if self._similar is None or not self._similar.is_for(plan):
+            return _Names(name(query=query.text))
+        return _Names(name(query=query.text), partition_key(session=self._similar.session_of(plan), **name.keywords))
+
+    async def _identities(self, run: Run, names: tuple[str, ...]) -> tuple[JSON, ...] | None:
+        """Return what names each transformer as it is now; ``None`` where one of them does not tell."""
+        identities: list[JSON] = []
+        for name in names:
+            transformer = self._parts.transformers[name]
+            version: str | None = None
+            if isinstance(transformer, Versioned):  # what it knows may change, as a graph's file does
+                naming = run.until(TRANSFORMER_SHARE).without_retries()
+                asked = await naming.on(f"transform {name}").call("version", transformer.version)
+                if isinstance(asked, Failed):
+                    return None
+                version = asked.value
+            identity = getattr(transformer, "id", "")
+            if not identity:
+                return None
+            identities.append((name, identity, version))
+        return tuple(identities)
 
     @cached_property
     def _fingerprint(self) -> str | None:
         return fingerprint_of(self._parts, self._config)
 
     async def _retrieve_and_keep(
-        self, run: Run, key: str, query: Query, plan: Plan, troubles: tuple[Failed, ...]
+        self, run: Run, names: _Names, query: Query, plan: Plan, troubles: tuple[Failed, ...]
     ) -> RetrievalResult:
+        similar, partition = self._similar, names.partition
+        if similar is not None and partition is not None:
+            query = await similar.embed(run, query)
+            if query.embedding is not None:
+                found = await similar.ask(run, query, query.embedding, partition)
+                if isinstance(found, Failed):
+                    raise_what_must_not_be_hidden((found,), strict=self._config.strict)
+                    troubles += () if troubles else (found,)
+                elif found is not None:
+                    return with_troubles(found, troubles)
         result = with_troubles(await self._retrieve(run, query, plan), troubles)
         if self.cache is None or result.degraded:
             return result
-        kept = await keep(run, self.cache, key, result)
+        kept = await keep(run, self.cache, names.key, result)
         if isinstance(kept, Ok):
+            if similar is not None and partition is not None and query.embedding is not None:
+                similar.known.add(partition, query.text, query.embedding, names.key)
             return result
         raise_what_must_not_be_hidden((kept,), strict=self._config.strict)
         return with_troubles(result, (kept,))

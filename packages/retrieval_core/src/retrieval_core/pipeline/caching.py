@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from retrieval_core.errors import DeadlineExceededError
+from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.run.runner import Failed
+from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache
     from retrieval_core.run.runner import Ok, Run
-    from retrieval_core.types import RetrievalResult
 
 CACHE_SHARE = 0.05
 """How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
@@ -30,7 +30,12 @@ async def ask_cache(run: Run, cache: ResultCache, key: str) -> RetrievalResult |
         if failure is not None:
             return failure
     outcome = await asking.on("cache").call("cache", cache.get, key)
-    return outcome if isinstance(outcome, Failed) else outcome.value
+    if isinstance(outcome, Failed):
+        return outcome
+    kept: Any = outcome.value  # a plug-in may give anything
+    if kept is not None and not isinstance(kept, RetrievalResult):
+        return Failed("cache", ServiceError(f"the cache's answer cannot be used: {kept!r:.80} is no RetrievalResult"))
+    return kept
 
 
 class _LoadedLate(Protocol):

@@ -11,18 +11,21 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Parts
 
-SECTIONS = {"query", "search", "reranker", "compressor", "rewriter", "format", "evaluation"}
+SECTIONS = {
+    *("query", "transform", "vectors", "search", "reranker", "compressor", "rewriter", "pruner", "format"),
+    "evaluation",
+}
 """The settings that change what is found."""
 
 
 def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
-    """Return a digest of the settings and of every plug-in's identity.
+    """Return a digest of the settings and of the identities of all plug-ins but transformers, which each query chooses.
 
     Returns:
         ``None`` where a plug-in does not say who it is: then two results cannot be known to be the same.
     """
-    plugged_in = (parts.embedder, *parts.rerankers, parts.compressor, parts.rewriter, parts.evaluator)
-    ids = [None if part is None else getattr(part, "id", "") for part in plugged_in]
+    ids = [None if part is None else getattr(part, "id", "") for part in parts.plugged_in]
+    ids += parts.sources.retrievers
     # A versioned store names itself in each of its versions.
     ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))
     if "" in ids:

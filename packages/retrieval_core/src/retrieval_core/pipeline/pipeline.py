@@ -3,51 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
-from retrieval_core.cache.embeddings import EmbeddingCache
 from retrieval_core.cache.reranks import RerankCache
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.local_models.lazy import Lazy
 from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.answering import Answering
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.planning import make_plan
+from retrieval_core.pipeline.plugging import close_with, guard_of, questions_with, reranker_chain
 from retrieval_core.pipeline.rounds import Parts
-from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.retry import RetryPolicy
-from retrieval_core.run.runner import Guard, Run
+from retrieval_core.run.runner import Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stages.embed import recover
 from retrieval_core.stages.normalize import normalize
+from retrieval_core.stages.search import Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.observe import Observer
+    from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import (
         Compressor,
         Embedder,
         Evaluator,
+        Pruner,
+        QueryTransformer,
         Reranker,
         ResultCache,
+        Retriever,
         Rewriter,
         Store,
         TokenCounter,
     )
     from retrieval_core.run.clock import Clock
     from retrieval_core.stages.plan import Plan
-    from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult, SearchMode
+    from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult
+
+    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 PATIENCE = 5.0
 """How many seconds closing waits for a synchronous plug-in."""
@@ -59,8 +64,13 @@ class RetrievalPipeline:
     Args:
         store: Where to search.
         embedder: Embeds the question; without one only lexical search is possible.
+        retrievers: Further ways of finding passages, by name; each is asked about every question.
+        transformers: Look at the question before it is searched for, by name; a query uses those that it names, or
+            those of ``transform.use`` in the configuration.
+        condenser: Makes a question stand alone that belongs to a conversation.
         reranker: Puts the best hits into a better order; of several, each one stands in for those before it.
         compressor: Leaves out passages that do not bear on the question.
+        pruner: Shows of each passage only the sentences that bear on the question.
         rewriter: Puts a question that found too little into other words.
         evaluator: Scores each result.
         cache: Keeps results for the next time.
@@ -78,8 +88,12 @@ class RetrievalPipeline:
         store: Store,
         embedder: Embedder | None = None,
         *,
+        retrievers: Mapping[str, Retriever] | None = None,
+        transformers: Mapping[str, QueryTransformer] | None = None,
+        condenser: QueryTransformer | None = None,
         reranker: Reranker | Sequence[Reranker] | None = None,
         compressor: Compressor | None = None,
+        pruner: Pruner | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
         cache: ResultCache | None = None,
@@ -95,20 +109,26 @@ class RetrievalPipeline:
         observer = None if observer is None else SeveralObservers(observer)
         self._observer = observer
         settings = self.config
-        embedded = reranked = None
-        if settings.cache.enabled and settings.cache.embeddings:
-            embedded = EmbeddingCache(settings.cache.embeddings, self._clock.now)
+        reranked = None
         if settings.cache.enabled and settings.cache.reranks:
             reranked = RerankCache(settings.cache.reranks, self._clock.now, settings.cache.ttl_seconds)
-        self._parts = Parts(store, embedder, _chain(reranker), compressor, rewriter, evaluator, embedded, reranked)
-        self._token_counter = token_counter
-        self._guard = Guard(
-            RetryPolicy(**settings.retry.model_dump()),
-            CircuitBreakers(failures=settings.breaker.failures, pause=settings.breaker.pause_seconds),
-            observer,
+        questions = None if embedder is None else questions_with(embedder, settings, self._clock.now)
+        self._parts = Parts(
+            Sources(store, questions, dict(retrievers or {})),
+            condenser,
+            dict(transformers or {}),
+            reranker_chain(reranker),
+            compressor,
+            pruner,
+            rewriter,
+            evaluator,
+            reranked,
         )
+        counts = self._make_token_counter if token_counter is None else lambda: token_counter
+        self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
+        self._guard = guard_of(settings, observer)
         self._pool = ThreadPool("retrieval-plugins", threads=4, patience=PATIENCE)
-        self._answering = Answering(self._parts, self.config, cache)
+        self._answering = Answering(self._parts, self.config, cache, self._clock)
         self._owned = tuple(owned)
         self.sync = SyncBridge()
 
@@ -127,28 +147,29 @@ class RetrievalPipeline:
         """What embeds the questions."""
         return self._parts.embedder
 
-    def retrieve(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-    ) -> RetrievalResult:
+    @property
+    def components(self) -> Mapping[str, object]:
+        """What it is made of, by role; ``None`` for what there is not."""
+        parts = self._parts
+        return {
+            "embedder": self.embedder,
+            "store": self.store,
+            "cache": self.cache,
+            "rerankers": parts.rerankers,
+            "compressor": parts.compressor,
+            "pruner": parts.pruner,
+            "rewriter": parts.rewriter,
+            "evaluator": parts.evaluator,
+        }
+
+    def retrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
         """Find the passages that answer a question; the same as :meth:`aretrieve`, from synchronous code.
 
         It may be called where an event loop is running, as in a notebook, and then blocks that loop's thread.
         """
-        return self.sync.run(self.aretrieve(query, filters, top_k=top_k, mode=mode))
+        return self.sync.run(self.aretrieve(query, filters, **options))
 
-    async def aretrieve(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-    ) -> RetrievalResult:
+    async def aretrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
         """Find the passages that answer a question.
 
         The same question asked by several callers at a time is answered once; asked again, it may come from the cache.
@@ -156,44 +177,29 @@ class RetrievalPipeline:
         Args:
             query: The question.
             filters: What every passage must pass, typed or as JSON.
-            top_k: The most hits, 1 to 1000; from the configuration where it is not given.
-            mode: By meaning, by words, or both; from the configuration where it is not given.
+            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`.
 
         Raises:
             QueryValidationError: The query is empty or no text.
             FilterError: The filter is not well formed, or the store lacks one of its operators.
-            InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
+            InvalidParameterError: An option is outside its range.
             EmbeddingError: The query could not be embedded, and the store cannot be searched by words.
             StoreError: The index cannot be used.
             ConfigurationError: Something needed is not installed or not set.
             RetrievalError: With ``strict``, whatever would otherwise be listed in ``result.degraded``; with
                 ``raise_on_error``, what kept everything from being searched.
         """
-        plan = make_plan(self._parts, self.config, filters, top_k, mode)
-        normal = normalize(query, self.config.query)
-        with nullcontext() if self._observer is None else self._observer.query():
-            return await self._answer_and_tell(self._run(), normal, plan)
+        plan = make_plan(self._parts, self.config, filters, options)
+        return await self._answer(normalize(query, self.config.query), plan)
 
     def context(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        max_tokens: int | None = None,
+        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
     ) -> ContextPack:
         """Return what a language model should be shown to answer a question; see :meth:`acontext`."""
-        return self.sync.run(self.acontext(query, filters, top_k=top_k, mode=mode, max_tokens=max_tokens))
+        return self.sync.run(self.acontext(query, filters, max_tokens=max_tokens, **options))
 
     async def acontext(
-        self,
-        query: str,
-        filters: Filter | MetadataFilter | Mapping[str, Any] | None = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        max_tokens: int | None = None,
+        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
     ) -> ContextPack:
         """Return what a language model should be shown to answer a question: passages, complete and within a budget.
 
@@ -204,16 +210,15 @@ class RetrievalPipeline:
         Args:
             query: The question.
             filters: What every passage must pass, neighbours too.
-            top_k: The most hits, 1 to 1000; from the configuration where it is not given.
-            mode: By meaning, by words, or both; from the configuration where it is not given.
             max_tokens: The budget, at least 1; from the configuration where it is not given.
+            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`.
 
         Raises:
             ConfigurationError: Nothing is there that counts tokens.
             RetrievalError: As :meth:`aretrieve`.
         """
         settings = with_budget(self.config.context, max_tokens)
-        plan = make_plan(self._parts, self.config, filters, top_k, mode)
+        plan = make_plan(self._parts, self.config, filters, options)
         primaries = plan.top_k
         if self._parts.compressor is None:  # so that the ledger and the trace name what was reranked in vain
             plan = replace(plan, top_k=plan.shortlist)
@@ -232,15 +237,16 @@ class RetrievalPipeline:
                 strict=self.config.strict,
             )
 
-    @cached_property
+    @property
     def token_counter(self) -> TokenCounter:
         """What measures contexts.
 
         Raises:
             ConfigurationError: None was given, and neither the embedder nor the local one counts.
         """
-        if self._token_counter is not None:
-            return self._token_counter
+        return self._token_counter.get()
+
+    def _make_token_counter(self) -> TokenCounter:
         from retrieval_core.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
 
         return counter_of_embedder(self._parts.embedder)
@@ -257,8 +263,56 @@ class RetrievalPipeline:
         """Compare citations with what the index says now; see :meth:`averify`."""
         return self.sync.run(self.averify(citations))
 
+    async def aretrieve_many(
+        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+    ) -> tuple[Outcome, ...]:
+        """Answer several questions: embedded together, searched side by side, each for itself.
+
+        Args:
+            queries: The questions.
+            filters: What every passage must pass.
+            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`; they hold for all questions.
+
+        Returns:
+            One outcome for each question, in their order. A question that fails does not touch the others.
+
+        Raises:
+            FilterError: The filter is not well formed.
+            InvalidParameterError: An option is outside its range.
+        """
+        from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
+
+        plan = make_plan(self._parts, self.config, filters, options)
+        return await answer_many(
+            self._run, self._parts.sources.questions, self._answer, queries, plan=plan, config=self.config
+        )
+
+    def retrieve_many(
+        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+    ) -> tuple[Outcome, ...]:
+        """Answer several questions; see :meth:`aretrieve_many`."""
+        return self.sync.run(self.aretrieve_many(queries, filters, **options))
+
+    process_query_batch = retrieve_many
+    """The specification's name."""
+
+    async def arecover_from_embedding_failure(self) -> bool:
+        """Open the embedder anew and try it, and return whether it works.
+
+        Questions do this by themselves, once for a while; until it works again they are searched for by words.
+        """
+        return self.embedder is not None and await recover(self._run(), self.embedder)
+
+    def recover_from_embedding_failure(self) -> bool:
+        """Open the embedder anew and try it; see :meth:`arecover_from_embedding_failure`."""
+        return self.sync.run(self.arecover_from_embedding_failure())
+
     def _run(self) -> Run:
         return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+
+    async def _answer(self, query: Query, plan: Plan) -> RetrievalResult:
+        with nullcontext() if self._observer is None else self._observer.query():
+            return await self._answer_and_tell(self._run(), query, plan)
 
     async def _answer_and_tell(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         result = await self._answering.answer(run, query, plan)
@@ -305,10 +359,7 @@ class RetrievalPipeline:
         parts = self._parts
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
             stack.push_async_callback(asyncio.to_thread, self._pool.close)
-            models = (*self._owned, parts.evaluator, parts.rewriter, parts.compressor, *parts.rerankers, self.embedder)
-            for part in (self.cache, *models, self.store):
-                if (close := getattr(part, "aclose", None)) is not None:
-                    stack.push_async_callback(_close, close)
+            close_with(stack, (self.cache, *self._owned, *parts.transformers.values(), *parts.plugged_in, self.store))
 
     def close(self) -> None:
         """Close everything, and stop the background loop of synchronous calls."""
@@ -332,23 +383,3 @@ class RetrievalPipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:
-    if reranker is None:
-        return ()
-    chain = tuple(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else (reranker,)
-    for link in cast("tuple[Any, ...]", chain):
-        size = getattr(link, "batch_size", None)
-        if not (callable(getattr(link, "score", None)) and isinstance(getattr(link, "id", None), str)):
-            msg = f"{link!r:.80} is no reranker: it needs an id (text), a batch_size and a method score"
-            raise InvalidParameterError(msg)
-        if type(size) is not int or size < 1:
-            msg = f"the batch_size of the reranker {link.id} must be a whole number of at least 1, got {size!r:.40}"
-            raise InvalidParameterError(msg)
-    return cast("tuple[Reranker, ...]", chain)
-
-
-async def _close(close: Callable[[], object]) -> None:
-    if inspect.isawaitable(closing := close()):
-        await closing

@@ -7,39 +7,44 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.filter_syntax import parse_filter
 from retrieval_core.filters import Filter, MetadataFilter
+from retrieval_core.pipeline.options import check_names, chosen, turns
+from retrieval_core.ports import SearchesBoth
 from retrieval_core.stages.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.rounds import Parts
     from retrieval_core.ports import Side, Store
-    from retrieval_core.types import SearchMode
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
 
 MAX_TOP_K = 1000
 
 
-def make_plan(
-    parts: Parts, config: RetrievalConfig, filters: Filters, top_k: int | None, mode: SearchMode | None
-) -> Plan:
+def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: QueryOptions) -> Plan:
     """Put settings and a caller's arguments together.
 
     Raises:
         FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or asks for what store or embedder cannot do.
+        TypeError: There is no such argument.
     """
+    check_names(options)
     settings = config.search
     sides = _sides_of(parts.store)
-    wanted = settings.mode if mode is None else mode
+    wanted, top_k = options.get("mode"), options.get("top_k")
+    wanted = settings.mode if wanted is None else wanted
     top_k = settings.top_k if top_k is None else top_k
     if wanted not in ("hybrid", "dense", "lexical"):
         msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
         raise InvalidParameterError(msg)
-    if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
-        msg = f"top_k must be a whole number between 1 and {MAX_TOP_K}, got {top_k!r:.80}"
+    most = config.limits.max_results
+    if type(top_k) is not int or not 1 <= top_k <= most:
+        told = "" if most == MAX_TOP_K else ", the limit of limits.max_results"
+        msg = f"top_k must be a whole number between 1 and {most}{told}, got {top_k!r:.80}"
         raise InvalidParameterError(msg)
     if wanted != "lexical" and parts.embedder is None:
         msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or configure embedder.kind"
@@ -49,6 +54,9 @@ def make_plan(
         raise InvalidParameterError(msg)
     if wanted == "hybrid" and "lexical" not in sides:
         wanted = "dense"  # the result's metadata says so
+    if settings.fusion == "native" and wanted == "hybrid" and not isinstance(parts.store, SearchesBoth):
+        msg = "search.fusion = 'native' needs a store with a hybrid search of its own, such as lancedb; use 'zscore'"
+        raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
     reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
@@ -57,7 +65,7 @@ def make_plan(
         has_words="lexical" in sides,
         top_k=top_k,
         candidates=max(settings.candidates, top_k, reranked, fetch_k or 0),
-        condition=_condition(filters),
+        condition=condition_of(filters),
         fusion=settings.fusion,
         dense_weight=settings.dense_weight,
         score_threshold=settings.score_threshold,
@@ -65,7 +73,27 @@ def make_plan(
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
         reranked=reranked,
+        vectors=tuple(config.vectors.weighted.items()),
+        vector_rule=config.vectors.rule,
+        transforms=_transforms(parts, config, options),
+        history=turns(options.get("history")),
+        session_id=_session(options.get("session_id")),
     )
+
+
+def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:
+    asked = options.get("transforms")
+    if asked is not None:
+        return chosen(asked, tuple(parts.transformers))
+    # A configured one that needs a language model is absent where there is none, as other stages are.
+    return tuple(name for name in config.transform.use if name in parts.transformers)
+
+
+def _session(session_id: object) -> str | None:
+    if session_id is None or isinstance(session_id, str):
+        return session_id
+    msg = f"session_id must be text, got {session_id!r:.80}"
+    raise InvalidParameterError(msg)
 
 
 def _sides_of(store: Store) -> frozenset[Side]:
@@ -73,7 +101,7 @@ def _sides_of(store: Store) -> frozenset[Side]:
     return getattr(store, "sides", frozenset({"dense", "lexical"}))
 
 
-def _condition(filters: Filters) -> Filter | None:
+def condition_of(filters: Filters) -> Filter | None:
     """Return the filter that a caller means; an empty object, as programs build it, means none."""
     if filters is None or isinstance(filters, Filter):
         return filters

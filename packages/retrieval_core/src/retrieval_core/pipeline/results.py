@@ -11,9 +11,13 @@ from retrieval_core.pipeline.rounds import context_of
 from retrieval_core.types import Degradation, RetrievalResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Round
+    from retrieval_core.ports import Candidate
     from retrieval_core.run.runner import Failed, Run
+    from retrieval_core.stages.fuse import Ranked
     from retrieval_core.stages.plan import Plan
     from retrieval_core.stages.rewrite import Rewriting
     from retrieval_core.types import JSON, Query
@@ -43,7 +47,7 @@ def make_result(
         "query_truncated": query.truncated,
         "mode": plan.mode,
         "filters_applied": to_json(plan.condition) if plan.condition is not None else {},
-        "documents_fetched": len({c.chunk_id for side in (found.dense, found.lexical) for c in side or ()}),
+        "documents_fetched": len(_ids(found.candidates).union(*(_ids(other.ranked) for other in best.beside))),
         "documents_after_compression": len(hits),
         "filtered_count": compressed.filtered_count if compressed is not None else 0,
         "relevance_score": best.relevance,
@@ -52,6 +56,8 @@ def make_result(
         "query_searched": best.query.text,
         "context_truncated": context.truncated,
     }
+    if best.beside:
+        metadata["searched_beside"] = [{"kind": other.origin.kind, "text": other.origin.text} for other in best.beside]
     if note is not None:
         metadata["note"] = note
     if compressed is not None and best.selected.hits and not hits:
@@ -80,6 +86,10 @@ def make_result(
         trace=run.records,
         rewrites=rewriting.rewrites,
     )
+
+
+def _ids(found: Sequence[Candidate | Ranked]) -> set[str]:
+    return {item.chunk_id for item in found}
 
 
 def with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:

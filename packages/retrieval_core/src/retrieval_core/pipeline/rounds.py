@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import asyncio
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.errors import EmbeddingError, RetrievalError, SearchError, ServiceConnectionError
 from retrieval_core.run.runner import Failed, Ok, is_callers_fault
+from retrieval_core.stages.beside import search_beside
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.format import FormattedContext, format_context
-from retrieval_core.stages.fuse import fuse
+from retrieval_core.stages.fuse import Ranked, fuse, merge, with_cosines
+from retrieval_core.stages.prune import prune
 from retrieval_core.stages.rerank import rerank
 from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.stages.search import search
 from retrieval_core.stages.select import Selected, depth_of, select
+from retrieval_core.stages.transform import Asked, transform
+from retrieval_core.types import Scores
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Compressor, Embedder, Evaluator, Reranker, Rewriter, Store
+    from retrieval_core.ports import (
+        Compressor,
+        Embedder,
+        Evaluator,
+        Pruner,
+        QueryTransformer,
+        Reranker,
+        Rewriter,
+        Store,
+    )
     from retrieval_core.run.runner import Run
+    from retrieval_core.stages.beside import Beside
     from retrieval_core.stages.compress import CompressionResult
     from retrieval_core.stages.plan import Plan
+    from retrieval_core.stages.prune import Pruned
     from retrieval_core.stages.rerank import KeptScores, Reranked
-    from retrieval_core.stages.search import EmbeddedQuestions, Found
+    from retrieval_core.stages.search import Found, Sources
     from retrieval_core.types import Hit, Query
 
 
@@ -35,14 +53,32 @@ T = TypeVar("T")
 class Parts:
     """What a pipeline is made of."""
 
-    store: Store
-    embedder: Embedder | None = None
+    sources: Sources
+    condenser: QueryTransformer | None = None
+    transformers: Mapping[str, QueryTransformer] = field(default_factory=dict[str, "QueryTransformer"])
     rerankers: tuple[Reranker, ...] = ()
     compressor: Compressor | None = None
+    pruner: Pruner | None = None
     rewriter: Rewriter | None = None
     evaluator: Evaluator | None = None
-    embedded: EmbeddedQuestions | None = None
     reranked: KeptScores | None = None
+
+    @property
+    def plugged_in(self) -> tuple[object, ...]:
+        """Everything but store and transformers, ``None`` for what there is not."""
+        models = (self.evaluator, self.rewriter, self.pruner, self.compressor, *self.rerankers, self.condenser)
+        return (*models, *self.sources.retrievers.values(), self.embedder)
+
+    @property
+    def store(self) -> Store:
+        """Where is searched."""
+        return self.sources.store
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What embeds the questions."""
+        questions = self.sources.questions
+        return None if questions is None else questions.embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +88,7 @@ class Bounds:
     The parts are those of the first search. Later ones, for other words, share what it left.
     """
 
+    transform: Run
     search: Run
     select: Run
     rerank: Run
@@ -62,18 +99,19 @@ class Bounds:
     def of(cls, run: Run, parts: Parts) -> Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
+        before = run.until(0.25)
         if parts.rewriter is not None:
-            return cls(first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
+            return cls(before, first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
         if parts.compressor is not None:
-            return cls(first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
+            return cls(before, first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
         if parts.rerankers:
-            return cls(first.until(0.5), first.until(0.6), first.until(0.95), first, run)
-        return cls(first.until(0.8), first, first, first, run)
+            return cls(before, first.until(0.5), first.until(0.6), first.until(0.95), first, run)
+        return cls(before, first.until(0.8), first, first, first, run)
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""
         run = self.rewrite.in_round(number)
-        return Bounds(run, run, run, run, self.rewrite)
+        return Bounds(self.transform, run, run, run, run, self.rewrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +124,12 @@ class Round:
 
     found: Found
     selected: Selected
+    beside: tuple[Beside, ...] = ()
+    failed_beside: tuple[Failed, ...] = ()
     reranked: Reranked | None = None
     compressed: CompressionResult | None = None
     relevance: float | None = None
+    pruned: Pruned | None = None
 
     @property
     def query(self) -> Query:
@@ -98,15 +139,16 @@ class Round:
     @property
     def hits(self) -> tuple[Hit, ...]:
         """The hits that are left."""
-        return self.selected.hits if self.compressed is None else self.compressed.hits
+        last = self.pruned or self.compressed or self.selected
+        return last.hits
 
     @property
     def failures(self) -> tuple[Failed, ...]:
         """What failed on the way."""
-        failures = self.found.failures
+        failures = (*self.found.failures, *self.failed_beside)
         if (failure := self.selected.failure) is not None and all(failure is not item for item in failures):
             failures += (failure,)
-        for stage in (self.reranked, self.compressed):
+        for stage in (self.reranked, self.compressed, self.pruned):
             failures += () if stage is None else stage.failures
         return failures
 
@@ -120,16 +162,42 @@ async def search_in_rounds(
         RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
     """
     bounds = Bounds.of(run, parts)
-    search_once = partial(_search_once, parts=parts, question=query.text, plan=plan, config=config)
-    first = await search_once(bounds, query, is_first=True)
-    if parts.rewriter is None:
-        return Rewriting(first)
+    asked = Asked(query)
+    if plan.transforms or plan.history:
+        asked = await transform(
+            bounds.transform,
+            query,
+            plan,
+            condenser=parts.condenser,
+            transformers=parts.transformers,
+            settings=config.query,
+        )
+        raise_what_must_not_be_hidden(asked.failures, strict=config.strict)
+    search_once = partial(_search_once, parts=parts, question=asked.query.text, plan=plan, config=config)
+    rewriting = Rewriting(await search_once(bounds, asked, is_first=True))
+    if parts.rewriter is not None:
+        rewriting = await _rewritten(bounds, parts.rewriter, rewriting.best, search_once, config)
+    best = rewriting.best
+    if parts.pruner is not None and best.hits:
+        pruned = await prune(run, parts.pruner, asked.query.text, best.hits, concurrency=config.pruner.concurrency)
+        raise_what_must_not_be_hidden(pruned.failures, strict=config.strict)
+        best = replace(best, pruned=pruned)
+    return replace(rewriting, best=best, failures=asked.failures + rewriting.failures)
+
+
+async def _rewritten(
+    bounds: Bounds,
+    rewriter: Rewriter,
+    first: Round,
+    search_once: Callable[..., Awaitable[Round]],
+    config: RetrievalConfig,
+) -> Rewriting[Round]:
     later = count(2)
     rewriting = await rewrite_while_poor(
         bounds.rewrite,
-        parts.rewriter,
+        rewriter,
         first,
-        search_again=lambda again: search_once(bounds.in_round(next(later)), again),
+        search_again=lambda again: search_once(bounds.in_round(next(later)), Asked(again)),
         context_of=lambda result: context_of(result.hits, config).text,
         threshold=config.rewriter.relevance_threshold,
         max_attempts=config.rewriter.max_attempts,
@@ -141,7 +209,7 @@ async def search_in_rounds(
 
 async def _search_once(
     bounds: Bounds,
-    query: Query,
+    asked: Asked,
     *,
     parts: Parts,
     question: str,
@@ -149,17 +217,14 @@ async def _search_once(
     config: RetrievalConfig,
     is_first: bool = False,
 ) -> Round:
-    run = bounds.search
-    found = await search(run, parts.store, parts.embedder, query, plan, embedded=parts.embedded)
-    raise_what_must_not_be_hidden(found.failures, strict=config.strict)
-    if found.dense is None and found.lexical is None:
+    found, beside, failed_beside = await _search_everything(bounds.search, asked, parts, plan)
+    raise_what_must_not_be_hidden((*found.failures, *failed_beside), strict=config.strict)
+    if found.is_nothing and not beside:
         if is_first:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
-        return Round(found, Selected(failure=found.failures[-1]))
-    started = run.elapsed_ms
-    ranked = fuse(found.dense, found.lexical, method=plan.fusion, dense_weight=plan.dense_weight, limit=depth_of(plan))
-    run.note("fuse", started, len(found.dense or ()) + len(found.lexical or ()), len(ranked))
-    selected = await select(bounds.select, parts.store, found, ranked, plan)
+        return Round(found, Selected(failure=found.failures[-1]), failed_beside=failed_beside)
+    ranked = _in_one_order(bounds.search, found, beside, plan)
+    selected = await select(bounds.select, parts.store, found, ranked, plan, beside=beside)
     if selected.failure is not None:
         raise_what_must_not_be_hidden((selected.failure,), strict=config.strict)
     reranked = None
@@ -180,7 +245,40 @@ async def _search_once(
         raise_what_must_not_be_hidden(compressed.failures, strict=config.strict)
     could_not_read = selected.failure is not None and not selected.hits
     relevance = None if could_not_read else relevance_of(selected.hits, compressed)
-    return Round(found, selected, reranked, compressed, relevance)
+    return Round(found, selected, beside, failed_beside, reranked, compressed, relevance)
+
+
+async def _search_everything(
+    run: Run, asked: Asked, parts: Parts, plan: Plan
+) -> tuple[Found, tuple[Beside, ...], tuple[Failed, ...]]:
+    """Search for the question, and at the same time for what is asked beside it."""
+    searching = search(run, parts.sources, asked.query, plan)
+    if not (asked.variants or asked.linked or parts.sources.retrievers):
+        return await searching, (), ()
+    found, (beside, failures) = await asyncio.gather(searching, search_beside(run, parts.sources, asked, plan))
+    known = {(item.stage, item.reason) for item in found.failures}
+    return found, beside, tuple(item for item in failures if (item.stage, item.reason) not in known)
+
+
+def _in_one_order(run: Run, found: Found, beside: Sequence[Beside], plan: Plan) -> tuple[Ranked, ...]:
+    started = run.elapsed_ms
+    depth = depth_of(plan)
+    method = "rrf" if plan.fusion == "native" else plan.fusion
+    if found.both is not None:
+        best = tuple(Ranked(item.chunk_id, Scores(fused=item.score, final=item.score)) for item in found.both)
+    else:
+        dense = found.dense if found.combined is None else found.combined
+        limit = None if beside else depth
+        best = fuse(dense, found.lexical, method=method, dense_weight=plan.dense_weight, limit=limit)
+        if found.combined is not None:
+            best = with_cosines(best, found.dense)
+    if beside:
+        # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
+        method = method if all(other.is_search for other in beside) else "rrf"
+        best = merge(best, [(other.ranked, other.weight) for other in beside], method=method, limit=depth)
+    count = len(found.candidates) + sum(len(other.ranked) for other in beside)
+    run.note("fuse", started, count, len(best))
+    return best[:depth]
 
 
 def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:

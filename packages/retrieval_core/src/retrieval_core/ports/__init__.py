@@ -19,6 +19,7 @@ from retrieval_core.ports.models import (
     Rewriter,
     Rewritten,
 )
+from retrieval_core.ports.pruners import Kept, Pruner
 from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import (
     LIST_TYPES,
@@ -63,9 +64,11 @@ __all__ = [
     "FieldCatalogue",
     "FieldInfo",
     "Judgements",
+    "Kept",
     "Linked",
     "Manifest",
     "Message",
+    "Pruner",
     "QueryContext",
     "QueryTransformer",
     "Reopening",

@@ -80,21 +80,21 @@ class Change:
 
     Attributes:
         vectors: Shape ``(len(chunks), dimension)``, or ``None`` for an index without vectors.
-        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, then by the
-            chunk's id. A chunk need not have each of them. Their names are those of the manifest.
         removed_documents: Ids of documents that go, with everything that belongs to them.
         sources: States to remember.
         removed_sources: Sources to forget.
+        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, then by the
+            chunk's id. A chunk need not have each of them. Their names are those of the manifest.
     """
 
     chunks: tuple[Chunk, ...] = ()
     vectors: Matrix | None = None
-    named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
     documents: tuple[Document, ...] = ()
     sections: tuple[Section, ...] = ()
     removed_documents: tuple[str, ...] = ()
     sources: tuple[SourceState, ...] = ()
     removed_sources: tuple[str, ...] = ()
+    named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from math import isfinite, tanh
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, ModelNotFoundError, ServiceError
 from retrieval_core.local_models.fastembed import digest_of, fetched, lacking, unknown
 from retrieval_core.local_models.lazy import Lazy
 from retrieval_core.local_models.work import in_slices, needing_extra, thread_count
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Where the files of a model that fastembed does not know may lie in its folder.
 _MODEL_FILES = ("onnx/model.onnx", "model.onnx")
+_OWN = "retrieval-core/"
 _BATCH_SIZE = 32
 _LOCAL = ("CPUExecutionProvider",)
 
@@ -33,13 +34,20 @@ _LOCAL = ("CPUExecutionProvider",)
 class _FastembedReranker(ABC):
     """What both kinds of models have in common."""
 
-    def __init__(self, model: str, model_folder: Path | str | None, threads: int | None, needed_for: str) -> None:
+    def __init__(
+        self, model: str, model_folder: Path | str | None, threads: int | None, batch_size: int, needed_for: str
+    ) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._batch_size = batch_size
         self._threads = thread_count(threads)
         self._model = model
         self._folder = None if model_folder is None else Path(model_folder)
         self._digest = "" if self._folder is None else f"@{digest_of(model, self._folder)}"
         self._needed_for = needed_for
         self._loaded: Lazy[Any] = Lazy(self._load)
+        self._file_bytes = 0
         self._pool = ThreadPool("fastembed", self._threads)
 
     @property
@@ -50,7 +58,17 @@ class _FastembedReranker(ABC):
     @property
     def batch_size(self) -> int:
         """Passages of one call. They are spread over the threads, so more calls at a time make nothing faster."""
-        return _BATCH_SIZE
+        return self._batch_size
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._loaded.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's file, where it is in memory; inference takes more while it runs."""
+        return self._file_bytes if self.is_loaded else 0
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
@@ -126,6 +144,9 @@ class _FastembedReranker(ABC):
             if tokenizer is not None:
                 tokenizer.encode_special_tokens = True  # [SEP] in a text is text
         self._check(model, folder)
+        known = described.get(name.lower())
+        file = known["model_file"] if known is not None else name.removeprefix(_OWN)
+        self._file_bytes = (folder / file).stat().st_size
         return model
 
     @abstractmethod
@@ -162,16 +183,24 @@ class FastembedCrossEncoder(_FastembedReranker):
             it, the files are taken from fastembed's cache (``FASTEMBED_CACHE_PATH``), else from the hub.
         threads: Passages scored at a time; at least 1. By default as many as there are processors for this process, at
             most 8.
+        batch_size: Passages of one call, at least 1.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
-        InvalidParameterError: ``threads`` is less than 1.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
     def __init__(
-        self, model: str | None = None, model_folder: Path | str | None = None, *, threads: int | None = None
+        self,
+        model: str | None = None,
+        model_folder: Path | str | None = None,
+        *,
+        threads: int | None = None,
+        batch_size: int = _BATCH_SIZE,
     ) -> None:
-        super().__init__(model or "BAAI/bge-reranker-base", model_folder, threads, "A cross-encoder of fastembed")
+        super().__init__(
+            model or "BAAI/bge-reranker-base", model_folder, threads, batch_size, "A cross-encoder of fastembed"
+        )
 
     def _vendor(self) -> Any:
         from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - an extra
@@ -188,7 +217,7 @@ class FastembedCrossEncoder(_FastembedReranker):
         from fastembed.common.model_description import ModelSource  # noqa: PLC0415 - loaded by now
 
         # All that the vendor needs to know of such a model is which of the folder's files it is.
-        name = f"retrieval-core/{file}"
+        name = f"{_OWN}{file}"
         vendor: type[TextCrossEncoder] = self._vendor()
         with suppress(ValueError):  # it has been told already
             vendor.add_custom_model(name, ModelSource(hf=name), model_file=file)
@@ -226,17 +255,23 @@ class FastembedLateInteraction(_FastembedReranker):
             ``tokenizer_config.json``, and the ONNX file that fastembed reads (``vespa_colbert.onnx`` for the default
             model). Nothing is downloaded then.
         threads: As with :class:`FastembedCrossEncoder`.
+        batch_size: Passages of one call, at least 1.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
-        InvalidParameterError: ``threads`` is less than 1.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
     def __init__(
-        self, model: str | None = None, model_folder: Path | str | None = None, *, threads: int | None = None
+        self,
+        model: str | None = None,
+        model_folder: Path | str | None = None,
+        *,
+        threads: int | None = None,
+        batch_size: int = _BATCH_SIZE,
     ) -> None:
         name = model or "answerdotai/answerai-colbert-small-v1"
-        super().__init__(name, model_folder, threads, "A late interaction model of fastembed")
+        super().__init__(name, model_folder, threads, batch_size, "A late interaction model of fastembed")
 
     def _vendor(self) -> Any:
         from fastembed import LateInteractionTextEmbedding  # noqa: PLC0415 - an extra

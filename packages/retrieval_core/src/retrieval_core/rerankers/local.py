@@ -10,7 +10,7 @@ from math import exp, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import ConfigurationError, ServiceError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
 from retrieval_core.local_models.files import LocalModel, find_files, read_folder
 from retrieval_core.local_models.lazy import Lazy
 from retrieval_core.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
@@ -68,15 +68,25 @@ class LocalCrossEncoder:
             downloaded.
         threads: Pairs scored at a time; at least 1. By default as many as there are processors for this process, at
             most 8.
+        batch_size: Pairs of one call, at least 1.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
-        InvalidParameterError: ``threads`` is less than 1.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
     def __init__(
-        self, folder: Path | str | None = None, *, hub_repository: str | None = None, threads: int | None = None
+        self,
+        folder: Path | str | None = None,
+        *,
+        hub_repository: str | None = None,
+        threads: int | None = None,
+        batch_size: int = 32,
     ) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._batch_size = batch_size
         self._threads = thread_count(threads)
         model = replace(MS_MARCO_MINILM_L12, hub_repository=hub_repository)
         files = None if folder is None else read_folder(model, Path(folder))
@@ -97,7 +107,18 @@ class LocalCrossEncoder:
     @property
     def batch_size(self) -> int:
         """Pairs of one call. They are spread over the threads, so more calls at a time make nothing faster."""
-        return 32
+        return self._batch_size
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._onnx.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
+        model = self._onnx.made
+        return 0 if model is None else model.file_bytes
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].

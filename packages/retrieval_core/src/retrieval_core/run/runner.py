@@ -23,7 +23,7 @@ from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
 from retrieval_core.types import StageRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.observe import Observer
     from retrieval_core.run.clock import Clock
@@ -78,11 +78,14 @@ class Guard:
         policy: How often a call is made again.
         breakers: Remember which backends are down.
         observer: Is told of every call.
+        timeouts: By stage, how many seconds each of its calls may take, and the setting that says so; see
+            :meth:`Run.for_at_most`.
     """
 
     policy: RetryPolicy = NO_RETRIES
     breakers: CircuitBreakers = field(default_factory=lambda: CircuitBreakers(failures=0, pause=0))
     observer: Observer | None = None
+    timeouts: Mapping[str, tuple[float, str]] = field(default_factory=dict[str, "tuple[float, str]"])
 
 
 class Run:
@@ -108,6 +111,9 @@ class Run:
         self._started = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
+        self._for_each: tuple[float, str] | None = None
+        self._bound_by: str | None = None
+        self._is_open = True  # whether calls are still to be bound, each by itself
         self._records: list[StageRecord] = []
 
     def until(self, share: float) -> Run:
@@ -123,6 +129,31 @@ class Run:
             return self
         soon = self.elapsed_ms / 1000 + self._seconds * share
         return self._part(_limit=soon if self._limit is None else min(self._limit, soon))
+
+    def for_part_of_the_rest(self, part: float) -> Run:
+        """Return this run for something that may use up only so much of the time that is left to it.
+
+        It is for what something else can stand in for, which then has the rest.
+
+        Args:
+            part: In [0, 1].
+        """
+        remaining = self._remaining()
+        return self if remaining is None else self._part(_limit=self.elapsed_ms / 1000 + remaining * part)
+
+    def for_at_most(self, seconds: float | None, setting: str) -> Run:
+        """Return this run for calls each of which may take so long, with all its attempts and the waits between them.
+
+        The deadline holds beside it, whichever is over first; several such limits too. A call that takes longer fails
+        with :class:`~retrieval_core.errors.DeadlineExceededError`, which names the setting.
+
+        Args:
+            seconds: From the beginning of each call, more than 0; ``None`` changes nothing.
+            setting: What a user would set to allow more, for instance ``timeouts.embedding``.
+        """
+        if seconds is None or (self._for_each is not None and self._for_each[0] <= seconds):
+            return self
+        return self._part(_for_each=(seconds, setting))
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
@@ -196,6 +227,8 @@ class Run:
         A function that is no coroutine function runs in a thread; if it then returns something to await, that is
         awaited. Cancellation of the caller passes through.
         """
+        if self._is_open and (bounds := [b for b in (self._for_each, self._guard.timeouts.get(stage)) if b]):
+            return await self._bound_for_a_call(*min(bounds)).call(stage, function, *args, **kwargs)
         observer = self._guard.observer
         if observer is None:
             outcome, record = await self._call(stage, function, args, kwargs)
@@ -205,6 +238,14 @@ class Run:
                 span.end(record, outcome.error if isinstance(outcome, Failed) else None)
         self._records.append(record)
         return outcome
+
+    def _bound_for_a_call(self, seconds: float, setting: str) -> Run:
+        """Return this run for one call that begins now."""
+        end = self.elapsed_ms / 1000 + seconds
+        if self._limit is not None and self._limit <= end:
+            return self._part(_is_open=False)
+        told = f"{seconds:g} s were over; raise {setting} to allow more"
+        return self._part(_is_open=False, _limit=end, _bound_by=told)
 
     async def _call(
         self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
@@ -285,6 +326,8 @@ class Run:
         return self._exceeded(stage)
 
     def _exceeded(self, stage: str) -> DeadlineExceededError:
+        if self._bound_by is not None:
+            return DeadlineExceededError(f"{stage} was not done when its {self._bound_by}")
         share = "" if self._limit == self._seconds else f"its {self._limit:g} s of "
         msg = (
             f"{stage} was not done when {share}the query's {self._seconds:g} s were over; "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from retrieval_core.stages.excerpts import OMISSION
 from retrieval_core.stages.expand import ROLES, Item, place_of, with_quotes
 from retrieval_core.templates import parse_template
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ContextConfig
 
-OMISSION = "\n[…]\n"
-"""Stands where something between two quotes is left out."""
 CUT = " […]"
 """Stands where sentences were cut off at the end of a passage."""
 ADJACENT = "\n\n"
@@ -67,6 +66,8 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
     that do not tell are compared by id alone. Of two items that claim the same place for different texts, the worse
     one's place is not believed. Of items with one id the best is taken, and the others are passed over.
 
+    What is withheld of a primary is cut out of what stands around the primaries too, though not out of other primaries.
+
     Returns:
         What is left, in the order of the items; and the items of which nothing is left.
     """
@@ -75,6 +76,7 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
     for item in sorted(given, key=lambda item: (ROLES.index(item.role), place_of(item))):
         best.setdefault(item.id, item)
     taken: dict[str, list[_Taken]] = {}
+    withheld = _withheld(best.values())
     left: dict[str, Item] = {}
     removed: list[Removed] = []
     for item in best.values():
@@ -88,6 +90,11 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
             else:
                 within |= dict.fromkeys(other.id for other in repeated)
                 quotes += _unsaid(quote, repeated)
+        if item.role != "primary":
+            for stretch in withheld.get(item.chunk.document_id, ()):
+                cut = [part for quote in quotes for part in _without(quote, stretch)]
+                within |= {} if cut == quotes else {stretch.id: None}
+                quotes = cut
         if quotes:
             left[item.id] = item if tuple(quotes) == item.quotes else with_quotes(item, tuple(quotes))
             for quote in quotes:
@@ -98,6 +105,24 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
             removed.append(Removed(item, reason, tuple(within)))
     names = dict.fromkeys(item.id for item in given)
     return tuple(left[name] for name in names if name in left), tuple(removed)
+
+
+def _withheld(items: Iterable[Item]) -> dict[str, list[_Taken]]:
+    """Return the stretches of each document that are not shown, though they are in what was found."""
+    stretches: dict[str, list[_Taken]] = {}
+    for item in items:
+        for quote in item.withheld:
+            if quote.span is not None:
+                stretch = _Taken(quote.span.start, quote.span.end, item.id, quote.text)
+                stretches.setdefault(item.chunk.document_id, []).append(stretch)
+    return stretches
+
+
+def _without(quote: Quote, stretch: _Taken) -> Iterable[Quote]:
+    repeated = _overlapping(quote, (stretch,))
+    if quote.span is None or any(_contradicts(quote.text, quote.span, other) for other in repeated):
+        return (quote,)
+    return _unsaid(quote, repeated)
 
 
 def _overlapping(quote: Quote, said: Sequence[_Taken]) -> Sequence[_Taken]:
@@ -315,7 +340,7 @@ def passages_of(pieces: Sequence[Piece], texts: Mapping[str, str], tokens: Seque
                 tuple(item.hit for item in primaries),
                 piece.head.hit.id,
                 count,
-                any(item.shortened for item in piece.items),
+                any(item.shortened or item.withheld for item in piece.items),
             )
         )
     return tuple(passages)
@@ -328,8 +353,10 @@ def ledger_of(
     entries: list[LedgerEntry] = []
     for number, piece in enumerate(pieces, start=1):
         for item in piece.items:
-            reason = "cut after whole sentences to fit the budget" if item.shortened else ""
-            outcome = "shortened" if item.shortened else "kept"
+            reasons = ["only what bears on the question is shown"] if item.withheld else []
+            reasons += ["cut after whole sentences to fit the budget"] if item.shortened else []
+            outcome = "shortened" if reasons else "kept"
+            reason = ", and ".join(reasons)
             entries.append(
                 LedgerEntry(item.id, item.chunk.document_id, item.role, outcome, reason, number, tokens.get(item.id))
             )

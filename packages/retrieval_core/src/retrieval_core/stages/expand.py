@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.filters import lookup, matches, paths_of
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
-from retrieval_core.types import Chunk, Hit, Quote, Role, Scores
+from retrieval_core.stages.excerpts import quotes_of
+from retrieval_core.types import Chunk, Hit, Quote, Role, Scores, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ class Item:
         rank: That primary's rank, from 0.
         quotes: What is left of its text, in the document's order.
         shortened: Whether sentences were cut off at its end.
+        withheld: Parts of its text that are not shown because they do not bear on the question.
     """
 
     chunk: Chunk
@@ -39,6 +41,7 @@ class Item:
     rank: int
     quotes: tuple[Quote, ...]
     shortened: bool = False
+    withheld: tuple[Quote, ...] = ()
 
     @property
     def id(self) -> str:
@@ -224,7 +227,13 @@ def _item(claim: _Claim, text: str | None) -> Item:
         or (text is not None and text[span.start : span.end] != chunk.text)
     ):
         span = None
-    return Item(*claim, (Quote(chunk.text, span),))
+    if claim.role != "primary" or not claim.hit.excerpts:
+        return Item(*claim, (Quote(chunk.text, span),))
+    excerpts = claim.hit.excerpts
+    edges = [0, *(edge for part in excerpts for edge in (part.start, part.end)), len(chunk.text)]
+    between = tuple(Span(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end)
+    withheld = quotes_of(chunk, between, span) if between else ()
+    return Item(*claim, quotes_of(chunk, excerpts, span), withheld=withheld)
 
 
 def _reach(settings: ContextConfig) -> int:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.filters import chunk_fields, lookup
+from retrieval_core.stages.excerpts import shown_text
 from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
 from retrieval_core.types import format_citation
 
@@ -38,7 +39,7 @@ def format_context(
     include_scores: bool = False,
     max_length: int | None = None,
 ) -> FormattedContext:
-    """Write the hits as one text.
+    """Write the hits as one text; of a hit with excerpts these alone, with ``[…]`` between two.
 
     Values are put in as they are and never read as a template themselves.
 
@@ -86,7 +87,7 @@ def _format_hit(hit: Hit, rank: int, pieces: Sequence[_Piece], *, include_scores
 _OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
     "rank": lambda _, rank: str(rank),
     "score": lambda hit, _: f"{hit.score:.4f}",
-    "text": lambda hit, _: hit.chunk.text,
+    "text": lambda hit, _: shown_text(hit),
     "citation": lambda hit, _: format_citation(hit.chunk),
 }
 """What a template may name beside a chunk's fields; it wins over metadata of the same name."""

@@ -17,7 +17,7 @@ distribution-based fusion as 0.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import frexp, fsum, ldexp, sqrt
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -82,6 +82,51 @@ def fuse(
     return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order])
 
 
+def merge(
+    first: Sequence[Ranked],
+    others: Sequence[tuple[Sequence[Ranked], float]],
+    *,
+    method: FusionMethod = "zscore",
+    limit: int | None = None,
+) -> tuple[Ranked, ...]:
+    """Put what was found for the question and what was found beside it into one order, each chunk once.
+
+    Each list's scores are made comparable in the way of the module's methods and added up with the lists' weights.
+
+    Args:
+        first: What was found for the question itself, best first; it has the weight 1, and its scores are kept.
+        others: Further lists, each with its weight above 0. The scores of their sides compare passages with something
+            else than the question, and so are not taken over.
+        method: See the module's documentation.
+        limit: How many are wanted; all of them where it is not given.
+
+    Returns:
+        Best first, ``fused`` being the sum; equal ones are ordered by chunk id.
+    """
+    weighted = [(first, 1.0), *others]
+    fused: dict[str, float] = {}
+    sides = [
+        (_normalized({item.chunk_id: (rank, item.score) for rank, item in enumerate(ranked, 1)}, method), weight)
+        for ranked, weight in weighted
+    ]
+    for (values, _), _ in sides:
+        fused.update(dict.fromkeys(values, 0.0))
+    for (values, absent), weight in sides:
+        for chunk_id in fused:
+            fused[chunk_id] += weight * values.get(chunk_id, absent)
+    scores = {item.chunk_id: item.scores for item in first}
+    order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))[:limit]
+    return tuple(
+        [Ranked(name, replace(scores.get(name, _UNSCORED), fused=fused[name], final=fused[name])) for name in order]
+    )
+
+
+def with_cosines(ranked: Sequence[Ranked], dense: Sequence[Candidate] | None) -> tuple[Ranked, ...]:
+    """Return the same order with the passages' own cosines as their dense scores, where other vectors were searched."""
+    cosines = {candidate.chunk_id: cosine_to_score(float(candidate.score)) for candidate in dense or ()}
+    return tuple([replace(item, scores=replace(item.scores, dense=cosines.get(item.chunk_id))) for item in ranked])
+
+
 def cosine_to_score(cosine: float) -> float:
     """Return a cosine as the score in [0, 1] that results and thresholds use: negative similarity counts as 0."""
     return 0.0 if cosine <= 0 else 1.0 if cosine > 1 else cosine
@@ -116,6 +161,7 @@ def _scores(
 
 
 _NOWHERE = (None, None)
+_UNSCORED = Scores()
 
 
 def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> tuple[dict[str, float], float]:

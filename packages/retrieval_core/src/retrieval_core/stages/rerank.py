@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Hit
 
 
+BEFORE_THE_NEXT = 2 / 3
+"""How much of the time that is left a reranker may use up where another one would stand in for it."""
+
+
 class KeptScores(Protocol):
     """Scores of earlier calls."""
 
@@ -80,7 +84,8 @@ async def rerank(
         return Reranked(tuple(hits))
     for reranker in chain:
         started = run.elapsed_ms
-        scored = await _score(run, reranker, query, head, settings=settings, cache=cache)
+        bound = run if reranker is chain[-1] else run.for_part_of_the_rest(BEFORE_THE_NEXT)
+        scored = await _score(bound, reranker, query, head, settings=settings, cache=cache)
         if isinstance(scored, Failed):
             failures.append(replace(scored, of=reranker.id))
             continue

@@ -3,54 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from retrieval_core.errors import DimensionMismatchError, EmbeddingError, RetrievalError, SearchError
+from retrieval_core.errors import SearchError
 from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.runner import Failed, Ok
-from retrieval_core.types import Query
+from retrieval_core.stages.combine import combine_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from retrieval_core.ports import Embedder, Store
+    from retrieval_core.ports import Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
+    from retrieval_core.stages.embed import Questions
     from retrieval_core.stages.plan import Plan
-    from retrieval_core.types import Vector
+    from retrieval_core.types import Query, Vector
 
+Candidates: TypeAlias = "tuple[Candidate, ...]"
 
-class EmbeddedQuestions(Protocol):
-    """Remembers the vectors of questions."""
-
-    def get(self, text: str) -> Vector | None:
-        """Return the vector of a question that was embedded before."""
-        ...
-
-    def set(self, text: str, vector: Vector) -> Vector:
-        """Remember the vector of a question, and return it as one that cannot be changed."""
-        ...
+BEFORE_WORDS = 0.75
+"""How much of the time for searching embedding may use up where a search by words would stand in for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the sides found; ``None`` for a side that was not asked, or failed."""
+    """What the sides found; ``None`` for a side that was not asked, or failed.
+
+    Attributes:
+        dense: By the passages' own vectors.
+        combined: By all vectors of the chunks, where they have several.
+        both: By both sides at once, in the store's own order.
+    """
 
     query: Query
-    dense: tuple[Candidate, ...] | None
-    lexical: tuple[Candidate, ...] | None
+    dense: Candidates | None
+    lexical: Candidates | None
     failures: tuple[Failed, ...] = ()
+    combined: Candidates | None = None
+    both: Candidates | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no side could be searched."""
+        return self.dense is None and self.lexical is None and self.combined is None and self.both is None
+
+    @property
+    def candidates(self) -> Candidates:
+        """Everything that was found, by whichever side."""
+        dense = self.dense if self.combined is None else self.combined
+        return tuple([item for side in (dense, self.lexical, self.both) for item in side or ()])
 
 
-async def search(
-    run: Run,
-    store: Store,
-    embedder: Embedder | None,
-    query: Query,
-    plan: Plan,
-    *,
-    embedded: EmbeddedQuestions | None = None,
-) -> Found:
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where passages are found.
+
+    Attributes:
+        questions: Embeds the question; ``None`` to search by words alone.
+        retrievers: Further ways of finding passages, by name.
+    """
+
+    store: Store
+    questions: Questions | None = None
+    retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
+
+
+async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
     """Search the dense side, the lexical side, or both at once; the lexical side does not wait for the embedding.
 
     In lexical mode the question is embedded only where a threshold has to be held against something. Where a question
@@ -58,99 +78,109 @@ async def search(
 
     Args:
         run: Makes the calls.
-        store: Is searched.
-        embedder: Embeds the question.
+        sources: What is searched.
         query: The normalised question.
         plan: What is asked of each side.
-        embedded: Questions that were embedded before.
     """
-    meaning = _embed_and_search(run, store, embedder, query, plan, embedded=embedded)
-    if plan.mode == "dense":
-        (query, dense), lexical = await meaning, None
-    else:
-        (query, dense), lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
-    failures = tuple(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed))
-    if lexical is None and isinstance(dense, Failed) and dense.stage == "embed" and plan.has_words:
-        lexical = await _search_words(run, store, query, plan)
-        failures += (lexical,) if isinstance(lexical, Failed) else ()
+    store, questions = sources.store, sources.questions
+    if questions is None or plan.mode == "lexical":
+        return await _search_by_words(run, sources, query, plan)
+    if plan.fusion == "native" and plan.mode == "hybrid":
+        return await _search_both(run, store, questions, query, plan)
+    meaning = _search_meaning(run, store, questions, query, plan)
+    if plan.mode == "hybrid":
+        found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
+        if isinstance(lexical, Failed):
+            return replace(found, failures=(*found.failures, lexical))
+        return replace(found, lexical=lexical.value)
+    found = await meaning
+    if found.is_nothing and found.failures[0].stage == "embed" and plan.has_words:
+        return _found(query, None, await _search_words(run, store, query, plan), *found.failures)
+    return found
+
+
+async def _search_by_words(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
+    words = _search_words(run, sources.store, query, plan)
+    if sources.questions is None or plan.score_threshold is None:
+        return _found(query, None, await words)
+    embedded, lexical = await asyncio.gather(sources.questions.embed(run, query), words)
+    if isinstance(embedded, Failed):
+        return _found(query, None, lexical, embedded)
+    return _found(replace(query, embedding=embedded.value), None, lexical)
+
+
+def _for_embedding(run: Run, plan: Plan) -> Run:
+    """Return the run for embedding a question that is searched for by words where that takes too long."""
+    return run.for_part_of_the_rest(BEFORE_WORDS) if plan.has_words else run
+
+
+async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[Candidates] | Failed:
+    request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
+    return await _ask(run, "lexical", store.search, request)
+
+
+async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    """Search by the question's vector among the passages' own, and among each further kind that the plan names."""
+    embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
+    if isinstance(embedded, Failed):
+        return _found(query, None, None, embedded)
+    query = replace(query, embedding=embedded.value)
+    own = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
+    if not plan.vectors:
+        return _found(query, await own, None)
+    further = [_ask(run, "dense", store.search, _by_vector(embedded.value, plan, name)) for name, _ in plan.vectors]
+    outcomes = await asyncio.gather(own, *further)
+    sides: list[tuple[Candidates, float]] = []
+    failures: list[Failed] = []
+    for outcome, (name, weight) in zip(outcomes, (("", 1.0), *plan.vectors), strict=True):
+        if isinstance(outcome, Ok):
+            sides.append((outcome.value, weight))
+        else:
+            failures.append(replace(outcome, of=name and f"the vector {name}"))
+    combined = combine_vectors(sides, plan.vector_rule, plan.candidates) if sides else None
+    return replace(_found(query, outcomes[0], None), combined=combined, failures=tuple(failures))
+
+
+async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    embedded = await questions.embed(_for_embedding(run, plan), query)
+    if isinstance(embedded, Failed):
+        return _found(query, None, await _search_words(run, store, query, plan), embedded)
+    query = replace(query, embedding=embedded.value)
+    request = replace(_by_vector(embedded.value, plan, None), text=query.text)
+    outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
+    if isinstance(outcome, Failed):
+        return Found(query, None, None, (outcome,))
+    return Found(query, None, None, both=outcome.value)
+
+
+def _by_vector(vector: Vector, plan: Plan, name: str | None) -> SearchRequest:
+    return SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition, vector_name=name)
+
+
+def _found(
+    query: Query, dense: Ok[Candidates] | Failed | None, lexical: Ok[Candidates] | Failed | None, *failed: Failed
+) -> Found:
     return Found(
         query,
         dense=dense.value if isinstance(dense, Ok) else None,
         lexical=lexical.value if isinstance(lexical, Ok) else None,
-        failures=failures,
+        failures=(*failed, *(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed))),
     )
 
 
-async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[tuple[Candidate, ...]] | Failed:
-    request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
-    return _sound(await run.on("store").call("lexical", store.search, request))
-
-
-async def _embed_and_search(
-    run: Run, store: Store, embedder: Embedder | None, query: Query, plan: Plan, *, embedded: EmbeddedQuestions | None
-) -> tuple[Query, Ok[tuple[Candidate, ...]] | Failed | None]:
-    if embedder is None or (plan.mode == "lexical" and plan.score_threshold is None):
-        return query, None
-    vector = embedded.get(query.text) if embedded is not None else None
-    if vector is None:
-        outcome = await run.call("embed", embedder.embed_query, query.text)
-        if isinstance(outcome, Failed):
-            return query, replace(outcome, error=_as_embedding_error(outcome.error, query.original))
-        try:
-            vector = _checked(outcome.value, embedder.dimension, query.original)
-        except EmbeddingError as error:
-            return query, Failed("embed", error)
-        if embedded is not None:
-            vector = embedded.set(query.text, vector)
-    else:
-        run.note("embed", run.elapsed_ms, None, None, "embedded before")
-    query = Query(query.original, query.text, query.truncated, vector)
-    if plan.mode == "lexical":
-        return query, None
-    request = SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition)
-    return query, _sound(await run.on("store").call("dense", store.search, request))
-
-
-def _sound(outcome: Ok[tuple[Candidate, ...]] | Failed) -> Ok[tuple[Candidate, ...]] | Failed:
+async def _ask(
+    run: Run, stage: str, function: Callable[[SearchRequest], Awaitable[Candidates]], request: SearchRequest
+) -> Ok[Candidates] | Failed:
     """Return what a store answered, as a failure where these are no candidates."""
-    if isinstance(outcome, Failed):
+    # Counted by the kind of search: one that is dead must not keep the others, and the passages, from being read.
+    outcome = await run.on(f"the store's {stage} search").call(stage, function, request)
+    if isinstance(outcome, Failed) or are_candidates(outcome.value):
         return outcome
-    if _are_candidates(outcome.value):
-        return outcome
-    return Failed("search", SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} are no candidates"))
+    return Failed(stage, SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} are no candidates"))
 
 
-def _are_candidates(answer: object) -> bool:
-    """Whether this is what a store should find, whatever its port says."""
+def are_candidates(answer: object) -> bool:
+    """Whether this is what a search should find, whatever its port says."""
     return isinstance(answer, (tuple, list)) and all(
-        isinstance(item, Candidate) for item in cast("Sequence[object]", answer)
+        isinstance(item, Candidate) and isinstance(item.score, Real) for item in cast("Sequence[object]", answer)
     )
-
-
-def _checked(vector: Vector, dimension: int, query: str) -> Vector:
-    """Return what an embedder gave as a float32 vector, if it can be searched for."""
-    import numpy as np  # noqa: PLC0415 - loaded by whoever made the vector
-
-    try:
-        vector = np.asarray(vector, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        msg = f"the embedder gave no vector: {error}"
-        raise EmbeddingError(msg, query) from error
-    if vector.shape != (dimension,):
-        raise DimensionMismatchError(dimension, vector.size, "the embedding of the query")
-    if not np.isfinite(vector).all():
-        msg = "the embedder gave a vector with components that are no finite numbers"
-        raise EmbeddingError(msg, query)
-    return vector
-
-
-def _as_embedding_error(error: Exception, query: str) -> Exception:
-    """Say which query failed, and make errors that are not the library's own ones of embedding."""
-    if not isinstance(error, RetrievalError):
-        msg = f"the query could not be embedded: {str(error) or type(error).__name__}"
-        embedding_error = EmbeddingError(msg, query)
-        embedding_error.__cause__ = error
-        return embedding_error
-    if isinstance(error, EmbeddingError) and error.query is None:
-        error.query = query
-    return error

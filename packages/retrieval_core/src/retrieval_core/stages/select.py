@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import DimensionMismatchError, SearchError
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.runner import Failed
+from retrieval_core.stages.beside import origins_of
 from retrieval_core.stages.diversify import maximal_marginal_relevance
 from retrieval_core.stages.fuse import Ranked, cosine_to_score
 from retrieval_core.types import Degradation, Hit
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
+    from retrieval_core.stages.beside import Beside
     from retrieval_core.stages.plan import Plan
     from retrieval_core.stages.search import Found
     from retrieval_core.types import Chunk, Vector
@@ -31,14 +33,16 @@ class Selected:
     failure: Failed | None = None
 
 
-async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked], plan: Plan) -> Selected:
+async def select(
+    run: Run, store: Store, found: Found, ranked: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside] = ()
+) -> Selected:
     """Read the chunks of the best candidates, in one request, and choose among them.
 
-    Chunks that only the lexical side found get their dense score here, from their vectors. Where reading fails, what
+    Chunks that the dense side did not find get their dense score here, from their vectors. Where reading fails, what
     the search brought along has to do.
     """
     pool = tuple(ranked[: depth_of(plan)])
-    fetched, failure = await _fetch(run, store, found, pool, plan)
+    fetched, failure = await _fetch(run, store, found, pool, plan, beside=beside)
     pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
     pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
     degraded: tuple[Degradation, ...] = ()
@@ -52,6 +56,9 @@ async def select(run: Run, store: Store, found: Found, ranked: Sequence[Ranked],
         degraded += not_compared
         run.note("diversify", started, before, len(pool))
     hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
+    if beside:
+        origins = origins_of(beside, plan.shortlist)
+        hits = tuple([replace(hit, found_by=origins.get(hit.id, ())) for hit in hits])
     return Selected(hits, degraded, failure)
 
 
@@ -61,15 +68,11 @@ def depth_of(plan: Plan) -> int | None:
 
 
 async def _fetch(
-    run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan
+    run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
 ) -> tuple[Fetched, Failed | None]:
     """Return chunks and vectors of the pool, asking the store only for what the search did not bring along."""
-    at_hand: dict[str, Chunk] = {
-        candidate.chunk_id: candidate.chunk
-        for side in (found.dense, found.lexical)
-        for candidate in side or ()
-        if candidate.chunk is not None
-    }
+    at_hand: dict[str, Chunk] = {name: chunk for other in beside for name, chunk in other.chunks.items()}
+    at_hand |= {item.chunk_id: item.chunk for item in found.candidates if item.chunk is not None}
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()
     if found.query.embedding is not None:

@@ -41,6 +41,7 @@ class _Entry:
     chunk: Chunk
     terms: Counter[str]
     vector: Vector | None
+    named: Mapping[str, Vector]
 
     def passes(self, condition: Filter | None) -> bool:
         return matches(condition, chunk_fields(self.chunk))
@@ -64,16 +65,22 @@ class MemoryStore:
         embedder_id: Names the embedder whose vectors are kept; without it there is lexical search only.
         dimension: Components of each vector, given exactly when the embedder is.
         analyzer: How text becomes terms.
+        vectors: Names of the further vectors that chunks may have, at most eight.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given.
+        InvalidParameterError: Only one of embedder and dimension was given, or a name is none.
     """
 
     def __init__(
-        self, *, embedder_id: str | None = None, dimension: int | None = None, analyzer: Analyzer | None = None
+        self,
+        *,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
     ) -> None:
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension)
+        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension, tuple(vectors))
         self._contents = _Contents()
         self._lock = Lock()  # calls may come from the loops of several threads
         self._closed = False
@@ -143,8 +150,9 @@ class MemoryStore:
         with self._lock:
             contents = self._open()
             if request.vector is not None:
-                self._identity.check_query_vector(request.vector, contents.manifest or self._identity.manifest())
-                scores = _cosines(contents, unit_rows(request.vector))
+                manifest = contents.manifest or self._identity.manifest()
+                self._identity.check_query_vector(request.vector, manifest, request.vector_name)
+                scores = _cosines(contents, unit_rows(request.vector), request.vector_name)
             else:
                 query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
                 scores = _bm25(contents, query)
@@ -219,7 +227,8 @@ class MemoryStore:
         vectors = None if change.vectors is None else unit_rows(change.vectors)
         for position, chunk in enumerate(change.chunks):
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
-            yield _Entry(chunk, terms, None if vectors is None else vectors[position])
+            named = {name: unit_rows(rows[chunk.id]) for name, rows in change.named_vectors.items() if chunk.id in rows}
+            yield _Entry(chunk, terms, None if vectors is None else vectors[position], named)
 
 
 def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> None:
@@ -232,10 +241,11 @@ def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> Non
         contents.documents.pop(name, None)
 
 
-def _cosines(contents: _Contents, query: Vector) -> Iterator[tuple[float, _Entry]]:
+def _cosines(contents: _Contents, query: Vector, name: str | None) -> Iterator[tuple[float, _Entry]]:
     for entry in contents.chunks.values():
-        if entry.vector is not None:
-            yield min(1.0, max(-1.0, float(entry.vector @ query))), entry
+        vector = entry.vector if name is None else entry.named.get(name)
+        if vector is not None:
+            yield min(1.0, max(-1.0, float(vector @ query))), entry
 
 
 def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.ports import CountsTokens
+from retrieval_core.ports import CountsTokens, EmbedsQueries, Reopening
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -125,6 +125,25 @@ class EmbedderConformance:
         passages = _run(embedder.embed_texts(PASSAGES))
         for matrix in matrices:
             np.testing.assert_allclose(matrix, passages[: len(matrix)], atol=_TOLERANCE)
+
+    def test_several_questions_at_once(self, embedder: Embedder) -> None:
+        """An embedder that takes several questions gives each the vector that it has alone, in their order."""
+        if not isinstance(embedder, EmbedsQueries):
+            pytest.skip("this embedder takes one question at a time")
+        together = _run(embedder.embed_queries(QUESTIONS))
+        alone = np.stack([_run(embedder.embed_query(question)) for question in QUESTIONS])
+        np.testing.assert_allclose(together, alone, atol=_TOLERANCE)
+        assert _run(embedder.embed_queries([])).shape == (0, embedder.dimension)
+
+    def test_opened_anew_it_gives_the_same(self, embedder: Embedder) -> None:
+        """An embedder that can be opened anew is the same afterwards, and may be opened anew at any time."""
+        if not isinstance(embedder, Reopening):
+            pytest.skip("this embedder cannot be opened anew")
+        _run(embedder.reopen())
+        before, name = _run(embedder.embed_query(QUESTIONS[0])), embedder.id
+        _run(embedder.reopen())
+        np.testing.assert_allclose(_run(embedder.embed_query(QUESTIONS[0])), before, atol=_TOLERANCE)
+        assert embedder.id == name
 
     def test_the_event_loop_is_not_blocked(self, embedder: Embedder) -> None:
         """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""

@@ -88,7 +88,8 @@ class ContextPassage:
         hits: The primaries in it, best first; empty for the other roles.
         primary_id: The id of the hit that brought it along; its own for a primary.
         tokens: What it takes by itself, heading line included, by the pack's counter.
-        shortened: Whether sentences were cut off at its end to fit the budget.
+        shortened: Whether sentences were left out: at its end to fit the budget, or because they do not bear on the
+            question.
     """
 
     id: str

@@ -24,7 +24,7 @@ from llama_index.core.schema import (
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.serialization import chunk_to_json, hit_to_json
-from retrieval_core.types import Chunk, Hit, PageSpan, Scores, Span
+from retrieval_core.types import Chunk, Hit, Origin, PageSpan, Scores, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,9 @@ OF_A_CHUNK = frozenset(
     }
 )  # fmt: skip
 """Provenance of every node made from a chunk."""
-PROVENANCE = OF_A_CHUNK | {"rank", "scores", "relevance_reason", "evidence", "degraded", "neighbor_of"}
+TOLD_OF_A_HIT = ("relevance_reason", "evidence", "found_by", "excerpts", "source_index")
+"""Provenance of a hit that many hits do not have."""
+PROVENANCE = OF_A_CHUNK | {"rank", "scores", *TOLD_OF_A_HIT, "degraded", "neighbor_of"}
 """All keys of a node's metadata that are not the user's."""
 SHADOWED = "retrieval_core_shadowed"
 """The key of the provenance whose own keys the user's metadata use."""
@@ -62,7 +64,7 @@ def node_from_hit(hit: Hit, rank: int, degraded: Sequence[str] = ()) -> NodeWith
     """
     written = hit_to_json(hit, rank)
     scores = {name: value for name, value in written["scores"].items() if value is not None}
-    told = {name: written[name] for name in ("relevance_reason", "evidence")}
+    told = {name: written.get(name) for name in TOLD_OF_A_HIT}
     node = node_from_chunk(hit.chunk, rank=rank, scores=scores, degraded=list(degraded), **told)
     return NodeWithScore(node=node, score=hit.score)
 
@@ -141,10 +143,14 @@ def hit_from_node(item: NodeWithScore) -> Hit:
     try:
         known: dict[str, Any] = {"final": item.score} if facts is None else facts["scores"] or {}
         scores = Scores(**known)
+        facts = facts or {}
+        found_by = tuple(Origin(**origin) for origin in facts.get("found_by") or ())
+        excerpts = tuple(Span(*span) for span in facts.get("excerpts") or ())
     except TypeError as error:
-        msg = f"node {item.node.node_id!r:.80}: its scores cannot be read back ({error})"
+        msg = f"node {item.node.node_id!r:.80}: its scores cannot be read back, or what found it ({error})"
         raise InvalidParameterError(msg) from error
-    return Hit(chunk, item.score if item.score is not None else 0.0, scores)
+    score = item.score if item.score is not None else 0.0
+    return Hit(chunk, score, scores, found_by=found_by, excerpts=excerpts, source_index=facts.get("source_index"))
 
 
 def position_of(node: BaseNode) -> Position | None:

@@ -3,8 +3,8 @@
 A term becomes a 32-bit hash, and its weight in a passage is the part of BM25 that needs no other passage: occurrences
 that count less and less, held back by the passage's length. Pinecone keeps no counts over an index, and counting them
 here would need every writer to know all others' passages. So there is no weight for rarity: a question's terms count
-alike, as often as it has them, but for English stop words, which the analysis drops. The mean length that BM25 wants is
-a constant for the same reason.
+alike, as often as it has them, but for stop words, which the analysis drops. The mean length that BM25 wants is a
+constant for the same reason.
 """
 
 from __future__ import annotations

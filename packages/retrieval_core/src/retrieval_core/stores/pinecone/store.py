@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retrieval_core.analysis import Analyzer
-from retrieval_core.errors import EmbedderMismatchError, InvalidParameterError, StoreError
+from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, InvalidParameterError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.stores.pinecone.catalog import SourceCatalog
@@ -56,12 +56,13 @@ class PineconeStore:
         sparse: The index has the metric ``dotproduct`` and keeps words beside vectors, so that it can be searched by
             them. See :mod:`retrieval_core.stores.pinecone.sparse`.
         analyzer: How text becomes terms, for ``sparse``.
+        vectors: Must be empty: a record at Pinecone has one vector.
 
     Attributes:
         sides: The kinds of search it does, known without asking Pinecone.
 
     Raises:
-        ConfigurationError: The key is missing, or both the index's name and host.
+        ConfigurationError: The key is missing, or both the index's name and host; or named vectors were asked for.
         InvalidParameterError: Only one of embedder and dimension was given, or ``fields`` has an unknown key.
     """
 
@@ -77,7 +78,14 @@ class PineconeStore:
         dimension: int | None = None,
         sparse: bool = False,
         analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
     ) -> None:
+        if vectors:
+            msg = (
+                f"Pinecone keeps one vector for each chunk, and vectors.fields names {', '.join(vectors)}; leave them "
+                "out, or use another store (store.kind)"
+            )
+            raise ConfigurationError(msg)
         self._connection = Connection(api_key, index_name, host)
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
         self._analyzer = analyzer or Analyzer()
@@ -96,7 +104,8 @@ class PineconeStore:
     @property
     def id(self) -> str:
         """Names the index, the part of it, and how its records are read; not what it holds at the moment."""
-        return f"{self._identity.location}, {sorted(self._names.items())}, {'sparse' if self._sparse else 'dense'}"
+        words = f"sparse by {self._analyzer.id}" if self._sparse else "dense"
+        return f"{self._identity.location}, {sorted(self._names.items())}, {words}"
 
     async def describe(self) -> StoreInfo:
         """Say what the store holds and can do; documents are those that this library wrote.
@@ -181,7 +190,7 @@ class PineconeStore:
             raise InvalidParameterError(msg)
         expression = translate(request.filter, self._names or None)
         if request.vector is not None:
-            self._identity.check_query_vector(request.vector, self._identity.manifest())
+            self._identity.check_query_vector(request.vector, self._identity.manifest(), request.vector_name)
             vector = unit_rows(request.vector)
             await self._reader.facts()
             query: dict[str, Any] = {"vector": vector.tolist()}

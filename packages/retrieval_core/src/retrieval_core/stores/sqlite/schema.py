@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +21,8 @@ APPLICATION_ID = 0x52455452
 """Marks the file as ours, in SQLite's header field for that purpose."""
 FORMAT = 1
 """Version of the tables; it grows when an older version of this library could no longer read them."""
+FORMAT_OF_SEVERAL_VECTORS = 2
+"""That of an index with named vectors. An older version would write chunks without them, and so must not open it."""
 OLDEST_SQLITE = (3, 40, 0)
 WORD_SEARCH = "fts5"
 
@@ -57,6 +60,12 @@ CREATE TABLE sources (
 ) WITHOUT ROWID;
 """
 
+_NAMED_VECTORS = """
+CREATE TABLE named_vectors (
+    name TEXT NOT NULL, number INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (name, number)
+) WITHOUT ROWID;
+"""
+
 
 def check_sqlite() -> None:
     """Refuse a Python whose SQLite cannot do what the store needs.
@@ -91,25 +100,30 @@ def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
     if application != APPLICATION_ID:
         msg = f"{path} is a SQLite file of another program and is left alone; choose another place for the index"
         raise IndexFormatError(msg)
-    if version != FORMAT:
-        advice = "Upgrade retrieval-core" if version > FORMAT else "Build the index anew"
-        msg = f"{path} has index format {version}, and this version of retrieval-core reads format {FORMAT}. {advice}."
+    if version not in (FORMAT, FORMAT_OF_SEVERAL_VECTORS):
+        advice = "Upgrade retrieval-core" if version > FORMAT_OF_SEVERAL_VECTORS else "Build the index anew"
+        msg = (
+            f"{path} has index format {version}, and this version of retrieval-core reads the formats {FORMAT} and "
+            f"{FORMAT_OF_SEVERAL_VECTORS}. {advice}."
+        )
         raise IndexFormatError(msg)
     return False
 
 
 def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the transaction that is open."""
-    for statement in filter(str.strip, _TABLES.split(";")):
+    tables = _TABLES + _NAMED_VECTORS if manifest.vectors else _TABLES
+    for statement in filter(str.strip, tables.split(";")):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_OF_SEVERAL_VECTORS if manifest.vectors else FORMAT}")
     connection.execute("INSERT INTO state VALUES (?, 0)", (token_hex(8),))
     entries = {
         "embedder_id": manifest.embedder_id,
         "dimension": manifest.dimension,
         "analyzer": manifest.analyzer,
         "metric": manifest.metric,
+        **({"vectors": json.dumps(manifest.vectors)} if manifest.vectors else {}),
     }
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
 
@@ -117,7 +131,8 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
 def read_manifest(connection: sqlite3.Connection) -> Manifest:
     """Return what the index says about itself."""
     entries = dict(connection.execute("SELECT key, value FROM manifest"))
-    return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"])
+    vectors = tuple(json.loads(entries.get("vectors", "[]")))
+    return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"], vectors)
 
 
 def read_state(connection: sqlite3.Connection) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from retrieval_core.stores.sqlite.write import KEPT_GENERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from sqlite3 import Connection
+    from sqlite3 import Connection, Cursor
 
     from numpy.typing import NDArray
 
@@ -39,7 +39,7 @@ class Snapshot:
 
     Attributes:
         numbers: The chunks' numbers, ascending; some of the chunks may be gone.
-        passing: Which rows are there and pass the filter.
+        passing: Which rows are there, have a vector of the name asked for, and pass the filter.
         matrix: One vector of unit length a row, shape ``(rows, dimension)``; of no columns where it was not asked for.
     """
 
@@ -60,15 +60,25 @@ class SnapshotCache:
         self._generation = generation
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: Mask = np.zeros(0, dtype=np.bool_)
-        self._vectors: _Vectors | None = None
+        self._vectors: dict[str | None, _Vectors] = {}
         self._columns: dict[str, Column] = {}
 
-    def get(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of all arrays, without the values that columns point to; it takes no lock, and may be a read behind."""
+        arrays = self._numbers.nbytes + self._alive.nbytes
+        arrays += sum(vectors.loaded_bytes for vectors in tuple(self._vectors.values()))
+        return arrays + sum(column.codes.nbytes for column in tuple(self._columns.values()))
+
+    def get(
+        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
+    ) -> Snapshot:
         """Return the arrays as of the connection's open transaction.
 
         Args:
             condition: Which rows pass; the fields it names are read when they are first used.
             dimension: Given if the vectors are needed.
+            name: Which of the chunks' vectors; ``None`` for those of the passages.
 
         Raises:
             StaleReadError: Another thread has read a later generation already.
@@ -78,7 +88,11 @@ class SnapshotCache:
             paths = frozenset[str]() if condition is None else paths_of(condition)
             columns = self._filled_columns(connection, paths)
             numbers, passing = self._numbers, self._alive
-            matrix = self._matrix(connection, dimension)
+            matrix = np.zeros((len(numbers), 0), dtype=np.float32)
+            if dimension is not None:
+                vectors = self._vectors.setdefault(name, _Vectors(dimension, name))
+                matrix, present = vectors.filled(connection, numbers)
+                passing = passing & present
         if condition is not None:
             passing = passing & evaluate(condition, columns, len(numbers))
         return Snapshot(numbers, passing, matrix)
@@ -110,13 +124,6 @@ class SnapshotCache:
         self._alive = alive
         if np.count_nonzero(alive) < len(alive) // 2:
             self._clear(identity, generation)  # mostly gaps: reading it all again is cheaper than keeping them
-
-    def _matrix(self, connection: Connection, dimension: int | None) -> Matrix:
-        if dimension is None:
-            return np.zeros((len(self._numbers), 0), dtype=np.float32)
-        if self._vectors is None:
-            self._vectors = _Vectors(dimension)
-        return self._vectors.filled(connection, self._numbers)
 
     def _filled_columns(
         self, connection: Connection, paths: frozenset[str]
@@ -153,26 +160,42 @@ class SnapshotCache:
 class _Vectors:
     """A matrix that grows by rows; who holds a part of it may go on reading that."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, name: str | None) -> None:
+        self._name = name
         self._rows: Matrix = np.zeros((0, dimension), dtype=np.float32)
+        self._present: Mask = np.zeros(0, dtype=np.bool_)
         self._length = 0
 
-    def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> Matrix:
-        """Return the matrix with a row for each number, reading those that are missing."""
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the rows in use; those that are only reserved take no memory."""
+        return self._length * self._rows.shape[1] * self._rows.itemsize
+
+    def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> tuple[Matrix, Mask]:
+        """Return the matrix with a row for each number, reading those that are missing, and which rows have one."""
         if self._length < len(numbers):
             self._reserve(len(numbers))
             last = int(numbers[self._length - 1]) if self._length else 0
-            rows = connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
+            rows = self._read(connection, last)
             while batch := rows.fetchmany(BATCH):
                 positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
                 joined = np.frombuffer(b"".join(blob for _, blob in batch), dtype=np.float32)
                 self._rows[positions] = joined.reshape(len(batch), -1)
+                self._present[positions] = True
             self._length = len(numbers)
-        return self._rows[: self._length]
+        return self._rows[: self._length], self._present[: self._length]
+
+    def _read(self, connection: Connection, last: int) -> Cursor:
+        if self._name is None:
+            return connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
+        sql = "SELECT number, vector FROM named_vectors WHERE name = ? AND number > ? ORDER BY number"
+        return connection.execute(sql, (self._name, last))
 
     def _reserve(self, length: int) -> None:
         if length > len(self._rows):
             # Rows that are never touched take no memory, so there is room for new ones from the beginning.
-            rows = np.zeros((length + length // GROWTH + BATCH, self._rows.shape[1]), dtype=np.float32)
+            room = length + length // GROWTH + BATCH
+            rows, present = np.zeros((room, self._rows.shape[1]), dtype=np.float32), np.zeros(room, dtype=np.bool_)
             rows[: self._length] = self._rows[: self._length]
-            self._rows = rows
+            present[: self._length] = self._present[: self._length]
+            self._rows, self._present = rows, present

@@ -50,10 +50,12 @@ class SqliteStore:
             read, but neither searched by vector nor added to; a new index is then one without vectors.
         dimension: Components of each vector, given exactly when the embedder is.
         analyzer: How text becomes terms.
+        vectors: Names of the further vectors that chunks may have, at most eight. Each takes as much room as that of
+            the passages, on the disk and, once it was searched, in memory.
         busy_timeout: Seconds that a write waits for another process that writes.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given, or the time is negative.
+        InvalidParameterError: Only one of embedder and dimension was given, a name is none, or the time is negative.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class SqliteStore:
         embedder_id: str | None = None,
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         if busy_timeout < 0:
@@ -71,7 +74,7 @@ class SqliteStore:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension)
+        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors))
         self._lock = Lock()
         self._session: _Session | None = None
         self._inherited: list[_Session] = []
@@ -183,6 +186,17 @@ class SqliteStore:
         except IndexNotFoundError:
             return {}
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether arrays that searches use are in memory; asking loads nothing."""
+        return self.loaded_bytes > 0
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of these arrays: vectors, and values of the fields that filters named."""
+        session = self._session
+        return 0 if session is None else session.loaded_bytes
+
     async def aclose(self) -> None:
         """Close the file and end the threads; further calls are errors. Closing twice is fine."""
         with self._lock:
@@ -218,13 +232,14 @@ class SqliteStore:
         return await self._current().connections.write(function, create)
 
     def _apply(self, change: Change, connection: Connection) -> None:
-        self._identity.check_vectors(change, self._checked_manifest(connection))
-        write.apply_change(connection, change, self._analyzer)
+        manifest = self._checked_manifest(connection)
+        self._identity.check_vectors(change, manifest)
+        write.apply_change(connection, change, self._analyzer, manifest.vectors)
 
     def _delete(self, document_ids: Sequence[str], connection: Connection) -> int:
-        self._checked_manifest(connection)
+        vectors = self._checked_manifest(connection).vectors
         write.forget_sources_of(connection, document_ids)
-        return write.remove_documents(connection, document_ids, write.next_generation(connection))
+        return write.remove_documents(connection, document_ids, write.next_generation(connection), vectors)
 
     def _describe(self, session: _Session, connection: Connection) -> StoreInfo:
         manifest = self._checked_manifest(connection)
@@ -245,8 +260,8 @@ class SqliteStore:
         if request.vector is not None:
             from retrieval_core.stores.sqlite.dense import search_vectors  # noqa: PLC0415 - numpy is slow to import
 
-            self._identity.check_query_vector(request.vector, manifest)
-            snapshot = session.snapshot(connection, request.filter, manifest.dimension)
+            self._identity.check_query_vector(request.vector, manifest, request.vector_name)
+            snapshot = session.snapshot(connection, request.filter, manifest.dimension, request.vector_name)
             found = search_vectors(connection, snapshot, request.vector, request.limit)
         else:
             query = word_query(self._analyzer, request.text or "", partial(count_passages, connection))
@@ -274,13 +289,21 @@ class _Session:
         self._counted: tuple[tuple[str, int], tuple[int, int]] | None = None
         self._fields: tuple[tuple[str, int], Mapping[str, FieldInfo]] | None = None
 
-    def snapshot(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the arrays, without waiting for those that are being read."""
+        cache = self._cache
+        return 0 if cache is None else cache.loaded_bytes
+
+    def snapshot(
+        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
+    ) -> Snapshot:
         """Return the arrays that a search needs, as of the open transaction."""
         from retrieval_core.stores.sqlite.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:
             cache = self._cache = self._cache or SnapshotCache()
-        return cache.get(connection, condition, dimension)
+        return cache.get(connection, condition, dimension, name)
 
     def counts(self, connection: Connection, state: tuple[str, int]) -> tuple[int, int]:
         """Return the numbers of documents and chunks, counted once for each generation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from retrieval_core.stores.checks import unit_rows
@@ -16,7 +17,7 @@ from retrieval_core.stores.sqlite.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.analysis import Analyzer
@@ -37,14 +38,18 @@ def next_generation(connection: Connection) -> int:
     return generation
 
 
-def apply_change(connection: Connection, change: Change, analyzer: Analyzer) -> None:
-    """Apply a change that was checked before."""
+def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vectors: Sequence[str]) -> None:
+    """Apply a change that was checked before.
+
+    Args:
+        vectors: Names of the index's named vectors.
+    """
     generation = next_generation(connection)
-    remove_documents(connection, change.removed_documents, generation)
-    remove_documents(connection, (document.id for document in change.documents), generation)
+    remove_documents(connection, change.removed_documents, generation, vectors)
+    remove_documents(connection, (document.id for document in change.documents), generation, vectors)
     connection.executemany(_INSERT_DOCUMENT, map(document_to_row, change.documents))
     connection.executemany(_INSERT_SECTION, map(section_to_row, change.sections))
-    _insert_chunks(connection, change, analyzer, generation)
+    _insert_chunks(connection, change, analyzer, generation, vectors)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
     connection.executemany(
         "INSERT OR REPLACE INTO sources (source, content_hash, recipe, documents) VALUES (?, ?, ?, ?)",
@@ -58,32 +63,43 @@ def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> No
     connection.executemany(forget, ((name,) for name in document_ids))
 
 
-def remove_documents(connection: Connection, document_ids: Iterable[str], generation: int) -> int:
+def remove_documents(
+    connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
+) -> int:
     """Remove documents with everything that belongs to them, and return how many chunks went."""
     count = 0
     for name in document_ids:
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
-        _remove_chunks(connection, numbers, generation)
+        _remove_chunks(connection, numbers, generation, vectors)
         connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
         connection.execute("DELETE FROM documents WHERE id = ?", (name,))
         count += len(numbers)
     return count
 
 
-def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int) -> None:
+def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
     connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
+    if vectors:
+        named = ((name, number) for name, (number,) in product(vectors, numbers))
+        connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
     connection.executemany("INSERT INTO removed VALUES (?, ?)", ((generation, number) for (number,) in numbers))
 
 
-def _insert_chunks(connection: Connection, change: Change, analyzer: Analyzer, generation: int) -> None:
+def _insert_chunks(
+    connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
+) -> None:
     vectors = None if change.vectors is None else unit_rows(change.vectors)
     for position, chunk in enumerate(change.chunks):
         former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
-        _remove_chunks(connection, former, generation)
+        _remove_chunks(connection, former, generation, names)
         number = connection.execute(_INSERT_CHUNK, chunk_to_row(chunk)).lastrowid
         terms = " ".join(analyzer.terms(chunk.indexed_text))
         connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
         if vectors is not None:
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))
+        for name, rows in change.named_vectors.items():
+            if (vector := rows.get(chunk.id)) is not None:
+                row = (name, number, unit_rows(vector).tobytes())
+                connection.execute("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)

@@ -7,6 +7,8 @@ its sources, and say how to open one::
         async def open_store(self, folder):
             return MyStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
+A store that keeps several vectors for each chunk overrides ``open_store_with_vectors`` too.
+
 Each test opens an empty store in a folder of its own and closes it. Needed besides the library: pytest and hypothesis.
 """
 
@@ -16,6 +18,7 @@ from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
+from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
 from retrieval_core.testing.store_kit.versioning import VersionTests
@@ -33,6 +36,7 @@ class StoreConformance(
     FieldTests,
     FetchTests,
     HostileInputTests,
+    NamedVectorTests,
     RunningTests,
     VersionTests,
 ):

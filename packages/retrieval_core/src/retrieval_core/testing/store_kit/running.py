@@ -33,7 +33,7 @@ class RunningTests(StoreTestBase):
             chunks = tuple(
                 chunk(f"v{number}p{part}", f"word version{number}", chunk_index=part) for part in range(PARTS)
             )
-            return Change(chunks, units(PARTS, number), (document("d", f"version{number}"),))
+            return Change(chunks, units(PARTS, number), documents=(document("d", f"version{number}"),))
 
         async def test(store: Store) -> None:
             await store.upsert(version(0))

@@ -150,10 +150,11 @@ class WriteTests(StoreTestBase):
                 (InvalidParameterError, Change((good, chunk("x", "\ud800")), units(2))),
             ]
             for error, change in faults:
+                removing = Change(
+                    change.chunks, change.vectors, documents=(document("d", "after"),), removed_documents=("d",)
+                )
                 with pytest.raises(error):
-                    await store.upsert(
-                        Change(change.chunks, change.vectors, (document("d", "after"),), removed_documents=("d",))
-                    )
+                    await store.upsert(removing)
             found = await store.fetch(FetchRequest(chunk_ids=("d#0", "x"), document_ids=("d",)))
             assert [item.text for item in found.chunks.values()] == ["before"]
             assert found.documents["d"].text == "before"

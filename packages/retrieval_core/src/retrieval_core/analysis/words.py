@@ -1,0 +1,90 @@
+"""Words of any language: where they are in a text, what folds away in them, and what they consist of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+from unicodedata import category, combining, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HYPHENS = "\\-\u2010\u2011"
+_IGNORABLE = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner: inside words, but no part of them
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = (
+    _HAN + "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\uaa60-\uaa7f"  # Myanmar
+    "\u1780-\u17ff"  # Khmer
+    "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+    "\uac00-\ud7a3\u1100-\u11ff"  # Hangul
+)
+IS_HAN = re.compile(f"[{_HAN}]")
+_HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+UNHYPHENATED = re.compile(f"[^{_HYPHENS}]+")
+PARTS = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """What words, their parts in one script and their characters look like."""
+
+    word: re.Pattern[str]
+    segment: re.Pattern[str]
+    character: re.Pattern[str]
+
+
+@cache
+def patterns() -> Patterns:
+    """Compile the patterns that need to know all combining marks, which :mod:`re` has no class for."""
+    blocks = (*range(0x300, 0x1D00), *range(0x1DC0, 0x1E00), *range(0x3099, 0x309B), *range(0xA800, 0xAC00))
+    marks = "".join(map(chr, (point for point in blocks if category(chr(point)) in {"Mn", "Mc"}))) + _IGNORABLE
+    inside = rf"[\w{marks}]"
+    return Patterns(
+        word=re.compile(rf"\w{inside}*(?:[{_HYPHENS}]\w{inside}*)*"),
+        segment=re.compile(rf"(?P<unspaced>[{_UNSPACED}][{_UNSPACED}{marks}]*)|[^{_UNSPACED}]+"),
+        character=re.compile(f".[{marks}]*", re.DOTALL),
+    )
+
+
+def fold(text: str) -> str:
+    """Return a word without case, accents and compatibility forms.
+
+    Marks that make another letter rather than an accent stay: vowel signs, Thai tones, the voicing of kana.
+    """
+    if text.isascii():
+        return text.lower()
+    letters = (character for character in normalize("NFKD", text) if not _is_accent(character))
+    return normalize("NFC", "".join(letters).casefold())
+
+
+def lowered(text: str) -> str:
+    """Return a word without case and compatibility forms; accents stay, for stemmers that know them."""
+    if text.isascii():
+        return text.lower()
+    letters = (character for character in normalize("NFKC", text) if character not in _IGNORABLE)
+    return normalize("NFC", "".join(letters).casefold())
+
+
+def letters(word: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the letters and digits of a folded word, each with where the character that it comes from begins and ends.
+
+    A character may give several: ``ﬁ`` is ``f`` and ``i``. Hyphens and underscores give none.
+    """
+    for match in patterns().character.finditer(word):
+        for letter in fold(match.group()):
+            if letter.isalnum() or category(letter) in {"Mn", "Mc"}:
+                yield letter, match.start(), match.end()
+
+
+def is_spaced(word: str) -> bool:
+    """Whether a word has nothing of a script that is written without spaces."""
+    return _HAS_UNSPACED.search(word) is None
+
+
+def _is_accent(character: str) -> bool:
+    # Classes 10 to 36 are the points of Hebrew, Arabic and Syriac, 1 and 200 upwards the accents of European scripts.
+    kind = combining(character)
+    return kind >= 200 or 10 <= kind <= 36 or kind == 1 or character in _IGNORABLE

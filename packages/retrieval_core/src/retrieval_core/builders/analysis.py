@@ -1,0 +1,31 @@
+"""The lexical analysis as it is configured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from retrieval_core.analysis import Analyzer
+    from retrieval_core.config import AnalysisConfig
+
+
+def build_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into terms, for stores and for highlighting.
+
+    Raises:
+        ConfigurationError: There is no such language, or its stop words are not installed.
+    """
+    from retrieval_core.analysis import Analyzer  # noqa: PLC0415
+
+    try:
+        return Analyzer(
+            config.language,
+            stop_words=config.stop_words,
+            word_ngrams=config.word_ngrams,
+            character_ngrams=config.character_ngrams,
+        )
+    except InvalidParameterError as error:
+        msg = f"analysis: {error}"
+        raise ConfigurationError(msg) from error

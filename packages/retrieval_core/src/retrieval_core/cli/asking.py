@@ -1,0 +1,43 @@
+"""Opening what a question is put to: one index, or several of them as one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.cli.stats import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.federation import FederatedIndex
+    from retrieval_core.index import Index
+
+
+@contextmanager
+def asked(config: RetrievalConfig, index_files: Sequence[str]) -> Generator[Index | FederatedIndex]:
+    """Open what ``--index`` names, once or repeatedly; the configured index where it was not given.
+
+    Yields:
+        One index, whose questions are counted for ``retrieval stats``; or several, whose are not.
+    """
+    if len(index_files) < 2:
+        from retrieval_core.build import open_index  # noqa: PLC0415 - help and completion need none of this
+
+        with counted(config) as usage, open_index(config=config, observer=usage) as index:
+            yield index
+        return
+    from retrieval_core.federation import open_indexes  # noqa: PLC0415
+
+    named = [_named(text) for text in index_files]
+    given = dict(named) if all(name for name, _ in named) else [file for _, file in named]
+    with open_indexes(given, config=config) as indexes:
+        yield indexes
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return name and file of ``NAME=FILE``; a file whose own name is like that is a file."""
+    name, equals, file = text.partition("=")
+    return (name, file) if equals and not Path(text).exists() and not {"/", "\\"} & set(name) else ("", text)

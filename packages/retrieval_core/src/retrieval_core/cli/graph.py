@@ -1,0 +1,111 @@
+"""``retrieval graph``: what the knowledge graph knows, and what it makes of a question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
+
+if TYPE_CHECKING:
+    from retrieval_core.graph import Facts, GraphQueryTranslator
+    from retrieval_core.ports import Transformed
+
+
+@click.command("graph")
+@click.argument("question", required=False)
+@index_option
+@common_options
+@ends_well
+def graph_command(
+    *,
+    question: str | None,
+    index_file: str | None,
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show what the knowledge graph makes of QUESTION: entities, facts and the passages that they lead to.
+
+    Without a question, show how much the graph holds. The graph is named by --set graph.file=FILE, or made while
+    indexing with --set graph.extract=true.
+    """
+    from pathlib import Path  # noqa: PLC0415 - help and completion need none of this
+
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.builders.graph import build_graph_translator  # noqa: PLC0415
+    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415
+    from retrieval_core.graph.knowledge import describe  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file)
+    with open_index(config=config) as index:
+        translator = build_graph_translator(config.graph, index.pipeline.store, Path(config.index))
+        if translator is None:
+            msg = "there is no knowledge graph: name a file of triples with --set graph.file=FILE"
+            raise ConfigurationError(msg, missing_keys=("graph.file",))
+        try:
+            run = index.pipeline.sync.run
+            if question is None:
+                document: dict[str, Any] = describe(run(translator.graph()))
+                if as_json:
+                    print_json(document)
+                else:
+                    _print_counts(document)
+                return
+            facts, made = run(_asked(translator, question))
+        finally:
+            translator.close()
+    if as_json:
+        print_json(_to_json(facts, made))
+    else:
+        _print(facts, made)
+
+
+async def _asked(translator: GraphQueryTranslator, question: str) -> tuple[Facts, Transformed]:
+    from retrieval_core.ports import QueryContext  # noqa: PLC0415
+
+    return await translator.facts(question), await translator.transform(question, QueryContext())
+
+
+def _to_json(facts: Facts, made: Transformed) -> dict[str, Any]:
+    return {
+        "entities": list(facts.entities),
+        "relations": list(facts.relations),
+        "facts": [
+            {
+                "subject": fact.triple.subject,
+                "relation": fact.triple.relation,
+                "object": fact.triple.object,
+                "chunk_id": fact.triple.chunk_id,
+                "document_id": fact.triple.document_id,
+                "score": fact.score,
+            }
+            for fact in facts.facts
+        ],
+        "chunks": [
+            {"chunk_id": candidate.chunk_id, "score": candidate.score}
+            for linked in made.linked
+            for candidate in linked.candidates
+        ],
+        "searched_for": [variant.text for variant in made.variants],
+    }
+
+
+def _print_counts(document: dict[str, Any]) -> None:
+    for name, count in document.items():
+        click.echo(f"{name.replace('_', ' ')}: {count}")
+
+
+def _print(facts: Facts, made: Transformed) -> None:
+    click.echo(f"entities: {', '.join(facts.entities) or 'none'}")
+    click.echo(f"relations: {', '.join(facts.relations) or 'none'}")
+    for fact in facts.facts:
+        place = fact.triple.chunk_id or fact.triple.document_id
+        click.echo(f"  {fact.score:g}  {fact.triple}" + (f"  ({place})" if place else ""))
+    for linked in made.linked:
+        click.echo("passages:")
+        for candidate in linked.candidates:
+            click.echo(f"  {candidate.score:.2f}  {candidate.chunk_id}")
+    for variant in made.variants:
+        click.echo(f"searched for: {variant.text}")

@@ -1,0 +1,57 @@
+"""What ``retrieval doctor`` asks of what looks at a question, and of what shortens its passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.cli.probing import AbsentError, ask, llm_for_a_stage, made_by
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+
+
+def transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
+    """Make a transformer; those that ask a language model say which, and whether that answers is another finding."""
+    from retrieval_core.builders.transformers import NEED_AN_LLM, build_transformers, model_for  # noqa: PLC0415
+
+    if name == "graph":
+        return _graph(config)
+    if name in NEED_AN_LLM:
+        return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
+    build_transformers(config.transform.model_copy(update={"use": (name,)}), None)
+    return made_by(name)
+
+
+def _graph(config: RetrievalConfig) -> str:
+    from retrieval_core.builders.graph import extracted_file  # noqa: PLC0415
+    from retrieval_core.graph import GraphFiles  # noqa: PLC0415
+
+    if config.graph.file is None and not config.graph.extract:
+        msg = "there is no graph and it is left out without one; see graph.file"
+        raise AbsentError(msg)
+    extracted = (extracted_file(Path(config.index)),) if config.graph.extract else ()
+    graph = GraphFiles(*(() if config.graph.file is None else (config.graph.file,)), optional=extracted).get()
+    return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
+
+
+def condenser(config: RetrievalConfig, _seconds: float) -> str:
+    """Say what makes a question of a conversation stand alone."""
+    kind = config.transform.history
+    if kind != "llm":
+        return "the question stays as it is" if kind == "none" else "by a rule, without a language model"
+    from retrieval_core.builders.transformers import model_for  # noqa: PLC0415
+
+    return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
+
+
+def pruner(config: RetrievalConfig, seconds: float) -> str:
+    """Have two sentences judged."""
+    from retrieval_core.build import build_embedder, local_cross_encoder  # noqa: PLC0415
+    from retrieval_core.builders.pruner import build_pruner  # noqa: PLC0415
+
+    made = build_pruner(config.pruner, build_embedder(config.embedder), local_cross_encoder)
+    if made is None or ":" in config.pruner.kind:
+        return made_by(config.pruner.kind)
+    ask(seconds, lambda: made.keep("Does it work?", [["It works.", "It rains."]]), made)
+    return f"{made.id} judges sentences"

@@ -1,0 +1,147 @@
+"""How ``retrieval doctor`` asks one part: in a bounded time, on an event loop of its own, without telling a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AsyncExitStack
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from retrieval_core.cli.finding import Finding
+from retrieval_core.config import without_credentials
+from retrieval_core.errors import IndexNotFoundError, RetrievalError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.ports import LLM
+
+T = TypeVar("T")
+
+GRACE_SECONDS = 5.0
+"""For letting go of what did not answer; after that it is left behind, since a thread cannot be cancelled."""
+# Shorter ones would be taken out of words too, and servers of one's own are often given a word as the key. Adapters
+# keep theirs to themselves whatever its length.
+_SHORTEST_KEY = 8
+_SHORTEST_PASSWORD = 4
+_SECRET_NAMES = re.compile(r"key|secret|token|password|url", re.IGNORECASE)
+SEE_LLM = "not looked at, as the language model cannot be used; see there"
+
+
+class AbsentError(Exception):
+    """Something optional is not there."""
+
+
+def built_llm(config: RetrievalConfig) -> LLM:
+    """Return the configured language model, not yet asked.
+
+    Raises:
+        AbsentError: There is none.
+    """
+    from retrieval_core.build import build_llm  # noqa: PLC0415
+
+    llm = build_llm(config.llm)
+    if llm is None:
+        msg = "it needs a language model and is left out without one; set llm.kind"
+        raise AbsentError(msg)
+    return llm
+
+
+def llm_for_a_stage(config: RetrievalConfig) -> LLM:
+    """Return the language model of a stage; whether it answers is another finding."""
+    try:
+        return built_llm(config)
+    except RetrievalError as error:
+        raise AbsentError(SEE_LLM) from error
+
+
+def made_by(kind: str) -> str:
+    """Say of a part of the user's own that it is there."""
+    return f"{kind} made it; it was not called"
+
+
+def ask(seconds: float, call: Callable[[], Awaitable[T]], *parts: object) -> T:
+    """Make one call on an event loop of its own, and close what was used there."""
+
+    async def main() -> T:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                if (close := getattr(part, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+            async with asyncio.timeout(seconds):
+                return await call()
+
+    return asyncio.run(main())
+
+
+def bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: frozenset[str]) -> Finding:
+    """Run a probe in a thread and wait no longer than it may take; whatever goes wrong is a finding."""
+    found: list[Finding] = []
+
+    def finding(verdict: Literal["ok", "missing", "wrong"], detail: str) -> None:
+        text = without_credentials(detail)
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "[secret]")
+        found.append(Finding(subject, verdict, text))
+
+    def work() -> None:
+        try:
+            finding("ok", probe())
+        except (AbsentError, IndexNotFoundError) as error:
+            finding("missing", str(error))
+        except TimeoutError as error:
+            finding("wrong", str(error) or _silence(seconds))
+        except RetrievalError as error:
+            finding("wrong", str(error))
+        except Exception as error:  # noqa: BLE001 - of a factory, or of a library that a service needs
+            finding("wrong", f"{type(error).__name__}: {error}")
+
+    thread = Thread(target=work, name=f"retrieval-doctor-{subject}", daemon=True)
+    thread.start()
+    thread.join(seconds + GRACE_SECONDS)
+    return found[0] if found else Finding(subject, "wrong", _silence(seconds))
+
+
+def _silence(seconds: float) -> str:
+    return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
+
+
+def secrets_of(config: RetrievalConfig) -> frozenset[str]:
+    """Return all that must not be printed, in case that somebody else's message holds it."""
+    openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
+    given = [section.api_key for section in (*openai, pinecone)] + [config.cache.url]
+    given.append(config.reranker.cohere.api_key)
+    keys = {secret.get_secret_value() for secret in given if secret is not None}
+    found: set[str] = set()
+    if config.cache.url is not None:
+        found |= _passwords_in(config.cache.url.get_secret_value())
+    sections = (
+        config.store,
+        config.embedder,
+        config.llm,
+        config.reranker,
+        config.compressor,
+        config.rewriter,
+        config.transform,
+        config.pruner,
+        config.cache,
+    )
+    for section in (*sections, config.evaluation):
+        found |= _secrets_in(section.options)
+    long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}
+    return frozenset(long_enough | {secret for secret in found if len(secret) >= _SHORTEST_PASSWORD})
+
+
+def _passwords_in(url: str) -> set[str]:
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        return set()
+    return {password, unquote(password)}
+
+
+def _secrets_in(options: Mapping[str, Any]) -> set[str]:
+    return {text for name, text in options.items() if isinstance(text, str) and _SECRET_NAMES.search(name)}

@@ -1,0 +1,170 @@
+"""``retrieval stats``: how often an index was asked, how that went, and how much memory it takes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.observe import MemoryUsage, Totals, UsageStats
+    from retrieval_core.ports import StoreInfo
+
+WARM_UP = "warm up"
+
+
+def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None]:
+    """Return what a command counts its queries with, for the totals beside its index, once it is closed.
+
+    There is nothing where the index is not a file or folder of this machine, or not there yet.
+    """
+    from retrieval_core.builders.backends import place_of  # noqa: PLC0415 - help and completion need none of it
+    from retrieval_core.observe import UsageStats, totals_beside  # noqa: PLC0415
+
+    index = place_of(config)
+    return UsageStats(totals_beside(index)) if _is_kept_here(config) and index.exists() else nullcontext()
+
+
+@click.command("stats")
+@click.option("--load", is_flag=True, help="Ask the index one question first, so that what is needed for it is loaded.")
+@click.option("--reset", is_flag=True, help="Begin to count anew, once the numbers so far are printed.")
+@index_option
+@common_options
+@ends_well
+def stats_command(
+    *,
+    load: bool,
+    reset: bool,
+    index_file: str | None,
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say how often the index was asked, how that went, and how much memory it takes.
+
+    Counts, rates and times are those of all processes that keep them beside the index, as the commands search and
+    context do: numbers alone, no text. Memory is that of this process once it has opened the index; models and vectors
+    are loaded when they are first needed, so ask with --load to see them.
+    """
+    from retrieval_core.build import open_index  # noqa: PLC0415
+    from retrieval_core.builders.backends import place_of  # noqa: PLC0415
+    from retrieval_core.cli.render import print_facts  # noqa: PLC0415
+    from retrieval_core.observe import monitor_memory_usage, read_totals, reset_totals, totals_beside  # noqa: PLC0415
+
+    config = read_config(config_file, assignments, index=index_file)
+    file = totals_beside(place_of(config))
+    totals = read_totals(file) if _is_kept_here(config) else None
+    with open_index(config=config) as index:
+        info = index.describe()
+        if load:
+            index.retrieve(WARM_UP)
+        memory = monitor_memory_usage(index.pipeline.components)
+    if as_json:
+        print_json({"index": _index_facts(info), "usage": _usage(totals), "memory": _memory(memory)})
+    else:
+        print_facts(_for_people(info, totals, memory))
+    if reset and totals is not None:
+        reset_totals(file)
+
+
+def _is_kept_here(config: RetrievalConfig) -> bool:
+    return config.store.kind not in {"memory", "pinecone"}
+
+
+def _index_facts(info: StoreInfo) -> dict[str, Any]:
+    return {
+        "location": info.location,
+        "documents": info.documents,
+        "chunks": info.chunks,
+        "bytes": size_of(Path(info.location)),
+    }
+
+
+def size_of(path: Path) -> int | None:
+    """Return the bytes of a file, or of all files in a folder; ``None`` where there is neither."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size if path.is_file() else None
+
+
+def _usage(totals: Totals | None) -> dict[str, Any] | None:
+    """Return all numbers; ``None`` where nothing was counted yet."""
+    if totals is None:
+        return None
+    from retrieval_core.observe import Summary  # noqa: PLC0415
+
+    seen, summary = totals.counts, Summary.of(totals.counts)
+    counts = ("queries", "answered", "failed", "cancelled", "cache_hits", "degraded_queries")
+    stages = {
+        stage: {
+            **{name: getattr(seen.stages[stage], name) for name in ("calls", "attempts", "failures", "cancellations")},
+            **{name: getattr(seen.stages[stage], name) for name in ("input_tokens", "output_tokens")},
+            "seconds": asdict(latency),
+        }
+        for stage, latency in summary.stages.items()
+    }
+    rates = {name: getattr(summary, f"{name}_rate") for name in ("error", "cache_hit", "degraded")}
+    return {
+        "since": totals.since.isoformat(timespec="seconds"),
+        **{name: getattr(seen, name) for name in counts},
+        "degraded": dict(sorted(seen.degraded.items())),
+        "rates": rates,
+        "seconds": asdict(summary.query),
+        "stages": stages,
+    }
+
+
+def _memory(memory: MemoryUsage) -> dict[str, Any]:
+    return {
+        "rss": memory.rss,
+        "limit": memory.limit,
+        "is_high": memory.is_high,
+        "components": [asdict(one) for one in memory.components],
+    }
+
+
+def _for_people(info: StoreInfo, totals: Totals | None, memory: MemoryUsage) -> dict[str, object]:
+    facts: dict[str, object] = _index_facts(info)
+    facts["bytes"] = _megabytes(facts["bytes"])
+    usage = _usage(totals)
+    if usage is None:
+        facts["queries"] = "none were counted"
+    else:
+        facts |= {"counted since": usage["since"]}
+        facts |= {name.replace("_", " "): usage[name] for name in ("queries", "answered", "failed", "cancelled")}
+        facts |= {f"{name} rate".replace("_", " "): _percent(rate) for name, rate in usage["rates"].items()}
+        facts |= {f"degraded: {stage}": count for stage, count in usage["degraded"].items()}
+        facts["query"] = _milliseconds(usage["seconds"])
+        for stage, numbers in usage["stages"].items():
+            told = [f"{numbers['calls']:,} calls"]
+            told += [f"{numbers[name]:,} {name}" for name in ("failures", "cancellations") if numbers[name]]
+            facts[f"stage: {stage}"] = f"{', '.join(told)}; {_milliseconds(numbers['seconds'])}"
+    high = f", more than {_megabytes(memory.limit)}" if memory.is_high else ""
+    facts["memory of this process"] = f"{_megabytes(memory.rss) or 'not known'}{high}"
+    for one in memory.components:
+        state = {True: "loaded", False: "not loaded", None: "does not tell"}[one.is_loaded]
+        size = f", at least {_megabytes(one.bytes)}" if one.is_loaded and one.bytes is not None else ""
+        facts[f"memory: {one.role}"] = f"{one.type}: {state}{size}"
+    return facts
+
+
+def _megabytes(size: Any) -> str | None:
+    return None if size is None else f"{size / 1024**2:,.1f} MB"
+
+
+def _percent(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:.1%}"
+
+
+def _milliseconds(seconds: dict[str, Any]) -> str | None:
+    if not seconds["count"]:
+        return None
+    return ", ".join(f"{name} {seconds[name] * 1000:,.1f} ms" for name in ("mean", "p50", "p95"))

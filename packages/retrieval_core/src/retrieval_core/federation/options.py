@@ -1,0 +1,138 @@
+"""What a query to several indexes may ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.options import QueryOptions, check_names, chosen, turns
+from retrieval_core.pipeline.planning import MAX_TOP_K
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.ports import Message
+
+_NAME = re.compile(r"[^\s:]+")
+
+SHARED_CANDIDATES = 30
+"""The least that each index is asked for, so that scores can be told apart; measured, more makes no difference."""
+
+
+class SeveralOptions(QueryOptions, total=False):
+    """The options of any query, and those of several indexes; ``None``, or left out, means what is configured."""
+
+    indexes: Sequence[str] | None
+    """Names of the indexes to ask; all of them where it is not given."""
+    max_results_per_query: int | None
+    """The most passages taken from each index, 1 to 1000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one query asks of each index.
+
+    Attributes:
+        names: Of the indexes, in their order.
+        top_k: The most hits of the result.
+        of_each: The options of each index.
+        history: The conversation before the question.
+        instead: In place of ``of_each``, by the name of the index.
+    """
+
+    names: tuple[str, ...]
+    top_k: int
+    of_each: QueryOptions
+    history: tuple[Message, ...] = ()
+    instead: Mapping[str, QueryOptions] = field(default_factory=dict[str, QueryOptions])
+
+    def of(self, name: str) -> QueryOptions:
+        """Return the options of an index."""
+        return self.instead.get(name, self.of_each)
+
+    @property
+    def in_other_words(self) -> Asked:
+        """The same for a question that was rewritten: it stands alone, and is searched for as it is."""
+        of_each: QueryOptions = {**self.of_each, "transforms": (), "history": None}
+        return replace(self, of_each=of_each, history=(), instead={})
+
+
+def asked_of(options: SeveralOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int) -> Asked:
+    """Put settings and a caller's arguments together.
+
+    Args:
+        options: The caller's.
+        weights: Of all indexes.
+        config: The settings.
+        reranked: How many hits are reranked; 0 for none.
+
+    Raises:
+        InvalidParameterError: An argument is outside its range, or names an index that there is not.
+        TypeError: There is no such argument.
+    """
+    check_names(options, tuple(SeveralOptions.__annotations__))
+    top_k, most = options.get("top_k"), options.get("max_results_per_query")
+    allowed = config.limits.max_results
+    top_k = _checked("top_k", config.search.top_k if top_k is None else top_k, allowed)
+    most = config.federation.max_results_per_query if most is None else most
+    most = min(_checked("max_results_per_query", most, MAX_TOP_K), allowed)
+    of_each: dict[str, Any] = {name: value for name, value in options.items() if name in QueryOptions.__annotations__}
+    names = _names(options.get("indexes"), weights)
+    of_each["top_k"] = min(most, max(top_k, reranked, SHARED_CANDIDATES))
+    history = turns(options.get("history"))
+    if (transforms := options.get("transforms")) is not None:
+        of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
+    return Asked(names, top_k, cast("QueryOptions", of_each), history)
+
+
+def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:
+    if indexes is None:
+        names = tuple(weights)
+    elif not isinstance(indexes, Sequence) or isinstance(indexes, (str, bytes)) or not indexes:
+        msg = f"indexes must be a list of names of indexes, got {indexes!r:.80}"
+        raise InvalidParameterError(msg)
+    else:
+        names = tuple(dict.fromkeys(cast("Sequence[str]", indexes)))
+    for name in names:
+        if name not in weights:
+            msg = f"there is no index {name!r:.80}; there are {', '.join(weights)}"
+            raise InvalidParameterError(msg)
+    if not (asked := tuple(name for name in names if weights[name])):
+        msg = f"no index is left to ask: {', '.join(names)} have the weight 0"
+        raise InvalidParameterError(msg)
+    return asked
+
+
+def _checked(name: str, number: object, most: int) -> int:
+    if type(number) is not int or not 1 <= number <= most:
+        msg = f"{name} must be a whole number between 1 and {most}, got {number!r:.80}"
+        raise InvalidParameterError(msg)
+    return number
+
+
+def checked_weights(names: Mapping[str, object], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the weight of each index, 1 where it has none.
+
+    Raises:
+        InvalidParameterError: There is no index, a name cannot be used, or a weight is negative or of no index.
+    """
+    if not names:
+        msg = "there is no index to search; name at least one"
+        raise InvalidParameterError(msg)
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"the name of an index is text without white space and colons, got {name!r:.80}"
+            raise InvalidParameterError(msg)
+    for name, weight in weights.items():
+        if name not in names:
+            msg = f"there is a weight for {name!r:.80}, which is no index; there are {', '.join(names)}"
+            raise InvalidParameterError(msg)
+        if type(weight) not in {int, float} or not isfinite(weight) or weight < 0:
+            msg = f"the weight of the index {name} must be a number of at least 0, got {weight!r:.80}"
+            raise InvalidParameterError(msg)
+    return {name: float(weights.get(name, 1.0)) for name in names}

@@ -1,0 +1,133 @@
+"""Facts as triples, and the file that they are kept in: JSON, one a line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+LONGEST_NAME = 500
+"""Code points of a subject, a relation or an object."""
+MOST_TRIPLES = 500_000
+"""Of one graph; more want a database of graphs."""
+MOST_BYTES = 256 * 2**20
+"""Of one file."""
+
+_NAMES = ("subject", "relation", "object")
+_PLACES = ("chunk_id", "document_id")
+_RECORD = "content_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A fact: a subject, what relates it to an object, and that object.
+
+    Attributes:
+        chunk_id: The passage that says so, where one is known.
+        document_id: The document that says so, where one is known.
+
+    Raises:
+        InvalidParameterError: A name is blank, longer than 500 code points, or not Unicode text.
+    """
+
+    subject: str
+    relation: str
+    object: str
+    chunk_id: str | None = None
+    document_id: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in (*_NAMES, *_PLACES):
+            value: object = getattr(self, field)
+            if value is None and field in _PLACES:
+                continue
+            if not isinstance(value, str) or not value.strip():
+                msg = f"{field} of a triple must be text that is not blank, got {value!r:.100}"
+                raise InvalidParameterError(msg)
+            if field in _NAMES and len(value) > LONGEST_NAME:
+                msg = f"{field} of a triple has {len(value)} characters, and may have {LONGEST_NAME}: {value[:60]!r} …"
+                raise InvalidParameterError(msg)
+            if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+                msg = f"{field} of a triple is not valid Unicode: {value!r:.100}"
+                raise InvalidParameterError(msg)
+
+    def __str__(self) -> str:
+        return f"{self.subject} -{self.relation}-> {self.object}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line that says of a chunk, or of a whole document where ``chunk_id`` is ``None``, that it was extracted from.
+
+    Attributes:
+        content_hash: Of the chunk's text, or the document's own.
+    """
+
+    document_id: str
+    content_hash: str
+    chunk_id: str | None = None
+
+
+def read_lines(data: bytes, path: Path) -> Iterator[Triple | Record]:
+    """Yield what the lines of a file say; blank lines say nothing.
+
+    Raises:
+        ConfigurationError: A line is neither, or the file is too large; the message names file and line.
+    """
+    if len(data) > MOST_BYTES:
+        msg = f"{path} has {len(data) / 2**20:.0f} MB, and a graph may have {MOST_BYTES // 2**20}; divide it"
+        raise ConfigurationError(msg)
+    triples = 0
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            item = _item(line)
+        except (ValueError, RecursionError) as error:  # InvalidParameterError is a ValueError
+            msg = (
+                f"{path}, line {number}: {error}. A line is an object such as "
+                '{"subject": "Einstein", "relation": "born in", "object": "Ulm", "document_id": "einstein.md"}'
+            )
+            raise ConfigurationError(msg) from error
+        triples += isinstance(item, Triple)
+        if triples > MOST_TRIPLES:
+            msg = f"{path}, line {number}: a graph may have {MOST_TRIPLES} triples; leave some out"
+            raise ConfigurationError(msg)
+        yield item
+
+
+def write_lines(items: Iterable[Triple | Record]) -> Iterator[bytes]:
+    """Yield the lines that :func:`read_lines` reads."""
+    for item in items:
+        fields = (*_PLACES, _RECORD) if isinstance(item, Record) else (*_NAMES, *_PLACES)
+        given = {field: value for field in fields if (value := getattr(item, field)) is not None}
+        yield json.dumps(given, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+def _item(line: bytes) -> Triple | Record:
+    found: Any = json.loads(line.decode("utf-8"))
+    if not isinstance(found, dict):
+        msg = f"expected an object, got {type(found).__name__}"
+        raise ValueError(msg)  # noqa: TRY004 - the caller maps it
+    values = cast("dict[str, Any]", found)
+    is_record = _RECORD in values
+    known = {*_PLACES, _RECORD} if is_record else {*_NAMES, *_PLACES}
+    if unknown := sorted(values.keys() - known):
+        msg = f"unknown field {', '.join(map(ascii, unknown))}"
+        raise ValueError(msg)
+    needed = ("document_id", _RECORD) if is_record else _NAMES
+    if missing := [field for field in needed if field not in values]:
+        msg = f"the field {missing[0]} is missing"
+        raise ValueError(msg)
+    if is_record:
+        if not all(isinstance(value, str) for value in values.values()):
+            msg = "its fields must be text"
+            raise ValueError(msg)
+        return Record(**values)
+    return Triple(**values)

@@ -1,0 +1,107 @@
+"""The vectors of chunks: that of each passage, and further ones of its title, its headings or a text beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.filters import lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.ports import Embedder
+    from retrieval_core.run.threads import ThreadPool
+    from retrieval_core.types import Chunk, Matrix, Vector
+
+METADATA = "metadata."
+LONGEST_TEXT = 8000
+"""Code points of a text for a named vector; what follows is not embedded, as models read no more."""
+
+
+class ChunkVectors:
+    """Embeds what is to be written.
+
+    Args:
+        embedder: ``None`` for an index without vectors.
+        fields: By the name of each further vector, what is embedded for it: ``title``, ``section`` or
+            ``metadata.`` and the path of a field.
+        pool: Where an embedder that blocks works.
+
+    Raises:
+        InvalidParameterError: Further vectors are to be made and there is no embedder, or of something unknown.
+    """
+
+    def __init__(self, embedder: Embedder | None, fields: Mapping[str, str], pool: ThreadPool) -> None:
+        if fields and embedder is None:
+            msg = f"the named vectors {', '.join(fields)} need an embedder, and none was given"
+            raise InvalidParameterError(msg)
+        for name, field in fields.items():
+            if field not in {"title", "section"} and not (field.startswith(METADATA) and field != METADATA):
+                msg = f"the vector {name!r} cannot be of {field!r}; use title, section or metadata.<field>"
+                raise InvalidParameterError(msg)
+        self._embedder = embedder
+        self._fields = dict(fields)
+        self._pool = pool
+
+    @property
+    def recipe(self) -> str:
+        """Names what the vectors are made with and of."""
+        model = f"{self._embedder.id if self._embedder else None}"
+        return f"{model} {json.dumps(self._fields, sort_keys=True)}" if self._fields else model
+
+    async def passages(self, chunks: Sequence[Chunk]) -> Matrix | None:
+        """Return the vector of each passage with its headings; ``None`` for an index without vectors.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+        """
+        return await self._embed([chunk.indexed_text for chunk in chunks])
+
+    async def named(self, chunks: Sequence[Chunk]) -> dict[str, dict[str, Vector]]:
+        """Return the further vectors by name and chunk id, those of equal texts embedded once.
+
+        A chunk without a text for one has none.
+
+        Raises:
+            EmbeddingError: A text could not be embedded.
+        """
+        texts = {name: dict(_texts(chunks, field)) for name, field in self._fields.items()}
+        distinct = list(dict.fromkeys(text for of_chunk in texts.values() for text in of_chunk.values()))
+        matrix = await self._embed(distinct)
+        if matrix is None:
+            return {}
+        rows = dict(zip(distinct, matrix, strict=True))
+        named = {name: {key: rows[text] for key, text in of_chunk.items()} for name, of_chunk in texts.items()}
+        return {name: vectors for name, vectors in named.items() if vectors}
+
+    async def _embed(self, texts: list[str]) -> Matrix | None:
+        if self._embedder is None or not texts:
+            return None
+        import numpy as np  # noqa: PLC0415 - an index without vectors does not need it
+
+        try:
+            return np.asarray(await self._pool.call(self._embedder.embed_texts, texts), dtype=np.float32)
+        except RetrievalError:
+            raise
+        except Exception as error:
+            msg = f"{self._embedder.id}: {len(texts)} texts could not be embedded ({type(error).__name__}: {error})"
+            raise EmbeddingError(msg) from error
+
+
+def _texts(chunks: Sequence[Chunk], field: str) -> list[tuple[str, str]]:
+    """Return what is embedded for a field, by chunk id; nothing for chunks that do not have it."""
+    found = ((chunk.id, _text(chunk, field).strip()[:LONGEST_TEXT]) for chunk in chunks)
+    return [(key, text) for key, text in found if text]
+
+
+def _text(chunk: Chunk, field: str) -> str:
+    if field == "title":
+        return chunk.title or ""
+    if field == "section":
+        return " > ".join(filter(None, chunk.section_path))
+    value = lookup(chunk.metadata, field.removeprefix(METADATA))
+    if isinstance(value, tuple):  # such as keywords
+        return "\n".join(item for item in value if isinstance(item, str))
+    return value if isinstance(value, str) else ""

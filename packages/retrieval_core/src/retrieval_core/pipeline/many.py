@@ -1,0 +1,117 @@
+"""Several questions at once: embedded in batches, answered side by side, each for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.ports import EmbedsQueries
+from retrieval_core.run.runner import Failed
+from retrieval_core.stages.embed import checked
+from retrieval_core.stages.normalize import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.run.runner import Run
+    from retrieval_core.stages.embed import Questions
+    from retrieval_core.stages.plan import Plan
+    from retrieval_core.types import Query, RetrievalResult, Vector
+
+AT_A_TIME = 8
+"""Questions answered side by side: more would only wait for each other at the store."""
+BATCH = 64
+"""Questions embedded in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one of several questions: either a result or an error.
+
+    Attributes:
+        query: As it was asked.
+    """
+
+    query: str
+    result: RetrievalResult | None = None
+    error: RetrievalError | None = None
+
+
+async def answer_many(
+    make_run: Callable[[], Run],
+    questions: Questions | None,
+    answer: Callable[[Query, Plan], Awaitable[RetrievalResult]],
+    queries: Sequence[str],
+    *,
+    plan: Plan,
+    config: RetrievalConfig,
+) -> tuple[Outcome, ...]:
+    """Return an outcome for each question, in their order.
+
+    Args:
+        make_run: Begins a run with a deadline of its own.
+        questions: Embeds.
+        answer: Answers one question.
+        queries: As they were asked.
+        plan: Holds for all of them.
+        config: How questions are normalised.
+
+    Raises:
+        InvalidParameterError: The questions are one text and no list.
+    """
+    if isinstance(queries, (str, bytes)) or not isinstance(queries, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"queries must be a list of questions, got {type(queries).__name__}; for one question use retrieve"
+        raise InvalidParameterError(msg)
+    normal = [_normalized(query, config) for query in queries]
+    asked = [query for query in normal if not isinstance(query, RetrievalError)]
+    vectors: dict[str, Vector] = {}
+    # In a conversation, or where a question is replaced, what is searched for is another text.
+    if questions is not None and plan.mode != "lexical" and not plan.history:
+        vectors = await _embedded(make_run(), questions, [query.text for query in asked])
+    slots = asyncio.Semaphore(AT_A_TIME)
+
+    async def outcome(given: str, query: Query | RetrievalError) -> Outcome:
+        if isinstance(query, RetrievalError):
+            return Outcome(given, error=query)
+        async with slots:
+            try:
+                return Outcome(given, await answer(replace(query, embedding=vectors.get(query.text)), plan))
+            except RetrievalError as error:
+                return Outcome(given, error=error)
+
+    return tuple(await asyncio.gather(*map(outcome, queries, normal)))
+
+
+def _normalized(query: str, config: RetrievalConfig) -> Query | RetrievalError:
+    try:
+        return normalize(query, config.query)
+    except RetrievalError as error:
+        return error
+
+
+async def _embedded(run: Run, questions: Questions, texts: Sequence[str]) -> dict[str, Vector]:
+    """Return the vectors of questions, as far as they could be embedded together; the others embed their own."""
+    embedder, remembered = questions.embedder, questions.remembered
+    known = {text: remembered.get(text) for text in texts} if remembered is not None else {}
+    vectors = {text: vector for text, vector in known.items() if vector is not None}
+    missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+    if not isinstance(embedder, EmbedsQueries) or len(missing) < 2:
+        return vectors
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+    outcomes = await asyncio.gather(*(run.call("embed", embedder.embed_queries, batch) for batch in batches))
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, Failed):
+            continue
+        try:
+            made = {
+                text: checked(vector, embedder.dimension, text)
+                for text, vector in zip(batch, outcome.value, strict=True)
+            }
+        except (DimensionMismatchError, EmbeddingError, TypeError, ValueError):
+            continue  # asked for alone, each of them will tell what is wrong
+        vectors |= made if remembered is None else {text: remembered.set(text, made[text]) for text in made}
+    return vectors

@@ -1,0 +1,72 @@
+"""What is plugged into a pipeline: checked when it comes, and closed with it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.cache.embeddings import EmbeddingCache
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.run.breaker import CircuitBreakers
+from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.runner import Guard
+from retrieval_core.run.timeouts import timeouts_of
+from retrieval_core.stages.embed import Questions, Recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AsyncExitStack
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.observe import Observer
+    from retrieval_core.ports import Embedder, Reranker
+
+
+def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:
+    """Return rerankers as they are asked, one after the other.
+
+    Raises:
+        InvalidParameterError: One of them is no reranker.
+    """
+    if reranker is None:
+        return ()
+    chain = tuple(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else (reranker,)
+    for link in cast("tuple[Any, ...]", chain):
+        size = getattr(link, "batch_size", None)
+        if not (callable(getattr(link, "score", None)) and isinstance(getattr(link, "id", None), str)):
+            msg = f"{link!r:.80} is no reranker: it needs an id (text), a batch_size and a method score"
+            raise InvalidParameterError(msg)
+        if type(size) is not int or size < 1:
+            msg = f"the batch_size of the reranker {link.id} must be a whole number of at least 1, got {size!r:.40}"
+            raise InvalidParameterError(msg)
+    return cast("tuple[Reranker, ...]", chain)
+
+
+def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard:
+    """Return what protects the calls of all runs: retries, circuit breakers and time-outs as they are configured."""
+    return Guard(
+        RetryPolicy(**config.retry.model_dump()),
+        CircuitBreakers(failures=config.breaker.failures, pause=config.breaker.pause_seconds),
+        observer,
+        timeouts_of(config.timeouts),
+    )
+
+
+def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[[], float]) -> Questions:
+    """Return what embeds questions, remembers as many as is configured, and opens the embedder anew when it fails."""
+    kept = settings.cache.embeddings if settings.cache.enabled else 0
+    remembered = EmbeddingCache(kept, now) if kept else None
+    return Questions(embedder, remembered, Recovery(now, settings.breaker.pause_seconds))
+
+
+def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:
+    """Have everything closed that can be when a stack is left, the last one first; whatever fails, the rest is too."""
+    for part in parts:
+        if (close := getattr(part, "aclose", None)) is not None:
+            stack.push_async_callback(_close, close)
+
+
+async def _close(close: Callable[[], object]) -> None:
+    if inspect.isawaitable(closing := close()):
+        await closing

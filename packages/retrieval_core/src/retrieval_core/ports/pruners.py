@@ -1,0 +1,54 @@
+"""What tells which sentences of a passage bear on a question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which sentences are kept, and what that cost.
+
+    Attributes:
+        kept: For each passage, in their order, for each of its sentences, whether it is kept.
+        scores: In the same form how much each bears on the question, higher is better, on a scale of the pruner's own;
+            empty where it does not tell. Of a passage of which nothing is kept the best sentence stays all the same,
+            and the first one where there are no scores.
+    """
+
+    kept: tuple[tuple[bool, ...], ...]
+    scores: tuple[tuple[float, ...], ...] = ()
+    usage: Usage | None = None
+
+
+class Pruner(Protocol):
+    """Tells which sentences of passages bear on a question, so that the others need not be shown."""
+
+    @property
+    def id(self) -> str:
+        """Names model and settings: two pruners with the same id keep the same."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most sentences of one call, at least 1; a passage that has more comes by itself, whole."""
+        ...
+
+    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+        """Judge the sentences of passages.
+
+        Args:
+            query: The normalised question.
+            passages: The sentences of each, in the order of its text; together they are the text, but for white space.
+
+        Raises:
+            ServiceError: The model failed, or gave no answer that could be used.
+            EmbeddingError: A text could not be embedded.
+        """
+        ...

@@ -1,0 +1,171 @@
+"""Turning questions into vectors: each once, and again by an embedder that was opened anew where that can help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    EmbeddingError,
+    RetrievalError,
+    ServiceError,
+)
+from retrieval_core.ports import Reopening
+from retrieval_core.run.retry import can_help
+from retrieval_core.run.runner import Failed, Ok, is_callers_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from retrieval_core.ports import Embedder
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Query, Vector
+
+
+class EmbeddedQuestions(Protocol):
+    """Remembers the vectors of questions."""
+
+    def get(self, text: str) -> Vector | None:
+        """Return the vector of a question that was embedded before."""
+        ...
+
+    def set(self, text: str, vector: Vector) -> Vector:
+        """Remember the vector of a question, and return it as one that cannot be changed."""
+        ...
+
+
+class Recovery:
+    """Decides when an embedder that failed is opened anew: once, and not again before some time has passed.
+
+    Args:
+        now: Tells the time in seconds.
+        pause: Seconds until it may be opened anew once more.
+    """
+
+    def __init__(self, now: Callable[[], float], pause: float) -> None:
+        self._now = now
+        self._pause = pause
+        self._lock = Lock()
+        self._last: float | None = None
+
+    def may_begin(self) -> bool:
+        """Whether the caller is the one to open it now."""
+        with self._lock:
+            if self._last is not None and self._now() - self._last < self._pause:
+                return False
+            self._last = self._now()
+            return True
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What embeds questions.
+
+    Attributes:
+        embedder: Does it.
+        remembered: Questions that were embedded before.
+        recovery: When a failed embedder is opened anew; ``None`` for never.
+    """
+
+    embedder: Embedder
+    remembered: EmbeddedQuestions | None = None
+    recovery: Recovery | None = None
+
+    async def embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
+        """Return a question's vector: shape ``(dimension,)``, float32.
+
+        An embedder whose model failed is opened anew, and asked once more. A service that failed is not: it was asked
+        again already, as often as is configured.
+        """
+        if query.embedding is not None:
+            run.note("embed", run.elapsed_ms, None, None, "embedded before")
+            return Ok(query.embedding)
+        vector = None if self.remembered is None else self.remembered.get(query.text)
+        if vector is not None:
+            run.note("embed", run.elapsed_ms, None, None, "embedded before")
+            return Ok(vector)
+        outcome = await self._embed(run, query)
+        if isinstance(outcome, Failed) and self._may_reopen(run, outcome):
+            reopened = await reopen(run, self.embedder)
+            outcome = outcome if isinstance(reopened, Failed) else await self._embed(run, query)
+        if isinstance(outcome, Failed):
+            return replace(outcome, error=_as_embedding_error(outcome.error, query.original))
+        return outcome if self.remembered is None else Ok(self.remembered.set(query.text, outcome.value))
+
+    async def embed_passage(self, run: Run, text: str) -> Ok[Vector] | Failed:
+        """Return the vector of a text as passages are embedded."""
+        outcome = await run.on("embed").call("embed", self.embedder.embed_texts, [text])
+        if isinstance(outcome, Failed):
+            return outcome
+        try:
+            return Ok(checked(outcome.value[0], self.embedder.dimension, text))
+        except (EmbeddingError, IndexError, TypeError) as error:
+            return Failed("embed", error)
+
+    async def _embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
+        outcome = await run.call("embed", self.embedder.embed_query, query.text)
+        if isinstance(outcome, Failed):
+            return outcome
+        try:
+            return Ok(checked(outcome.value, self.embedder.dimension, query.original))
+        except EmbeddingError as error:
+            return Failed("embed", error)
+
+    def _may_reopen(self, run: Run, failed: Failed) -> bool:
+        """Whether opening the embedder anew may help: not where attempts were to mend it, and not what none can."""
+        if run.is_over or not isinstance(self.embedder, Reopening) or self.recovery is None:
+            return False
+        error = failed.error
+        is_of_another_kind = can_help(error) or is_callers_fault(error) or isinstance(error, ServiceError)
+        return not is_of_another_kind and self.recovery.may_begin()
+
+
+async def reopen(run: Run, embedder: Embedder) -> Ok[None] | Failed:
+    """Open an embedder anew, if it can be."""
+    if not isinstance(embedder, Reopening):
+        return Failed("reopen", EmbeddingError("the embedder cannot be opened anew: it has no method reopen"))
+    return await run.without_retries().on("opening the embedder").call("reopen", embedder.reopen)
+
+
+async def recover(run: Run, embedder: Embedder) -> bool:
+    """Open an embedder anew and try it with one word, and return whether it works."""
+    if isinstance(await reopen(run, embedder), Failed):
+        return False
+    tried = await run.without_retries().on("opening the embedder").call("embed", embedder.embed_texts, ["test"])
+    return isinstance(tried, Ok)
+
+
+def checked(vector: Vector, dimension: int, query: str) -> Vector:
+    """Return what an embedder gave as a float32 vector, if it can be searched for.
+
+    Raises:
+        DimensionMismatchError: It has another length.
+        EmbeddingError: It is no vector, or has components that are no finite numbers.
+    """
+    import numpy as np  # noqa: PLC0415 - loaded by whoever made the vector
+
+    try:
+        vector = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        msg = f"the embedder gave no vector: {error}"
+        raise EmbeddingError(msg, query) from error
+    if vector.shape != (dimension,):
+        raise DimensionMismatchError(dimension, vector.size, "the embedding of the query")
+    if not np.isfinite(vector).all():
+        msg = "the embedder gave a vector with components that are no finite numbers"
+        raise EmbeddingError(msg, query)
+    return vector
+
+
+def _as_embedding_error(error: Exception, query: str) -> Exception:
+    """Say which query failed, and make errors that are not the library's own ones of embedding."""
+    if not isinstance(error, RetrievalError):
+        msg = f"the query could not be embedded: {str(error) or type(error).__name__}"
+        embedding_error = EmbeddingError(msg, query)
+        embedding_error.__cause__ = error
+        return embedding_error
+    if isinstance(error, EmbeddingError) and error.query is None:
+        error.query = query
+    return error

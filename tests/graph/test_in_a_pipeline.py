@@ -1,0 +1,144 @@
+"""A graph beside the searches of a pipeline, and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
+
+from retrieval_core import load_config, open_index
+from retrieval_core.builders.graph import build_graph_builder, build_graph_translator, extracted_file
+from retrieval_core.cli import main
+from retrieval_core.config import GraphConfig, RetrievalConfig
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.filters import Eq
+from retrieval_core.graph import GraphQueryTranslator, KnowledgeGraph, Triple
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Change, Versioned
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.types import Chunk, RetrievalResult
+
+CHUNKS = (
+    Chunk("bio#0", "bio", "He came from a town on the Danube.", source="bio.md"),
+    Chunk("city#0", "city", "Einstein went to school in Munich.", source="city.md"),
+    Chunk("other#0", "other", "Where it was, nobody knows.", source="other.md"),
+)
+LINE = '{"subject": "Einstein", "relation": "born in", "object": "Ulm", "chunk_id": "bio#0"}\n'
+
+
+def ask(triples: list[Triple], question: str, *, source: str | None = None) -> RetrievalResult:
+    config = load_config("lexical")
+
+    async def run() -> RetrievalResult:
+        store = MemoryStore(embedder_id=None, dimension=None)
+        await store.upsert(Change(chunks=CHUNKS))
+        translator = GraphQueryTranslator(KnowledgeGraph(triples), store)
+        async with RetrievalPipeline(store, transformers={"graph": translator}, config=config) as pipeline:
+            return await pipeline.aretrieve(question, Eq("source", source) if source else None, transforms=("graph",))
+
+    return asyncio.run(run())
+
+
+def test_a_linked_chunk_is_found() -> None:
+    """A chunk that shares no word with the question is in the result, which says how it got there."""
+    result = ask([Triple("Einstein", "born in", "Ulm", "bio#0")], "where was Einstein born")
+    hits = {hit.chunk.id: hit for hit in result.hits}
+    assert {"bio#0", "city#0"} <= hits.keys()
+    assert [(origin.kind, origin.text) for origin in hits["bio#0"].found_by] == [("graph", "Einstein -born in-> Ulm")]
+    assert result.degraded == ()
+
+
+def test_names_are_searched_for() -> None:
+    """Facts without a place find chunks by the names of the entities."""
+    result = ask([Triple("Einstein", "born near", "Danube")], "where was Einstein born")
+    assert "bio#0" in [hit.chunk.id for hit in result.hits]
+
+
+def test_a_filter_holds_for_linked_chunks() -> None:
+    """No fact leads past the filter of a query, nor to a chunk that is no longer there."""
+    triples = [Triple("Einstein", "born in", "Ulm", "bio#0"), Triple("Einstein", "died in", "Princeton", "gone#0")]
+    result = ask(triples, "where was Einstein born", source="city.md")
+    assert [hit.chunk.id for hit in result.hits] == ["city#0"]
+
+
+def test_it_names_its_versions() -> None:
+    """So that results are not kept for longer than the graph is the same."""
+    assert isinstance(GraphQueryTranslator(KnowledgeGraph([])), Versioned)
+
+
+def test_builders(tmp_path: Path) -> None:
+    """What the settings name is made, and nothing where they name nothing."""
+    location = tmp_path / "index.db"
+    store = MemoryStore(embedder_id=None, dimension=None)
+    assert build_graph_translator(GraphConfig(), store, location) is None
+    assert build_graph_builder(GraphConfig(), FakeLLM([]), location) is None
+    own = GraphConfig(file=tmp_path / "facts.jsonl", extract=True)
+    assert build_graph_translator(own, store, location) is not None
+    assert build_graph_builder(own, FakeLLM([]), location) is not None
+    assert extracted_file(location) == tmp_path / "index.db.graph.jsonl"
+    with pytest.raises(ConfigurationError, match=r"graph\.extract needs a language model: set llm\.kind"):
+        build_graph_builder(own, None, location)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with open_index("index.db", config=RetrievalConfig(embedder={"kind": "none"})) as index:  # type: ignore[arg-type]
+        index.add(CHUNKS)
+    (tmp_path / "facts.jsonl").write_text(LINE)
+    return tmp_path
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    given = ("graph", *arguments, "--index", "index.db", "--set", "embedder.kind=none")
+    result = CliRunner().invoke(main, given)
+    return result.exit_code, result.output
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command() -> None:
+    """Entities, relations, facts and passages of a question, for people and as JSON."""
+    code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl")
+    assert (code, output) == (
+        0,
+        "entities: Einstein\nrelations: born in\n  3  Einstein -born in-> Ulm  (bio#0)\npassages:\n  3.00  bio#0\n",
+    )
+    code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl", "--json")
+    assert json.loads(output)["chunks"] == [{"chunk_id": "bio#0", "score": 3.0}]
+    code, output = call("nobody", "--set", "graph.file=facts.jsonl")
+    assert (code, output) == (0, "entities: none\nrelations: none\n")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_without_a_question() -> None:
+    """How much the graph holds."""
+    code, output = call("--set", "graph.file=facts.jsonl")
+    assert (code, output) == (0, "triples: 1\nentities: 2\nrelations: 1\nwith a place: 1\n")
+    code, output = call("--set", "graph.file=facts.jsonl", "--json")
+    assert json.loads(output) == {"triples": 1, "entities": 2, "relations": 1, "with_a_place": 1}
+
+
+def test_names_on_the_command_line(here: Path) -> None:
+    """Facts without a place show what is searched for in their stead."""
+    (here / "facts.jsonl").write_text('{"subject": "Einstein", "relation": "born in", "object": "Ulm"}')
+    code, output = call("einstein", "--set", "graph.file=facts.jsonl")
+    assert code == 0
+    assert output.endswith("  1  Einstein -born in-> Ulm\nsearched for: Einstein Ulm\n")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [((), "there is no knowledge graph"), (("--set", "graph.file=nothing.jsonl"), "there is no file nothing.jsonl")],
+)
+def test_without_a_graph(arguments: tuple[str, ...], problem: str) -> None:
+    """Wrong use says what to do."""
+    code, output = call("einstein", *arguments)
+    assert code == 2
+    assert problem in output

@@ -1,0 +1,177 @@
+"""A bound on each call, beside the deadline of the whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval_core.config import load_config
+from retrieval_core.errors import DeadlineExceededError, ServiceConnectionError
+from retrieval_core.run.breaker import CircuitBreakers
+from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.runner import Failed, Guard, Ok, Run
+from retrieval_core.run.threads import ThreadPool
+from retrieval_core.run.timeouts import timeouts_of
+from retrieval_core.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SETTING = "timeouts.embedding"
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPool]:
+    pool = ThreadPool("test-plugins", threads=1)
+    yield pool
+    pool.close()
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def give(value: object) -> object:
+    return value
+
+
+def hanging_for(run: Run, clock: FakeClock, seconds: float) -> Ok[None] | Failed:
+    """Return what becomes of a call that has not ended after so many seconds."""
+
+    async def main() -> Ok[None] | Failed:
+        task = asyncio.create_task(run.call("embed", hang))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        clock.advance(seconds)
+        return await task
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("deadline", [None, 300.0])
+def test_a_call_that_takes_longer_fails(pool: ThreadPool, deadline: float | None) -> None:
+    """The error names the setting, and the run goes on; with and without a deadline."""
+    clock = FakeClock()
+    run = Run(pool, seconds=deadline, clock=clock)
+    outcome = hanging_for(run.for_at_most(30, SETTING), clock, 30)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, DeadlineExceededError)
+    assert outcome.reason == "embed was not done when its 30 s were over; raise timeouts.embedding to allow more"
+    assert asyncio.run(run.call("dense", give, 1)) == Ok(1)
+    assert [record.stage for record in run.records] == ["embed", "dense"]
+
+
+def test_each_call_has_the_time_anew(pool: ThreadPool) -> None:
+    """It begins with the call, not with the run nor with the bound."""
+    clock = FakeClock()
+    run = Run(pool, clock=clock).for_at_most(30, SETTING)
+    clock.advance(100)
+
+    async def slow() -> int:
+        clock.advance(20)
+        return 1
+
+    assert [asyncio.run(run.call("embed", slow)) for _ in range(3)] == [Ok(1)] * 3
+
+
+def test_retries_and_waits_share_the_time_of_a_call(pool: ThreadPool) -> None:
+    """An attempt that would begin after it is not made; what went wrong last is told."""
+    clock = FakeClock()
+    guard = Guard(RetryPolicy(max_retries=10, base_delay=8.0, max_delay=8.0, exponential_base=1.0))
+    attempts: list[float] = []
+
+    async def down() -> None:
+        attempts.append(clock.now())
+        raise ServiceConnectionError("down", "fake")
+
+    outcome = asyncio.run(Run(pool, clock=clock, guard=guard).for_at_most(30, SETTING).call("embed", down))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, ServiceConnectionError)
+    assert 2 <= len(attempts) <= 4
+    assert attempts[-1] < 30
+
+
+def test_a_backend_that_is_too_slow_is_left_alone(pool: ThreadPool) -> None:
+    """The circuit breaker counts it as any other deadline."""
+    clock = FakeClock()
+    run = Run(pool, clock=clock, guard=Guard(breakers=CircuitBreakers(failures=1, pause=60)))
+    assert isinstance(hanging_for(run.for_at_most(30, SETTING), clock, 30), Failed)
+    outcome = asyncio.run(run.call("embed", give, 1))
+    assert isinstance(outcome, Failed)
+    assert outcome.attempts == 0
+
+
+def test_no_bound_changes_nothing(pool: ThreadPool) -> None:
+    """As by default; and of two bounds the shorter one holds, in whatever order."""
+    clock = FakeClock()
+    run = Run(pool, clock=clock)
+    assert run.for_at_most(None, SETTING) is run
+    for bound in (
+        run.for_at_most(5, "short").for_at_most(9, "long"),
+        run.for_at_most(9, "long").for_at_most(5, "short"),
+    ):
+        outcome = hanging_for(bound, clock, 5)
+        assert isinstance(outcome, Failed)
+        assert "short" in outcome.reason
+
+
+def test_other_parts_of_a_run_keep_the_bound(pool: ThreadPool) -> None:
+    """Backend, round and retries are chosen before or after it."""
+    clock = FakeClock()
+    run = Run(pool, seconds=100, clock=clock).for_at_most(30, SETTING).on("store").in_round(2).without_retries()
+    outcome = hanging_for(run, clock, 30)
+    assert isinstance(outcome, Failed)
+    assert SETTING in outcome.reason
+    assert run.records[0].round == 2
+
+
+def test_a_stages_own_timeout(pool: ThreadPool) -> None:
+    """The guard knows it by the stage's name, other stages have none, and of two bounds the shorter one holds."""
+    clock = FakeClock()
+    timeouts = timeouts_of(load_config("local-hybrid").timeouts)
+    assert timeouts == {
+        "embed": (30, "timeouts.embedding"),
+        **dict.fromkeys(("dense", "lexical", "hybrid", "retrieve", "fetch"), (60, "timeouts.retrieval")),
+        "rerank": (30, "timeouts.reranking"),
+        "answer": (120, "timeouts.synthesis"),
+    }
+    assert timeouts_of(load_config().timeouts) == {}
+    run = Run(pool, clock=clock, guard=Guard(timeouts=timeouts))
+    for bound, seconds, told in ((run, 30, "timeouts.embedding"), (run.for_at_most(9, "shorter"), 9, "shorter")):
+        outcome = hanging_for(bound, clock, seconds)
+        assert isinstance(outcome, Failed)
+        assert told in outcome.reason
+
+    async def slow() -> int:
+        clock.advance(1000)
+        return 1
+
+    assert asyncio.run(run.call("compress", slow)) == Ok(1)
+    outcome = hanging_for(run.for_at_most(90, "longer"), clock, 30)
+    assert isinstance(outcome, Failed)
+    assert "timeouts.embedding" in outcome.reason
+
+
+@settings(max_examples=100)
+@given(
+    deadline=st.integers(1, 60), bound=st.integers(1, 60), begun=st.integers(0, 59), share=st.sampled_from([0.5, 1.0])
+)
+def test_whichever_is_over_first_ends_the_call(deadline: int, bound: int, begun: int, share: float) -> None:
+    """The deadline, its part, or the bound; the error says which."""
+    clock = FakeClock()
+    pool = ThreadPool("test-plugins", threads=1)
+    try:
+        run = Run(pool, seconds=deadline, clock=clock).until(share).for_at_most(bound, SETTING)
+        clock.advance(begun)
+        left = deadline * share - begun
+        outcome = hanging_for(run, clock, max(0.0, min(left, bound)))
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, DeadlineExceededError)
+        assert (SETTING in outcome.reason) is (bound < left)
+        assert ("deadline_seconds" in outcome.reason) is (bound >= left)
+    finally:
+        pool.close()

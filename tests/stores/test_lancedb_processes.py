@@ -1,0 +1,170 @@
+"""Several processes on one folder of LanceDB: real children, killed for real."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.ports import ChunkRange, FetchRequest
+from retrieval_core.stores.lancedb import LanceDBStore
+from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, put, unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS = 3
+KILLS = 4
+
+WRITER = """
+import asyncio, sys
+import numpy as np
+from retrieval_core.ports import Change
+from retrieval_core.stores.lancedb import LanceDBStore, session
+from retrieval_core.types import Chunk, Document
+
+session.SWEEP_WRITES = 7  # so that some are killed while the indexes are brought up to date
+
+async def main():
+    store = LanceDBStore(sys.argv[1], embedder_id="e", dimension=7)
+    for number in range(int(sys.argv[2]), int(sys.argv[3])):
+        parts = tuple(Chunk(f"d#{number}.{part}", "d", f"word version{number}", part) for part in range(3))
+        vectors = np.random.default_rng(0).normal(size=(3, 7))
+        await store.upsert(Change(parts, vectors, documents=(Document("d", f"version{number}", "source", "h"),)))
+        print(number, flush=True)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+FORKER = """
+import asyncio, os, sys, warnings
+import numpy as np
+from retrieval_core.ports import Change, SearchRequest
+from retrieval_core.stores.lancedb import LanceDBStore
+from retrieval_core.types import Chunk
+
+warnings.simplefilter("ignore")  # LanceDB says that forking is not for every day
+store = LanceDBStore(sys.argv[1], embedder_id="e", dimension=7)
+
+async def put(name):
+    await store.upsert(Change((Chunk(name, name, "word"),), np.ones((1, 7))))
+
+async def found():
+    return sorted(item.chunk_id for item in await store.search(SearchRequest(9, text="word")))
+
+asyncio.run(put("parent"))
+child = os.fork()
+if child == 0:
+    asyncio.run(put("child"))
+    assert asyncio.run(found()) == ["child", "parent"]
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert asyncio.run(found()) == ["child", "parent"]
+asyncio.run(store.aclose())
+print("done", flush=True)
+"""
+
+
+def start(code: str, path: Path, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, str(path), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+async def version_of(path: Path) -> int:
+    """Return which version of the document is there, after checking that it is whole, in one read."""
+    store = LanceDBStore(path, embedder_id="e", dimension=7)
+    try:
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 99),), document_ids=("d",)))
+        number = int(found.documents["d"].text.removeprefix("version"))
+        assert set(found.chunks) == {f"d#{number}.{part}" for part in range(PARTS)}
+        return number
+    finally:
+        await store.aclose()
+
+
+async def settled_version_of(path: Path) -> int:
+    """Return which version is there while nobody writes, after checking that both sides find it and nothing else."""
+    number = await version_of(path)
+    store = LanceDBStore(path, embedder_id="e", dimension=7)
+    try:
+        names = {f"d#{number}.{part}" for part in range(PARTS)}
+        assert set(await by_text(store, f"version{number}")) == names == set(await by_text(store, "word"))
+        assert set(await by_vector(store, unit(0))) == names
+        assert (await store.describe()).chunks == PARTS
+        return number
+    finally:
+        await store.aclose()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_killed_writer_leaves_the_former_version_or_the_new_one(tmp_path: Path) -> None:
+    """Killed after some acknowledged writes, in the midst of the next; what was acknowledged is there, and whole."""
+    path, last = tmp_path / "index", -1
+    for kill in range(KILLS):
+        child = start(WRITER, path, last + 1, 10**9)
+        assert child.stdout is not None
+        acknowledged = [int(child.stdout.readline()) for _ in range(1 + 3 * kill)]
+        child.kill()
+        acknowledged += [int(line) for line in child.communicate()[0].splitlines() if line]
+        last = asyncio.run(settled_version_of(path))
+        assert last in (acknowledged[-1], acknowledged[-1] + 1)
+
+
+def test_writers_of_several_processes_take_turns(tmp_path: Path) -> None:
+    """Two processes that replace one document again and again both succeed, and a reader sees whole versions only."""
+    path = tmp_path / "index"
+    children = [start(WRITER, path, first, first + 12) for first in (0, 100)]
+    for child in children:
+        assert child.stdout is not None
+        child.stdout.readline()  # it has written once
+    seen = [asyncio.run(version_of(path)) for _ in range(5)]
+    outputs = [child.communicate()[0].split() for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert [len(output) for output in outputs] == [11, 11]
+    assert {asyncio.run(settled_version_of(path)), *seen} <= {*range(12), *range(100, 112)}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
+def test_a_forked_process_opens_the_folder_anew(tmp_path: Path) -> None:
+    """A child that was forked while the store was open writes and reads, and the parent sees it."""
+    child = start(FORKER, tmp_path / "index")
+    assert child.communicate()[0] == "done\n"
+    assert child.returncode == 0
+
+
+def test_opening_loads_nothing(tmp_path: Path) -> None:
+    """LanceDB, Arrow and numpy are imported when they are first needed, and not to hear that there is no index."""
+    code = (
+        "import asyncio, sys\n"
+        "from retrieval_core.stores.lancedb import LanceDBStore\n"
+        "store = LanceDBStore(sys.argv[1])\n"
+        "assert asyncio.run(store.version()) is None\n"
+        "assert not {'lancedb', 'pyarrow', 'numpy'} & sys.modules.keys()\n"
+        "print('done')\n"
+    )
+    child = start(code, tmp_path / "index")
+    assert child.communicate()[0] == "done\n"
+
+
+def test_an_index_that_is_replaced_while_it_is_open_is_found(tmp_path: Path) -> None:
+    """A folder that was removed and made again by another store is read as what it is now."""
+    import shutil
+
+    async def test() -> None:
+        store, other = (LanceDBStore(tmp_path / "index", embedder_id="e", dimension=7) for _ in range(2))
+        await put(store, chunk("old", "word"))
+        version = await store.version()
+        assert await by_text(store, "word") == ["old"]
+        shutil.rmtree(tmp_path / "index")
+        assert await store.version() is None
+        await put(other, chunk("new", "word"))
+        assert await store.version() not in {None, version}
+        assert await by_text(store, "word") == ["new"]
+        for each in (store, other):
+            await each.aclose()
+
+    asyncio.run(test())
