@@ -110,7 +110,7 @@ def test_a_failure_is_told() -> None:
 def test_several_vectors() -> None:
     """The title decides where its weight is large; the dense score stays the passage's own cosine."""
     store, embedder = titled(), FakeEmbedder()
-    with MultiVectorRetriever(store, embedder, {"title": 100.0}) as by_title:
+    with MultiVectorRetriever(store, embedder, {"title": 100.0}, "mean") as by_title:
         hits = by_title.retrieve("Saturn")
     assert hits[0].id == "p1"
     assert hits[0].scores.dense == 0.0

@@ -137,10 +137,10 @@ class MultiVectorRetriever(BaseRetriever):
     """
 
     def __init__(
-        self, store: Store, embedder: Embedder, weights: Mapping[str, float], rule: VectorRule = "mean"
+        self, store: Store, embedder: Embedder, weights: Mapping[str, float], rule: VectorRule = "max"
     ) -> None:
         if not weights:
-            msg = "weights must name at least one further vector, for instance {'title': 0.5}; else use DenseRetriever"
+            msg = "weights must name at least one further vector, for instance {'title': 1.0}; else use DenseRetriever"
             raise InvalidParameterError(msg)
         vectors = {"weights": dict(weights), "rule": rule}
         super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": vectors})
