@@ -229,6 +229,13 @@ def test_a_model_at_another_server_keeps_its_name() -> None:
             "batch_sizes.synthesis: must be 1, as a question has one answer, which is written in one request, got 4",
         ),
         ({"ollama_config.host": 7}, "ollama_config.host: must be an address such as http://localhost:11434, got 7"),
+        ({"embedding_model": None}, "embedding_model: must be the name of a model, got None"),
+        (
+            {"ollama_config": {"embedding_model": ["a"]}},
+            "ollama_config.embedding_model: must be the name of a model, got ['a']",
+        ),
+        ({"late_chunking": {1: 2}}, "late_chunking.1: unknown setting"),
+        ({"RETRIEVAL_CONFIG": {1: 2}}, "RETRIEVAL_CONFIG.1: unknown setting"),
         ({"RETRIEVAL_CONFIG": 5}, "RETRIEVAL_CONFIG: is a table, got 5"),
         ({"late_chunking": 5}, "late_chunking: is a table, got 5"),
         (

@@ -228,6 +228,7 @@ class TestFailures:
             ((QUESTION,), {"mode": "telepathy"}, InvalidParameterError),
             ((QUESTION,), {"indexes": ["nope"]}, InvalidParameterError),
             ((QUESTION,), {"indexes": []}, InvalidParameterError),
+            ((QUESTION,), {"indexes": [["docs"]]}, InvalidParameterError),
             ((QUESTION,), {"indexes": "docs"}, InvalidParameterError),
             ((QUESTION,), {"max_results_per_query": True}, InvalidParameterError),
             ((QUESTION,), {"topk": 3}, TypeError),

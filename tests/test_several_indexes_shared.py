@@ -11,11 +11,14 @@ from groups import Group
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.federation.shared import SharedTransformer, shared, shared_transformer
 from retrieval_core.ports import CountsTokens, Message, QueryContext, Transformed
+from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from retrieval_core.types import Matrix
 
 
@@ -38,6 +41,21 @@ class TestSharedTransformer:
         asyncio.run(one.transform("a", other))
         asyncio.run(one.transform("b", other))
         assert len(inner.asked) == 3
+
+    def test_a_long_conversation_is_kept_as_a_digest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What tells questions apart is short, also where they hold half a character."""
+        keys: list[str] = []
+
+        async def run(_: object, key: str, make: Callable[[], Awaitable[Any]]) -> Any:
+            keys.append(key)
+            return await make()
+
+        monkeypatch.setattr(SingleFlight, "run", run)
+        one = SharedTransformer(FakeTransformer(), 60)
+        for said in ("before " * 10_000, "before\ud800"):
+            asyncio.run(one.transform("a", QueryContext((Message("user", said),))))
+        assert [len(key) for key in keys] == [64, 64]
+        assert len(set(keys)) == 2
 
     def test_failures_and_unusable_answers_are_not_remembered(self) -> None:
         """The next call asks again."""

@@ -100,7 +100,7 @@ def condenser_id(config: TransformConfig, llm: FakeLLM | None) -> str | None:
         ("auto", True, LLMCondenser),
         ("auto", False, HeuristicCondenser),
         ("llm", True, LLMCondenser),
-        ("llm", False, type(None)),
+        ("llm", False, HeuristicCondenser),
         ("heuristic", True, HeuristicCondenser),
         ("heuristic", False, HeuristicCondenser),
         ("none", True, type(None)),

@@ -116,6 +116,13 @@ def test_searching_shows_passages_to_people(shell: Shell) -> None:
     assert "384,400" in output
 
 
+def test_a_small_score_is_not_shown_as_none(shell: Shell) -> None:
+    """A word that every passage has scores little, which is more than nothing."""
+    shell("index", "docs")
+    result = shell("search", "distance", "--mode", "lexical")
+    assert result.stdout.count("(lexical <0.01)") == 2
+
+
 def test_nothing_found_is_said(shell: Shell) -> None:
     """An empty result is no failure."""
     shell("index", "docs")
@@ -149,6 +156,10 @@ def test_filters_are_json(shell: Shell) -> None:
         (["search", "moon", "--config", "nowhere.toml"], "lexical"),
         (["search", "moon", "--top-k", "0"], "1<=x<=1000"),
         (["serach", "moon"], "No such command"),
+        *(
+            ([command, *more, "--index", "a.db", "--index", "b.db"], "takes one index; got 2: a.db, b.db")
+            for command, *more in (["index", "docs"], ["info"], ["doctor"], ["stats"], ["graph"])
+        ),
     ],
 )
 def test_wrong_use_ends_with_2_and_says_what_to_do(shell: Shell, arguments: list[str], complaint: str) -> None:

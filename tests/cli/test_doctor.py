@@ -307,7 +307,8 @@ def test_what_looks_at_questions_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_p
     settings = {"transform.use": ["keywords", "graph"], "transform.history": "llm", "embedder.kind": "none"}
     told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(load_config(overrides=settings))}
     missing = ("missing", "it needs a language model and is left out without one; set llm.kind")
-    assert told["transformer keywords"] == told["conversations"] == missing
+    assert told["transformer keywords"] == missing
+    assert told["conversations"] == ("missing", "there is no language model, so a rule does it; set llm.kind")
     assert told["transformer graph"] == ("missing", "there is no graph and it is left out without one; see graph.file")
     by_rule = load_config(overrides={**settings, "transform.history": "heuristic", "transform.use": []})
     told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(by_rule)}

@@ -114,6 +114,16 @@ def test_chunks_without_a_document(path: Path) -> None:
     assert facts(path) == [("Ann -goes with-> Bob", "x#0"), ("Dan -goes with-> Eve", "x#1")]
 
 
+def test_another_writers_facts_stay(path: Path) -> None:
+    """Two builders may follow one file in turn: neither writes back what it read before the other wrote."""
+    one, other = builder(path, FakeLLM(model)), builder(path, FakeLLM(model))
+    run(one, change(a=["Ann likes Bob"]))
+    run(other, change(b=["Dan knows Eve"]))
+    run(one, change(c=["Fay met Gus"]))
+    run(other, Change(removed_documents=("a",)))
+    assert [chunk_id for _, chunk_id in facts(path)] == ["b#0", "c#0"]
+
+
 def failing_for(word: str, error: Exception) -> FakeLLM:
     def answer(request: CompletionRequest) -> dict[str, Any]:
         if word in request.messages[1].content:

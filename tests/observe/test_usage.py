@@ -40,7 +40,7 @@ for number in range(200):
     with usage.query(), usage.span("embed") as span:
         span.end(StageRecord("embed", 2.0, attempts=2))
         usage.answered(RetrievalResult("q", (), "", {}, latency_ms=10.0, from_cache=number % 2 == 0))
-    if number % 10 == 0:
+    if number % 50 == 0:
         usage.flush()
 """
 """It does not close what it counts with: the end of the process does."""

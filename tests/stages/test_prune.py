@@ -185,6 +185,24 @@ def test_a_sentence_brings_what_it_needs() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It needs a moon:\n\n```sh\nget it\n\nnow\n```\n\nDone.", ["It needs a moon:\n\n```sh\nget it\n\nnow\n```"]),
+        ("A sea. Of the moon:\n- a\n- b", ["Of the moon:\n- a"]),
+        ("A moon:\n\n1. Run:\n\n   ~~~\n   it\n   ~~~\n\n2. Stop.", ["A moon:\n\n1. Run:\n\n   ~~~\n   it\n   ~~~"]),
+        ("The moon:\n| a |\n|---|\n| 1 |\n| 2 |", ["The moon:\n| a |\n|---|\n| 1 |"]),
+        ("He said of the moon:\n\nIt is far.", ["He said of the moon:"]),
+        ("A moon:\n- a\n- the moon\n- c", ["A moon:\n- a\n- the moon"]),
+        ("To do:\n- a\n- the moon", ["To do:", "- the moon"]),
+    ],
+)
+def test_what_introduces_a_block_brings_its_beginning(text: str, shown: list[str]) -> None:
+    """A sentence that ends with a colon is kept with the code, the first item or the first row below it."""
+    result, _ = pruned(text, query="moon")
+    assert excerpts(result.hits[0]) == shown
+
+
 def test_excerpts_of_nothing_kept() -> None:
     """Nothing left out, and nothing to leave out: the whole text."""
     assert excerpts_of("One. Two.", sentences_of("One. Two."), (True, True)) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from retrieval_core.analysis import Analyzer
 from retrieval_core.stores.compounds import word_query
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.stores.sqlite.store import SqliteStore
+from retrieval_core.stores.terms import MOST_REPEATS, MOST_TERMS, limited
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID, by_text, chunk, put
 
 if TYPE_CHECKING:
@@ -62,6 +64,10 @@ def test_a_word_belongs_to_one_compound_only() -> None:
     assert query.pairs == (("roll", "back"),) * 2
 
 
+def test_repeats_of_a_term_count_up_to_a_limit() -> None:
+    assert limited("a" * 20 + "b") == ["a"] * MOST_REPEATS + ["b"]
+
+
 def test_a_question_is_highlighted_where_a_passage_writes_it_as_one() -> None:
     (span,) = ANALYZER.highlight_spans("roll back", "Do a rollback.")
     assert "Do a rollback."[span.start : span.end] == "rollback"
@@ -88,3 +94,20 @@ def test_stores_find_both_forms_and_nothing_that_has_one_part_only(
         return found
 
     assert sorted(asyncio.run(run())) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("open_store", [open_memory, open_sqlite])
+def test_stores_search_for_the_first_terms_of_a_long_question(
+    open_store: Callable[[Path], Store], tmp_path: Path
+) -> None:
+    words = [f"z{first}{second}k" for first in "aeiou" for second in ascii_lowercase][: MOST_TERMS + 1]
+
+    async def run() -> list[str]:
+        store = open_store(tmp_path)
+        for position in (0, MOST_TERMS - 1, MOST_TERMS):
+            await put(store, chunk(str(position), words[position], document=str(position)))
+        found = await by_text(store, " ".join(words))
+        await store.aclose()
+        return found
+
+    assert sorted(asyncio.run(run())) == ["0", str(MOST_TERMS - 1)]

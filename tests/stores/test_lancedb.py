@@ -134,6 +134,7 @@ def test_a_fault_of_the_background_is_logged_and_hurts_nobody(
 def test_vectors_get_an_index_above_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best are found through it, also for limits that its parts do not fill, and behind narrow filters."""
     monkeypatch.setattr(session, "VECTOR_INDEX_FROM", 300)
+    monkeypatch.setattr(search, "RARE", 0.0)
     monkeypatch.setattr(search, "FEW", 20)
     rows = 600
     matrix = units(rows)
@@ -159,6 +160,7 @@ def test_vectors_get_an_index_above_a_size(tmp_path: Path, monkeypatch: pytest.M
 def test_filters_that_many_pass_apply_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where too many pass to be named, more and more of the best are asked for until enough of them pass."""
     monkeypatch.setattr(search, "FEW", 2)
+    monkeypatch.setattr(search, "RARE", 0.0)
     matrix = units(200)
 
     async def test(store: LanceDBStore) -> None:

@@ -120,6 +120,17 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         assert (path.read_bytes() if path.is_file() else b"") == before
 
 
+def test_a_folder_is_told_how_lancedb_is_chosen(tmp_path: Path) -> None:
+    """An index that LanceDB keeps is a folder, and easily given without the store's kind."""
+
+    async def test(store: SqliteStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"docs\.lance is a folder.*--store lancedb"):
+            await store.describe()
+
+    (tmp_path / "docs.lance").mkdir()
+    with_stores(test, open_store(tmp_path / "docs.lance"))
+
+
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 

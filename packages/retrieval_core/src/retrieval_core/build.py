@@ -24,7 +24,7 @@ from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.plugging import guard_of
+from retrieval_core.pipeline.plugging import by_name, guard_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ def open_index(
     if not isinstance(config, RetrievalConfig):
         config = load_config(config)
     check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
-    given = dict(transformers or {})
+    given = by_name(transformers, "transformer", "transform")
     if given:  # whoever plugs one in wants it used
         config = with_transforms(config, given)
     return assemble_index(
@@ -140,7 +140,7 @@ def assemble_index(
         analyzer = build_analyzer(config.analysis)
         store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
     llm = build_llm(config.llm) if llm is None else llm
-    given = dict(transformers or {})
+    given = by_name(transformers, "transformer", "transform")
     if (graph := build_graph_translator(config.graph, store, location)) is not None:
         given = {"graph": graph, **given}
     builder = build_graph_builder(config.graph, llm, location, guard_of(config))

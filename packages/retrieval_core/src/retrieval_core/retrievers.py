@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.config import RetrievalConfig
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.config import load_config
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Candidate
+from retrieval_core.ports import Candidate, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,28 +29,50 @@ if TYPE_CHECKING:
 class BaseRetriever:
     """What the retrievers here share; not meant to be made itself.
 
-    A retriever of your own needs no base class, see :class:`retrieval_core.ports.Retriever`.
+    It owns what it was given: closing it closes the store and the embedder. A retriever of your own needs no base
+    class, see :class:`retrieval_core.ports.Retriever`.
+
+    Raises:
+        ConfigurationError: A setting is outside its range.
     """
 
     def __init__(self, store: Store, embedder: Embedder | None, settings: Mapping[str, Any]) -> None:
         # Whoever asks a retriever wants to know that it failed; nothing stands in for it.
-        config = RetrievalConfig.model_validate({**settings, "strict": True})
+        config = load_config(overrides={**settings, "strict": True})
         self._pipeline = RetrievalPipeline(store, embedder, config=config)
 
     @property
     def id(self) -> str:
-        """Names the way of searching and the embedder; what is in the index is not part of it."""
+        """Names the way of searching and the embedder; empty where the store does not tell what it holds.
+
+        Without an id, results of a pipeline that this is plugged into are not cached.
+        """
+        if not isinstance(self._pipeline.store, Versioned):
+            return ""
         embedder = self._pipeline.embedder
         settings = self._pipeline.config.model_dump_json(include={"search", "vectors"})
         return f"{type(self).__name__} {settings} {None if embedder is None else embedder.id}"
 
+    async def version(self) -> str | None:
+        """Name the state of the index, as its store does; ``None`` before the first write, and where it does not tell.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        store = self._pipeline.store
+        return await store.version() if isinstance(store, Versioned) else None
+
     async def search(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Candidate, ...]:
-        """Find passages: at most ``k``, best first, each with its chunk.
+        """Find passages: at most ``k``, best first, each with its chunk; none in an index that was not yet written.
 
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`, and whatever failed.
         """
-        result = await self._pipeline.aretrieve(query, filters, top_k=k)
+        most = self._pipeline.config.limits.max_results
+        try:
+            result = await self._pipeline.aretrieve(query, filters, top_k=min(k, most))
+        except IndexNotFoundError:
+            return ()  # nothing was written yet
         return tuple(Candidate(hit.id, hit.score, hit.chunk) for hit in result.hits)
 
     def retrieve(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Hit, ...]:

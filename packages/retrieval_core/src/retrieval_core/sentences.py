@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.types import Span
@@ -82,10 +82,13 @@ class Sentence:
         span: Where it stands in its text, without white space around it.
         heads: What it needs to be understood where others are left out, in the text's order: the headings directly
             above it, and the head of its table or the words that introduce its list. Empty where these are part of it.
+        introduces_next: Whether it ends with a colon above a list, a table or a fenced block of code, and so says
+            little without the sentence after it.
     """
 
     span: Span
     heads: tuple[Span, ...] = ()
+    introduces_next: bool = False
 
 
 def sentences_of(text: str) -> tuple[Sentence, ...]:
@@ -106,6 +109,7 @@ def sentences_of(text: str) -> tuple[Sentence, ...]:
             above, group = None, None  # its own
         elif found and text[found[-1].span.end - 1] == ":":
             group = found[-1].span
+            found[-1] = replace(found[-1], introduces_next=_is_block(text, start))
         elif group is not None and not _goes_on(text, begin, start):
             group = None
         found.append(Sentence(Span(start, end), tuple(head for head in (above, group) if head is not None)))
@@ -120,6 +124,11 @@ def sentences_of(text: str) -> tuple[Sentence, ...]:
 def _goes_on(text: str, end: int, start: int) -> bool:
     """Whether what begins at ``start`` belongs to the list or the table that what ended before it is in."""
     return text.count("\n", end, start) < 2 or _ITEM.match(text, start) is not None
+
+
+def _is_block(text: str, start: int) -> bool:
+    """Whether a fenced block of code, a list or a table begins at ``start``."""
+    return text.startswith(("```", "~~~"), start) or any(kind.match(text, start) for kind in (_ITEM, _ROW))
 
 
 def _after_space(text: str, start: int, end: int) -> int:

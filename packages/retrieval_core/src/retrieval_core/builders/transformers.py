@@ -55,12 +55,12 @@ def build_transformers(
 def build_condenser(config: TransformConfig, llm: LLM | None) -> QueryTransformer | None:
     """Return what makes a question of a conversation stand alone; ``None`` where that is switched off.
 
-    ``llm`` is left out where there is no LLM, and the question then stays as it is; ``auto`` is the heuristic there.
+    Where there is no LLM, it is the heuristic.
 
     Raises:
         ConfigurationError: The provider has no other models, and ``transform.model`` names one.
     """
-    if config.history == "none" or (config.history == "llm" and llm is None):
+    if config.history == "none":
         return None
     if llm is None or config.history == "heuristic":
         from retrieval_core.transformers.heuristic import HeuristicCondenser  # noqa: PLC0415

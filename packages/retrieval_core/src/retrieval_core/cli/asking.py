@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from retrieval_core.cli.stats import counted
 
 if TYPE_CHECKING:
@@ -31,10 +33,27 @@ def asked(config: RetrievalConfig, index_files: Sequence[str]) -> Generator[Inde
         return
     from retrieval_core.federation import open_indexes  # noqa: PLC0415
 
-    named = [_named(text) for text in index_files]
-    given = dict(named) if all(name for name, _ in named) else [file for _, file in named]
-    with open_indexes(given, config=config) as indexes:
+    with open_indexes(_by_name(index_files), config=config) as indexes:
         yield indexes
+
+
+def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:
+    """Return files by the names that they were given; a list where none has a name.
+
+    Raises:
+        click.UsageError: Two have the same name.
+    """
+    named = [_named(text) for text in index_files]
+    if not any(name for name, _ in named):
+        return [file for _, file in named]
+    given: dict[str, str] = {}
+    for name, file in named:
+        own = name or Path(file).stem
+        if own in given:
+            msg = f"--index: {given[own]} and {file} are both named {own!r}; give each a name of its own, as NAME=FILE"
+            raise click.UsageError(msg)
+        given[own] = file
+    return given
 
 
 def _named(text: str) -> tuple[str, str]:

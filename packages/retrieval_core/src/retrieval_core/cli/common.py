@@ -38,7 +38,16 @@ WRONG_USE = 2
 def index_option(command: Callable[P, R]) -> Callable[P, R]:
     """Give a command the option that names the index."""
     text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
-    return click.option("--index", "index_file", metavar="FILE", help=text)(_store_option(command))
+    index = click.option("--index", "index_file", metavar="FILE", multiple=True, callback=_only_one, help=text)
+    return index(_store_option(command))
+
+
+def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the value of an option that may be given once; of several, none is silently left out."""
+    if len(values) > 1:
+        msg = f"this command takes one index; got {len(values)}: {', '.join(values)}"
+        raise click.BadParameter(msg)
+    return one_of(values)
 
 
 def _remember_store(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:

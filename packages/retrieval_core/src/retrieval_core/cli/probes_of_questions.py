@@ -40,6 +40,9 @@ def condenser(config: RetrievalConfig, _seconds: float) -> str:
     kind = config.transform.history
     if kind != "llm":
         return "the question stays as it is" if kind == "none" else "by a rule, without a language model"
+    if config.llm.kind == "none":
+        msg = "there is no language model, so a rule does it; set llm.kind"
+        raise AbsentError(msg)
     from retrieval_core.builders.transformers import model_for  # noqa: PLC0415
 
     return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"

@@ -117,10 +117,15 @@ def _heading(rank: int, hit: Hit) -> Text:
         line.append(f" > {harmless(' > '.join(headings))}", "cyan")
     found = [
         f"dense {scores.dense:.3f}" if scores.dense is not None else "",
-        f"lexical {scores.lexical:.2f}" if scores.lexical is not None else "",
+        f"lexical {_lexical(scores.lexical)}" if scores.lexical is not None else "",
     ]
     line.append(f"  ({', '.join(filter(None, found))})", "dim")
     return line
+
+
+def _lexical(score: float) -> str:
+    """Return a score that is above zero as more than nothing, however small it is."""
+    return "<0.01" if 0 < score < 0.01 else f"{score:.2f}"
 
 
 def _excerpt(spans: Sequence[Span], passage: str) -> Text:

@@ -169,11 +169,11 @@ def _flattened(others: Mapping[str, Any], problems: list[str], section: str = ""
         elif inner:
             problems.append(f"{section}{name}: is a table, got {_shown(value)}")
         else:
-            problems.append(_unknown(section + name, name, [alias.partition(".")[0] for alias in other_names()]))
+            problems.append(_unknown(f"{section}{name}", name, [alias.partition(".")[0] for alias in other_names()]))
 
 
 def _unknown(written: str, name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(str(name), known, n=1)
     return f"{written}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
@@ -218,9 +218,12 @@ def _semantic(value: Any, _source: _Source) -> dict[str, Any]:
 
 
 def _embedding_model(value: Any, source: _Source) -> dict[str, Any]:
+    if not isinstance(value, str):
+        msg = "must be the name of a model"
+        raise ValueError(msg)  # noqa: TRY004 - a problem of the configuration, as every other
     settings = _at_ollama("embedder", source)
     address = str(settings.get("embedder.openai.base_url") or source("embedder.openai.base_url") or "")
-    name = str(value)
+    name = value
     if "ollama_config.host" in source.given or _OLLAMAS_PORT in address:
         name = _OLLAMAS_NAMES.get(name.lower(), name)
     settings["embedder.openai.model"] = name

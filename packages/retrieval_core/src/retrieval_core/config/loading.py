@@ -31,6 +31,9 @@ VENDORS_NAMES = {
     "PINECONE_NAMESPACE": ("store.pinecone.namespace",),
 }
 """Names in the environment that stand for settings which were set in no other way."""
+_LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
+_EXPECTED = {"tuple_type": _LIST, "list_type": _LIST, "dict_type": _TABLE, "mapping_type": _TABLE}
+"""What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
 _NEVER_BLANK = frozenset({"api_key", "index_name"})
 """An empty variable of the environment, as containers are often given, does not set these."""
 
@@ -58,6 +61,9 @@ def load_config(
     _merge(tree, _from_environment(environment or {}, problems))
     given: dict[str, Any] = {}
     for key, value in (overrides or {}).items():
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            problems.append(f"{key!r:.80}: is not the name of a setting, which is text")
+            continue
         _merge(given, _nested(key.split("."), value))
     given, names_given = translated(given, tree, known, problems)
     _merge(tree, given)
@@ -191,7 +197,8 @@ def _describe(detail: ErrorDetails, names: Mapping[str, str]) -> str:
     secret = key.endswith(SECRETS) or detail["type"].endswith("model_type")
     given = "" if secret or detail["type"] == "missing" else f", got {without_credentials(repr(detail['input'])):.80}"
     key += f" (given as {given_as})" if given_as else ""
-    return f"{key}: {detail['msg'].removeprefix('Value error, ')}{given}"
+    expected = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+    return f"{key}: {expected}{given}"
 
 
 def _elsewhere(name: str) -> list[str]:

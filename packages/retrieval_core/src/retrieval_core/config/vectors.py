@@ -48,7 +48,7 @@ class VectorsConfig(Settings):
     @classmethod
     def _weights_are_positive(cls, value: dict[str, float]) -> dict[str, float]:
         if wrong := {name: weight for name, weight in value.items() if not 0 < weight <= 1000}:
-            msg = f"weights must be above 0, got {wrong}"
+            msg = f"weights must be above 0, and these are not: {wrong}"
             raise ValueError(msg)
         return value
 

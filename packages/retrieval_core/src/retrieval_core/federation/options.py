@@ -93,7 +93,12 @@ def asked_of(options: SeveralOptions, weights: Mapping[str, float], config: Retr
 def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:
     if indexes is None:
         names = tuple(weights)
-    elif not isinstance(indexes, Sequence) or isinstance(indexes, (str, bytes)) or not indexes:
+    elif (
+        not isinstance(indexes, Sequence)
+        or isinstance(indexes, (str, bytes))
+        or not indexes
+        or not all(isinstance(name, str) for name in cast("Sequence[object]", indexes))
+    ):
         msg = f"indexes must be a list of names of indexes, got {indexes!r:.80}"
         raise InvalidParameterError(msg)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.cache.embeddings import EmbeddingCache
@@ -126,7 +127,8 @@ class SharedTransformer:
 
     async def transform(self, query: str, context: QueryContext) -> Transformed | str:
         """Transform a question, or wait for the answer that is on its way."""
-        key = repr((query, [(turn.role, turn.content) for turn in context.history]))
+        asked = repr((query, [(turn.role, turn.content) for turn in context.history]))
+        key = sha256(asked.encode()).hexdigest()  # a conversation may be long, and many keys are kept
         began = False
 
         async def ask() -> Transformed | str:

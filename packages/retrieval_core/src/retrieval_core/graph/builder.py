@@ -64,7 +64,8 @@ class GraphBuilder:
     """Keeps the file of extracted facts in step with an index. What fails is reported, and never stops the indexing.
 
     The file is replaced as a whole at the end of each call, so that a crash loses the facts of one call at most;
-    :meth:`catch_up` makes them again.
+    :meth:`catch_up` makes them again. What another builder wrote to the file stays, unless both write at the same
+    moment.
 
     Args:
         path: The file; :class:`~retrieval_core.graph.GraphFiles` reads it.
@@ -209,7 +210,7 @@ class GraphBuilder:
         return made, tuple(dict.fromkeys(failure.reason for failure in failures))
 
     def _loaded(self) -> Ledger:
-        if self._ledger is None:
+        if self._ledger is None or not self._ledger.is_current:  # another writer's facts are to stay
             self._ledger = Ledger(self._path)
         return self._ledger
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.graph.source import read_file
+from retrieval_core.graph.source import read_file, stamp_of
 from retrieval_core.graph.triples import MOST_BYTES, MOST_TRIPLES, Record, Triple, read_lines, write_lines
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Ledger:
         self._path = path
         self._documents: dict[str, _Document] = {}
         self._count = 0
+        self._stamp = stamp_of(path)  # before it is read: what changes meanwhile is found at the next look
         try:
             data = read_file(path)
         except FileNotFoundError:
@@ -70,6 +71,11 @@ class Ledger:
             raise ConfigurationError(msg)
         entry.triples.append(triple)
         self._count += 1
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file is the one that was read, or written by this, last."""
+        return stamp_of(self._path) == self._stamp
 
     @property
     def is_full(self) -> bool:
@@ -140,7 +146,9 @@ class Ledger:
                     raise ConfigurationError(msg)
                 file.flush()
                 os.fsync(file.fileno())
+            stamp = stamp_of(new)
             new.replace(self._path)
+            self._stamp = stamp
         finally:
             new.unlink(missing_ok=True)
 

@@ -57,15 +57,13 @@ class GraphFiles:
 
     def _stamp(self, path: Path) -> Stamp:
         try:
-            state = path.stat()
-        except FileNotFoundError as error:
-            if path in self._required:
-                msg = f"graph.file: there is no file {path}; it holds the triples of the knowledge graph, one a line"
-                raise ConfigurationError(msg) from error
-            return None
+            stamp = stamp_of(path)
         except OSError as error:
             raise _unreadable(path, error) from error
-        return state.st_ino, state.st_size, state.st_mtime_ns
+        if stamp is None and path in self._required:
+            msg = f"graph.file: there is no file {path}; it holds the triples of the knowledge graph, one a line"
+            raise ConfigurationError(msg)
+        return stamp
 
     def _read(self) -> KnowledgeGraph:
         return KnowledgeGraph(triple for path in self._paths for triple in self._triples(path))
@@ -78,6 +76,19 @@ class GraphFiles:
         except OSError as error:
             raise _unreadable(path, error) from error
         return (item for item in read_lines(data, path) if isinstance(item, Triple))
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return what tells one state of a file from another.
+
+    Raises:
+        OSError: It cannot be told.
+    """
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def read_file(path: Path) -> bytes:

@@ -74,19 +74,22 @@ def read_totals(path: str | Path) -> Totals | None:
             _check(connection, path)
             table = connection.execute("SELECT stage, name, value FROM totals").fetchall()
         return _totals_of({(stage, name): value for stage, name, value in table})
-    except (ValueError, TypeError, OverflowError) as error:  # an entry that this did not write
+    except (ValueError, TypeError, OverflowError, OSError) as error:  # an entry that this did not write
         raise _unusable(path, error) from error
     except sqlite3.Error as error:
         raise _translated(path, error) from error
 
 
-def add_totals(path: str | Path, rows: Mapping[tuple[str, str], float], *, since: float) -> None:
+def add_totals(
+    path: str | Path, rows: Mapping[tuple[str, str], float], *, since: float, seconds: float = BUSY_SECONDS
+) -> None:
     """Add numbers to those in a file, all in one transaction; the file is made where there is none.
 
     Args:
         path: In a folder that is there.
         rows: What to add.
         since: Seconds since the epoch, kept where the file holds nothing yet.
+        seconds: How long to wait for others that write to the file.
 
     Raises:
         IndexFormatError: The file is something else, or is damaged; it stays as it is.
@@ -94,7 +97,7 @@ def add_totals(path: str | Path, rows: Mapping[tuple[str, str], float], *, since
     """
     path = Path(path)
     try:
-        with closing(_connect(path, "rwc")) as connection, connection:
+        with closing(_connect(path, "rwc", seconds)) as connection, connection:
             connection.execute("BEGIN IMMEDIATE")
             if _is_blank(connection):
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -183,10 +186,8 @@ def _durations(rows: Rows, stage: str) -> Histogram:
     return Histogram(limits, inside, float(rows.get((stage, _SECONDS), 0)))
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
-    )
+def _connect(path: Path, mode: str, seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=seconds, isolation_level=None)
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:

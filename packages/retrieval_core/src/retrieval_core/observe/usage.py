@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from retrieval_core.observe.metrics import Metrics
-from retrieval_core.observe.totals import add_totals, rows_of
+from retrieval_core.observe.totals import BUSY_SECONDS, add_totals, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,8 @@ logger = logging.getLogger("retrieval_core")
 
 FLUSH_SECONDS = 10.0
 """How long a count may be in this process alone; what a process that is killed loses."""
+CLOSE_SECONDS = 1.0
+"""How long closing waits for others that write to the file, before the last counts are given up."""
 
 
 class UsageStats:
@@ -67,7 +69,10 @@ class UsageStats:
         self._keeper.flush()
 
     def close(self) -> None:
-        """Do what :meth:`flush` does, and end the thread. Closing twice is fine, and it may be used again."""
+        """Do what :meth:`flush` does, but wait no more than a moment for others, and end the thread.
+
+        Closing twice is fine, and it may be used again.
+        """
         self._keeper.close()
 
     async def aclose(self) -> None:
@@ -111,21 +116,23 @@ class _Keeper:
                     Thread(target=self._flush_now_and_then, args=(self._stop,), name="usage", daemon=True).start()
         return self._metrics
 
-    def flush(self) -> None:
-        if self._process != os.getpid():
+    def flush(self, seconds: float = BUSY_SECONDS) -> None:
+        if self._process != os.getpid() or not self._flushing.acquire(timeout=seconds):
             return
-        with self._flushing:
+        try:
             counted = rows_of(self._metrics.snapshot())
             fresh = {name: value - self._kept.get(name, 0) for name, value in counted.items()}
             fresh = {name: value for name, value in fresh.items() if value}
             if not fresh:
                 return
             try:
-                add_totals(self._path, fresh, since=self._since or self._now())
+                add_totals(self._path, fresh, since=self._since or self._now(), seconds=seconds)
             except Exception as error:  # noqa: BLE001 - statistics are never worth a failure
                 logger.debug("the usage statistics were not kept: %s", error)
             else:
                 self._kept = counted
+        finally:
+            self._flushing.release()
 
     def close(self) -> None:
         if self._process == os.getpid():
@@ -133,7 +140,7 @@ class _Keeper:
                 stop, self._stop = self._stop, None
             if stop is not None:
                 stop.set()
-        self.flush()
+        self.flush(CLOSE_SECONDS)
 
     def _flush_now_and_then(self, stop: Event) -> None:
         while not stop.wait(self._every):

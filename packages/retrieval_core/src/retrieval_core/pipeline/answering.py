@@ -20,6 +20,8 @@ from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.stages.unmatched import why_nothing_passes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import ResultCache
     from retrieval_core.run.clock import Clock
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Query, RetrievalResult
 
 
-STORE_SHARE, TRANSFORMER_SHARE = 0.1, 0.2
-"""The parts of the deadline by which the store, and what transformers know, must be named for a result to be kept: what
-hangs then leaves time to answer without the cache."""
+STORE_SHARE, PLUGGED_IN_SHARE = 0.2, 0.2
+"""The parts of the deadline by which the states of the store, and of what transformers and retrievers know, must be
+named for a result to be kept: what hangs then leaves time to answer without the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,13 @@ class Answering:
                 return None
             version = asked.value
         parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
-        if plan.transforms:
-            transforms = await self._identities(run, plan.transforms)
-            if transforms is None:
+        chosen = {f"transform {name}": self._parts.transformers[name] for name in plan.transforms}
+        plugged_in = chosen | {f"retriever {name}": part for name, part in self._parts.sources.retrievers.items()}
+        if plugged_in:
+            identities = await self._identities(run, plugged_in)
+            if identities is None:
                 return None
-            parameters["transforms"] = transforms
+            parameters["plugged_in"] = identities
         if plan.history:
             parameters["history"] = tuple([(turn.role, turn.content) for turn in plan.history])
         name = partial(
@@ -141,19 +145,17 @@ class Answering:
             return _Names(name(query=query.text))
         return _Names(name(query=query.text), partition_key(session=self._similar.session_of(plan), **name.keywords))
 
-    async def _identities(self, run: Run, names: tuple[str, ...]) -> tuple[JSON, ...] | None:
-        """Return what names each transformer as it is now; ``None`` where one of them does not tell."""
+    async def _identities(self, run: Run, plugged_in: Mapping[str, object]) -> tuple[JSON, ...] | None:
+        """Return what names each plug-in as it is now; ``None`` where one of them does not tell."""
         identities: list[JSON] = []
-        for name in names:
-            transformer = self._parts.transformers[name]
+        for name, part in plugged_in.items():
             version: str | None = None
-            if isinstance(transformer, Versioned):  # what it knows may change, as a graph's file does
-                naming = run.until(TRANSFORMER_SHARE).without_retries()
-                asked = await naming.on(f"transform {name}").call("version", transformer.version)
+            if isinstance(part, Versioned):  # what it knows may change, as a graph's file does
+                asked = await run.until(PLUGGED_IN_SHARE).without_retries().on(name).call("version", part.version)
                 if isinstance(asked, Failed):
                     return None
                 version = asked.value
-            identity = getattr(transformer, "id", "")
+            identity = getattr(part, "id", "")
             if not identity:
                 return None
             identities.append((name, identity, version))

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    EmbeddingError,
+    InvalidParameterError,
+    RetrievalError,
+    SearchError,
+)
 from retrieval_core.ports import EmbedsQueries
 from retrieval_core.run.runner import Failed
 from retrieval_core.stages.embed import checked
@@ -71,7 +77,7 @@ async def answer_many(
     vectors: dict[str, Vector] = {}
     # In a conversation, or where a question is replaced, what is searched for is another text.
     if questions is not None and plan.mode != "lexical" and not plan.history:
-        vectors = await _embedded(make_run(), questions, [query.text for query in asked])
+        vectors = await _embedded(make_run, questions, [query.text for query in asked])
     slots = asyncio.Semaphore(AT_A_TIME)
 
     async def outcome(given: str, query: Query | RetrievalError) -> Outcome:
@@ -82,6 +88,10 @@ async def answer_many(
                 return Outcome(given, await answer(replace(query, embedding=vectors.get(query.text)), plan))
             except RetrievalError as error:
                 return Outcome(given, error=error)
+            except Exception as error:  # noqa: BLE001 - of a plug-in; it must not take the other questions along
+                failed = SearchError(f"{type(error).__name__}: {error}")
+                failed.__cause__ = error
+                return Outcome(given, error=failed)
 
     return tuple(await asyncio.gather(*map(outcome, queries, normal)))
 
@@ -93,8 +103,11 @@ def _normalized(query: str, config: RetrievalConfig) -> Query | RetrievalError:
         return error
 
 
-async def _embedded(run: Run, questions: Questions, texts: Sequence[str]) -> dict[str, Vector]:
-    """Return the vectors of questions, as far as they could be embedded together; the others embed their own."""
+async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Sequence[str]) -> dict[str, Vector]:
+    """Return the vectors of questions, as far as they could be embedded together; the others embed their own.
+
+    One batch after the other, each with a time budget of its own, until one fails.
+    """
     embedder, remembered = questions.embedder, questions.remembered
     known = {text: remembered.get(text) for text in texts} if remembered is not None else {}
     vectors = {text: vector for text, vector in known.items() if vector is not None}
@@ -102,16 +115,16 @@ async def _embedded(run: Run, questions: Questions, texts: Sequence[str]) -> dic
     if not isinstance(embedder, EmbedsQueries) or len(missing) < 2:
         return vectors
     batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
-    outcomes = await asyncio.gather(*(run.call("embed", embedder.embed_queries, batch) for batch in batches))
-    for batch, outcome in zip(batches, outcomes, strict=True):
+    for batch in batches:
+        outcome = await make_run().on("embedding questions").call("embed", embedder.embed_queries, batch)
         if isinstance(outcome, Failed):
-            continue
+            break
         try:
             made = {
                 text: checked(vector, embedder.dimension, text)
                 for text, vector in zip(batch, outcome.value, strict=True)
             }
         except (DimensionMismatchError, EmbeddingError, TypeError, ValueError):
-            continue  # asked for alone, each of them will tell what is wrong
+            break  # asked for alone, each of them will tell what is wrong
         vectors |= made if remembered is None else {text: remembered.set(text, made[text]) for text in made}
     return vectors

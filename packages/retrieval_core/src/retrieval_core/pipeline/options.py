@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import SearchMode
 
 ROLES = frozenset({"system", "user", "assistant"})
+MOST_TURNS = 100
+LONGEST_TURN = 10_000
+"""What a conversation may hold: whoever has it condensed looks at the last turns alone."""
 
 
 class QueryOptions(TypedDict, total=False):
@@ -26,7 +29,7 @@ class QueryOptions(TypedDict, total=False):
     """Names of the transformers that look at the question first; an empty list for none."""
     history: Sequence[Message | Mapping[str, Any]] | None
     """The turns of the conversation before the question, oldest first: messages, or objects with ``role`` and
-    ``content``."""
+    ``content``. The last 100 count, each with its first 10,000 characters."""
     session_id: str | None
     """Whose question it is; counts where the semantic cache is kept for each session."""
 
@@ -55,7 +58,9 @@ def turns(history: object) -> tuple[Message, ...]:
     if not isinstance(history, Sequence) or isinstance(history, (str, bytes)):
         msg = f"history must be a list of turns, oldest first, got {type(history).__name__}"
         raise InvalidParameterError(msg)
-    return tuple([_turn(number, turn) for number, turn in enumerate(cast("Sequence[object]", history), 1)])
+    given = cast("Sequence[object]", history)
+    first = max(0, len(given) - MOST_TURNS)
+    return tuple([_turn(number, turn) for number, turn in enumerate(given[first:], first + 1)])
 
 
 def _turn(number: int, turn: object) -> Message:
@@ -66,13 +71,13 @@ def _turn(number: int, turn: object) -> Message:
         role, content = fields.get("role"), fields.get("content")
     else:
         role = content = None
-    if role not in ROLES or not isinstance(content, str):
+    if not isinstance(role, str) or role not in ROLES or not isinstance(content, str):
         msg = (
             f"turn {number} of the history must be a Message, or an object with role ({', '.join(sorted(ROLES))}) and "
             f"content (text), got {turn!r:.80}"
         )
         raise InvalidParameterError(msg)
-    return Message(role, content)
+    return Message(role, content[:LONGEST_TURN])  # pyright: ignore[reportArgumentType] - one of the roles
 
 
 def chosen(transforms: object, available: Sequence[str]) -> tuple[str, ...]:
@@ -84,10 +89,10 @@ def chosen(transforms: object, available: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(transforms, Sequence) or isinstance(transforms, (str, bytes)):
         msg = f"transforms must be a list of names, got {transforms!r:.80}"
         raise InvalidParameterError(msg)
-    names = tuple(dict.fromkeys(cast("Sequence[object]", transforms)))
-    for name in names:
-        if name not in available:
+    given = cast("Sequence[object]", transforms)
+    for name in given:
+        if not isinstance(name, str) or name not in available:
             there_are = ", ".join(sorted(available)) or "none; some of them need a language model, see llm.kind"
             msg = f"there is no transformer {name!r:.80}; there are {there_are}"
             raise InvalidParameterError(msg)
-    return cast("tuple[str, ...]", names)
+    return tuple(dict.fromkeys(cast("Sequence[str]", given)))

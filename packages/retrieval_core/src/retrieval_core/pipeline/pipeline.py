@@ -16,7 +16,7 @@ from retrieval_core.pipeline.answering import Answering
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.plugging import close_with, guard_of, questions_with, reranker_chain
+from retrieval_core.pipeline.plugging import by_name, close_with, guard_of, questions_with, reranker_chain
 from retrieval_core.pipeline.rounds import Parts
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.runner import Run
@@ -114,9 +114,9 @@ class RetrievalPipeline:
             reranked = RerankCache(settings.cache.reranks, self._clock.now, settings.cache.ttl_seconds)
         questions = None if embedder is None else questions_with(embedder, settings, self._clock.now)
         self._parts = Parts(
-            Sources(store, questions, dict(retrievers or {})),
+            Sources(store, questions, by_name(retrievers, "retriever", "search")),
             condenser,
-            dict(transformers or {}),
+            by_name(transformers, "transformer", "transform"),
             reranker_chain(reranker),
             compressor,
             pruner,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.cache.embeddings import EmbeddingCache
@@ -41,6 +41,22 @@ def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Rera
             msg = f"the batch_size of the reranker {link.id} must be a whole number of at least 1, got {size!r:.40}"
             raise InvalidParameterError(msg)
     return cast("tuple[Reranker, ...]", chain)
+
+
+def by_name(given: Mapping[str, Any] | None, kind: str, method: str) -> dict[str, Any]:
+    """Return plug-ins by their names.
+
+    Raises:
+        InvalidParameterError: They are no mapping, or one of them lacks the method that makes it one.
+    """
+    if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"{kind}s are given by name, as in {{'mine': ...}}, got {type(given).__name__}"
+        raise InvalidParameterError(msg)
+    for name, part in (given or {}).items():
+        if not callable(getattr(part, method, None)):
+            msg = f"{part!r:.80} ({name!r}) is no {kind}: it needs a method {method}; see retrieval_core.ports"
+            raise InvalidParameterError(msg)
+    return dict(given or {})
 
 
 def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard:

@@ -8,7 +8,13 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.errors import EmbeddingError, RetrievalError, SearchError, ServiceConnectionError
+from retrieval_core.errors import (
+    EmbeddingError,
+    ModelNotFoundError,
+    RetrievalError,
+    SearchError,
+    ServiceConnectionError,
+)
 from retrieval_core.run.runner import Failed, Ok, is_callers_fault
 from retrieval_core.stages.beside import search_beside
 from retrieval_core.stages.compress import compress, relevance_of
@@ -232,7 +238,7 @@ async def _search_once(
         reranked = await rerank(
             bounds.rerank, parts.rerankers, question, selected.hits, config.reranker, cache=parts.reranked
         )
-        raise_what_must_not_be_hidden(reranked.failures, strict=config.strict)
+        raise_what_must_not_be_hidden(_telling(reranked.failures, len(parts.rerankers), config), strict=config.strict)
         selected = replace(selected, hits=reranked.hits, degraded=selected.degraded + reranked.degraded)
     if config.strict and selected.degraded:
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
@@ -279,6 +285,13 @@ def _in_one_order(run: Run, found: Found, beside: Sequence[Beside], plan: Plan) 
     count = len(found.candidates) + sum(len(other.ranked) for other in beside)
     run.note("fuse", started, count, len(best))
     return best[:depth]
+
+
+def _telling(failures: tuple[Failed, ...], rerankers: int, config: RetrievalConfig) -> tuple[Failed, ...]:
+    """Return what rerankers failed of, but for models that are missing where another reranker stood in for them."""
+    if config.strict or len(failures) == rerankers:
+        return failures
+    return tuple(item for item in failures if not isinstance(item.error, ModelNotFoundError))
 
 
 def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:

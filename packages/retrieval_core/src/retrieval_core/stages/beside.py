@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError, SearchError
@@ -95,17 +94,18 @@ async def _ask_retriever(
     outcome = await run.on(f"retriever {name}").call("retrieve", retriever.search, query.text, plan.candidates)
     if isinstance(outcome, Failed):
         return None, (replace(outcome, of=name),)
-    if not are_candidates(outcome.value) or not all(isfinite(item.score) for item in outcome.value):
+    found = outcome.value[: plan.candidates] if isinstance(outcome.value, (tuple, list)) else outcome.value
+    if not are_candidates(found):
         problem = f"the answer of the retriever {name!r} cannot be used: {outcome.value!r:.80} are no candidates"
         return None, (Failed("retrieve", MalformedAnswerError(problem), of=name),)
-    chunks = {item.chunk_id: item.chunk for item in outcome.value if item.chunk is not None}
-    if len(chunks) < len({item.chunk_id for item in outcome.value}):
+    chunks = {item.chunk_id: item.chunk for item in found if item.chunk is not None}
+    if len(chunks) < len({item.chunk_id for item in found}):
         problem = f"the retriever {name!r} gave candidates without their chunks; make them Candidate(…, chunk=…)"
         return None, (Failed("retrieve", MalformedAnswerError(problem), of=name),)
     if plan.condition is not None:
         chunks = {chunk_id: chunk for chunk_id, chunk in chunks.items() if matches(plan.condition, chunk_fields(chunk))}
-    passing = [item for item in outcome.value if item.chunk_id in chunks]
-    return Beside(Origin(name, query.text), 1.0, _ranked(passing[: plan.candidates]), chunks, is_search=False), ()
+    passing = [item for item in found if item.chunk_id in chunks]
+    return Beside(Origin(name, query.text), 1.0, _ranked(passing), chunks, is_search=False), ()
 
 
 async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tuple[Beside | None, tuple[Failed, ...]]:

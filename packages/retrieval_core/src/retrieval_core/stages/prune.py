@@ -103,9 +103,12 @@ def excerpts_of(text: str, sentences: Sequence[Sentence], kept: Sequence[bool]) 
     if all(kept):
         return ()
     wanted: set[tuple[int, int]] = set()
+    introduced = False
     for sentence, is_kept in zip(sentences, kept, strict=True):
-        if is_kept:
+        is_shown = is_kept or introduced
+        if is_shown:
             wanted.update((span.start, span.end) for span in (*sentence.heads, sentence.span))
+        introduced = is_shown and sentence.introduces_next
     joined: list[Span] = []
     for start, end in sorted(wanted):
         if joined and (start <= joined[-1].end or text[joined[-1].end : start].isspace()):
@@ -165,5 +168,5 @@ def _fits(told: object, sizes: Sequence[int], kind: type | tuple[type, ...]) -> 
         return [len(row) for row in rows] == list(sizes) and all(
             isinstance(value, kind) and isfinite(value) for row in rows for value in row
         )
-    except TypeError:
+    except (OverflowError, TypeError):
         return False

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import SearchError
 from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.runner import Failed, Ok
 from retrieval_core.stages.combine import combine_vectors
+from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -181,6 +183,18 @@ async def _ask(
 
 def are_candidates(answer: object) -> bool:
     """Whether this is what a search should find, whatever its port says."""
-    return isinstance(answer, (tuple, list)) and all(
-        isinstance(item, Candidate) and isinstance(item.score, Real) for item in cast("Sequence[object]", answer)
-    )
+    return isinstance(answer, (tuple, list)) and all(map(_is_candidate, cast("Sequence[object]", answer)))
+
+
+def _is_candidate(item: Any) -> bool:
+    if not isinstance(item, Candidate) or not isinstance(item.chunk_id, str) or not is_finite(item.score):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return False
+    return item.chunk is None or (isinstance(item.chunk, Chunk) and item.chunk.id == item.chunk_id)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a number that can be reckoned with."""
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:
+        return False

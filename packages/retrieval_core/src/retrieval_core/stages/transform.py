@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from math import isfinite
-from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import BOTH_SIDES, Candidate, Linked, QueryContext, Transformed, Variant
+from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
 from retrieval_core.run.runner import Failed, Ok
 from retrieval_core.stages.normalize import normalize
+from retrieval_core.stages.search import are_candidates, is_finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import Query
 
 MOST_VARIANTS = 16
-"""What is searched for beside one question, at most: each of them is a search."""
+"""What is searched for beside one question, at most, and as many lists of linked chunks: each of them is a search."""
+HEAVIEST = 1000.0
+"""The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ async def transform(
         linked += made.linked
         count = len(made.variants) + len(made.linked)
         run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
-    return Asked(asked, _distinct(asked, variants, plan, settings), tuple(linked), tuple(failures))
+    return Asked(asked, _distinct(asked, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures))
 
 
 async def _ask(
@@ -118,12 +119,12 @@ def _distinct(query: Query, variants: list[Variant], plan: Plan, settings: Query
     """Return what is worth a search of its own, normalised, on the sides that the query's mode has."""
     has = BOTH_SIDES if plan.mode == "hybrid" else frozenset({plan.mode})
     kept: dict[object, Variant] = {(query.text.casefold(), has, False): Variant("question", query.text)}
-    for variant in variants:
-        text, sides = normalize(variant.text, settings).text, variant.sides & has
+    for variant in variants[:MOST_VARIANTS]:
+        text, sides = normalize(variant.text, settings).text, frozenset(variant.sides) & has
         if sides:
             key = (text.casefold(), sides, variant.is_passage)
             kept.setdefault(key, replace(variant, text=text, sides=sides))
-    return tuple(kept.values())[1 : MOST_VARIANTS + 1]
+    return tuple(kept.values())[1:]
 
 
 def _sound(stage: str, name: str, outcome: Ok[Transformed | str] | Failed) -> Ok[Transformed] | Failed:
@@ -147,7 +148,7 @@ def _problem(made: object) -> str | None:
         if not _is_variant(variant):
             return f"{variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
     for link in cast("tuple[object, ...]", made.linked):
-        if not isinstance(link, Linked) or not _is_weight(link.weight) or not _are_candidates(link.candidates):
+        if not _is_linked(link):
             return f"{link!r:.120}, which is no Linked with candidates and a weight above 0"
     return None
 
@@ -157,7 +158,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_weight(value: Any) -> bool:
-    return isinstance(value, (int, float)) and isfinite(value) and value > 0
+    return is_finite(value) and 0 < value <= HEAVIEST
 
 
 def _is_variant(value: Any) -> bool:
@@ -166,12 +167,17 @@ def _is_variant(value: Any) -> bool:
         and _is_text(value.text)
         and isinstance(value.sides, (frozenset, set))  # pyright: ignore[reportUnnecessaryIsInstance]
         and value.sides <= BOTH_SIDES
+        and type(value.is_passage) is bool
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         and _is_weight(value.weight)
     )
 
 
-def _are_candidates(values: Any) -> bool:
-    return isinstance(values, tuple) and all(
-        isinstance(item, Candidate) and isinstance(item.score, Real) and isfinite(item.score)
-        for item in cast("tuple[object, ...]", values)
+def _is_linked(value: Any) -> bool:
+    return (
+        isinstance(value, Linked)
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and isinstance(value.text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and are_candidates(value.candidates)
+        and _is_weight(value.weight)
     )

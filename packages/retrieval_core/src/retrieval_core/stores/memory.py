@@ -21,6 +21,7 @@ from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.stores.compounds import word_query
 from retrieval_core.stores.fields import FieldCounter, first_fields
+from retrieval_core.stores.terms import limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -254,15 +255,16 @@ def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None
 
 
 def _bm25(contents: _Contents, query: WordQuery) -> Iterator[tuple[float, _Entry]]:
-    """Score by the formula of Lucene; a term that a question repeats counts as often."""
+    """Score by the formula of Lucene; a term that a question repeats counts as often, up to a limit."""
     entries = list(contents.chunks.values())
+    terms = limited(query.terms)
     average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))
     weights: dict[str, float] = {}
-    for term in {*query.terms, *chain.from_iterable(query.pairs)}:
+    for term in {*terms, *chain.from_iterable(query.pairs)}:
         containing = sum(term in entry.terms for entry in entries)
         weights[term] = log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
     for entry in entries:
-        wanted = Counter(query.terms)
+        wanted = Counter(terms)
         for pair in query.pairs:
             if all(term in entry.terms for term in pair):
                 wanted.update(pair)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ from retrieval_core.stores.compounds import word_query
 from retrieval_core.stores.lancedb.schema import ZERO, vector_column
 from retrieval_core.stores.lancedb.vendor import arrow, lancedb
 from retrieval_core.stores.lancedb.view import ALL
+from retrieval_core.stores.terms import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from retrieval_core.stores.lancedb.view import View
     from retrieval_core.types import Vector
 
-MOST_TERMS = 128
-"""A question is searched for by its first terms, this many, as in the other stores."""
-MOST_REPEATS = 8
-"""A term that a question repeats counts at most this many times."""
 FEW = 1000
-"""Up to so many passages that pass a filter are named to LanceDB, which takes about 0.04 ms for each. Of more, the best
-of all passages are asked for, until enough of them pass."""
+"""Up to so many passages that pass a filter are named to LanceDB, which takes about 0.04 ms for each."""
+MOST_NAMED = 10_000
+RARE = 0.05
+"""Where at most this part of all passages pass, up to :data:`MOST_NAMED` are. Otherwise the best of all passages are
+asked for, until enough of them pass: where few do, that took seconds with 300,000 passages."""
 REFINE = 10
 """From the index of vectors so many times the limit are taken, and compared exactly."""
 GROWTH = 4
@@ -96,7 +95,8 @@ def _best(fetch: Callable[[int, str | None], list[Found]], limit: int, allowed: 
     if allowed is not None:
         if not len(allowed.numbers):
             return []
-        if len(allowed.numbers) <= FEW:
+        count = len(allowed.numbers)
+        if count <= FEW or (count <= MOST_NAMED and count <= allowed.total * RARE):
             where = f"number IN ({', '.join(map(str, allowed.numbers.tolist()))})"
         else:
             wanted = ceil(wanted * allowed.total / len(allowed.numbers) * 1.5)
@@ -157,7 +157,7 @@ def _expression(query: WordQuery) -> Any:
     A term counts as often as the question repeats it, since LanceDB adds up the terms of a question, equal ones too.
     """
     kinds = lancedb().query
-    words = kinds.MatchQuery(" ".join(_limited(query.terms)), "terms")
+    words = kinds.MatchQuery(" ".join(limited(query.terms)), "terms")
     if not query.pairs:
         return words
     pairs = [(kinds.Occur.SHOULD, _all(pair)) for pair in query.pairs]
@@ -167,16 +167,6 @@ def _expression(query: WordQuery) -> Any:
 def _all(terms: Sequence[str]) -> Any:
     kinds = lancedb().query
     return kinds.MatchQuery(" ".join(terms), "terms", operator=kinds.FullTextOperator.AND)
-
-
-def _limited(terms: Sequence[str]) -> list[str]:
-    counts = Counter[str]()
-    kept: list[str] = []
-    for term in terms:
-        counts[term] += 1
-        if counts[term] <= MOST_REPEATS:
-            kept.append(term)
-    return kept[:MOST_TERMS]
 
 
 def _counter(view: View, analyzer: Analyzer, text: str) -> Callable[[Sequence[str], int | None], int]:

@@ -232,6 +232,12 @@ class Connections:
                 case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
                     msg = f"{self._path} is not an index, or is damaged ({error}); choose another place or build anew"
                     raise IndexFormatError(msg) from error
+                case sqlite3.SQLITE_CANTOPEN if self._path.is_dir():
+                    msg = (
+                        f"{self._path} is a folder, and an index of SQLite is a file; an index that LanceDB keeps "
+                        "needs store.kind = 'lancedb' (--store lancedb)"
+                    )
+                    raise IndexFormatError(msg) from error
                 case _:
                     msg = f"{self._path}: {error}"
                     raise StoreError(msg) from error

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
+
+from retrieval_core.stores.terms import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.stores.compounds import WordQuery
-
-MOST_TERMS = 128
-"""A question is searched for by its first terms, this many: the work for a chunk grows with more than their number."""
-MOST_REPEATS = 8
-"""A term that a question repeats counts at most this many times."""
-
 
 # ORDER BY bm25() LIMIT is faster than FTS5's own ORDER BY rank, which carries the positions of all words along.
 _BEST = """
@@ -57,7 +52,7 @@ def search_words(
     if not query.terms:
         return []
     pairs = (f"({_all(pair)})" for pair in query.pairs)
-    expression = " OR ".join([*map(_quoted, _limited(query.terms)), *pairs])
+    expression = " OR ".join([*map(_quoted, limited(query.terms)), *pairs])
     connection.create_function("allowed", 1, allowed or bool, deterministic=True)
     best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
     # One more than asked for tells whether chunks with the score of the last one were cut off.
@@ -74,16 +69,6 @@ def count_passages(connection: Connection, terms: Sequence[str], limit: int | No
     """Return how many chunks have all of the terms, counting no further than the limit."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
     return connection.execute(sql, (_all(terms), -1 if limit is None else limit)).fetchone()[0]
-
-
-def _limited(terms: Sequence[str]) -> list[str]:
-    counts = Counter[str]()
-    kept: list[str] = []
-    for term in terms:
-        counts[term] += 1
-        if counts[term] <= MOST_REPEATS:
-            kept.append(term)
-    return kept[:MOST_TERMS]
 
 
 def _all(terms: Sequence[str]) -> str:

@@ -1,0 +1,227 @@
+"""What plug-ins of a user's own may do wrong, and what results that they took part in depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from pipelines import PHONES, TroubledStore, filled
+from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.config import load_config
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, ModelNotFoundError, SearchError
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.options import LONGEST_TURN, MOST_TURNS
+from retrieval_core.ports import Candidate, Linked, Transformed, Variant
+from retrieval_core.retrievers import BM25Retriever, HybridRetriever
+from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.testing.clock import FakeClock
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes_transform import FakeTransformer
+from retrieval_core.types import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SATURN = "rings of Saturn"
+HUGE = 10**400
+
+
+class Answers:
+    """A retriever that answers what it was told to."""
+
+    id = "answers"
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
+        return cast("Sequence[Candidate]", self.answer)
+
+
+def a_pipeline(**plugged_in: Any) -> RetrievalPipeline:
+    store = TroubledStore()
+    filled(store)
+    use = [*plugged_in.get("transformers", {})]
+    config = load_config(overrides={"transform.use": use, **plugged_in.pop("settings", {})})
+    return RetrievalPipeline(store, FakeEmbedder(), config=config, clock=FakeClock(), **plugged_in)
+
+
+def a_memory_store(name: str, text: str) -> MemoryStore:
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    filled(store, [Chunk(name, "notes", text)])
+    return store
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [Candidate("x", cast("Any", HUGE), Chunk("x", "d", "text"))],
+        [Candidate("x", float("nan"), Chunk("x", "d", "text"))],
+        [Candidate(cast("Any", 7), 1.0, Chunk("7", "d", "text"))],
+        [Candidate("x", 1.0, cast("Any", {}))],
+        [Candidate("x", 1.0, Chunk("p0", "d", "of another id"))],
+        {"x": 1.0},
+        7,
+    ],
+)
+def test_a_retrievers_nonsense_is_done_without(answer: object) -> None:
+    """The index alone answers, and the result says so; no error of Python escapes."""
+    result = a_pipeline(retrievers={"answers": Answers(answer)}).retrieve(SATURN)
+    assert result.hits[0].id == "p3"
+    assert [entry.stage for entry in result.degraded] == ["retrieve"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Transformed(variants=(Variant("x", SATURN, weight=cast("Any", HUGE)),)),
+        Transformed(variants=(Variant("x", SATURN, weight=1e308),)),
+        Transformed(variants=(Variant("x", SATURN, is_passage=cast("Any", [])),)),
+        Transformed(variants=(Variant(cast("Any", object()), SATURN),)),
+        Transformed(linked=(Linked("x", "y", (Candidate("p0", cast("Any", HUGE)),)),)),
+        Transformed(linked=(Linked("x", "y", (Candidate(cast("Any", []), 1.0),)),)),
+    ],
+)
+def test_a_transformers_nonsense_is_done_without(made: Transformed) -> None:
+    """The question is searched for as it is."""
+    result = a_pipeline(transformers={"odd": FakeTransformer(made)}).retrieve(SATURN)
+    assert result.hits[0].id == "p3"
+    assert [entry.stage for entry in result.degraded] == ["transform"]
+
+
+def test_a_plain_set_of_sides_will_do() -> None:
+    """It need not be a frozen one."""
+    made = Transformed(variants=(Variant("x", SATURN, cast("Any", {"dense"})),))
+    assert not a_pipeline(transformers={"set": FakeTransformer(made)}).retrieve("bread").degraded
+
+
+def test_what_is_searched_beside_a_question_is_bounded() -> None:
+    """However much a transformer gives, a question costs a bounded number of searches and reads."""
+    store = TroubledStore()
+    filled(store)
+    made = Transformed(
+        variants=tuple(Variant("x", f"{SATURN} {number}") for number in range(100)),
+        linked=tuple(Linked("x", "y", (Candidate("p0", 1.0),)) for _ in range(100)),
+    )
+    config = load_config(overrides={"transform.use": ["much"], "cache.enabled": False})
+    RetrievalPipeline(
+        store, FakeEmbedder(), config=config, clock=FakeClock(), transformers={"much": FakeTransformer(made)}
+    ).retrieve("bread")
+    assert store.calls["lexical"] == 17
+    assert store.calls["fetch"] <= 17
+
+
+def test_results_depend_on_what_a_retriever_holds() -> None:
+    """A write to the index of a further retriever is seen by the next question."""
+    second = a_memory_store("second", "Saturn is far away.")
+    main = a_memory_store("main", "Bread is baked.")
+    pipeline = RetrievalPipeline(
+        main, FakeEmbedder(), retrievers={"second": BM25Retriever(second)}, cache=MemoryCache(10, 300)
+    )
+    assert "Saturn is far away." in {hit.chunk.text for hit in pipeline.retrieve("Saturn").hits}
+    assert pipeline.retrieve("Saturn").from_cache
+    filled(second, [Chunk("second", "notes", "Saturn is near.")])
+    result = pipeline.retrieve("Saturn")
+    assert not result.from_cache
+    assert "Saturn is near." in {hit.chunk.text for hit in result.hits}
+
+
+def test_a_retriever_that_does_not_tell_what_it_holds_is_not_cached() -> None:
+    """Two results with it cannot be known to be the same."""
+    store = TroubledStore()
+    filled(store)
+    assert BM25Retriever(store).id == ""
+    pipeline = a_pipeline(retrievers={"second": BM25Retriever(store)}, cache=MemoryCache(10, 300))
+    assert not pipeline.retrieve(SATURN).from_cache
+    assert not pipeline.retrieve(SATURN).from_cache
+
+
+def test_a_further_index_that_was_not_yet_written_finds_nothing() -> None:
+    """It is no failure, and neither are more candidates than a query may have hits."""
+    embedder = FakeEmbedder()
+    empty = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    pipeline = a_pipeline(retrievers={"empty": BM25Retriever(empty)}, settings={"search.candidates": 5000})
+    result = pipeline.retrieve(SATURN)
+    assert result.hits[0].id == "p3"
+    assert not result.degraded
+
+
+class Slow(FakeEmbedder):
+    """Fails to embed several questions at once."""
+
+    async def embed_queries(self, texts: Sequence[str]) -> Any:
+        raise ConnectionError("gone")
+
+
+def test_a_batch_that_fails_does_not_close_the_way_for_single_questions() -> None:
+    """Its breaker is its own, and after the first batch that fails no other is tried."""
+    store = TroubledStore()
+    filled(store)
+    settings = {"cache.enabled": False, "retry.max_retries": 0, "breaker.failures": 1}
+    pipeline = RetrievalPipeline(store, Slow(), config=load_config(overrides=settings), clock=FakeClock())
+    outcomes = pipeline.retrieve_many([f"{SATURN} {number}" for number in range(200)])
+    assert all(outcome.result is not None and not outcome.result.degraded for outcome in outcomes)
+
+
+def test_an_error_of_python_stays_with_its_question() -> None:
+    """An exception that no plug-in should raise becomes that question's error."""
+    pipeline = a_pipeline(settings={"cache.enabled": False})
+    answer = pipeline._answer
+
+    async def answering(query: Any, plan: Any) -> Any:
+        if "bread" in query.text:
+            raise KeyError("odd")
+        return await answer(query, plan)
+
+    cast("Any", pipeline)._answer = answering
+    first, second = pipeline.retrieve_many(["bread", SATURN])
+    assert isinstance(first.error, SearchError)
+    assert second.result is not None
+    assert second.result.hits
+
+
+def test_parts_are_told_from_what_is_none() -> None:
+    """What lacks the method that makes it one is refused when it is plugged in, with the port's name."""
+    bad: Any = object()
+    for given in ({"transformers": {"x": bad}}, {"retrievers": {"x": bad}}, {"transformers": [bad]}):
+        with pytest.raises(InvalidParameterError, match=r"retrieval_core\.ports|by name"):
+            RetrievalPipeline(TroubledStore(), FakeEmbedder(), **cast("Any", given))
+
+
+def test_wrong_settings_of_a_retriever() -> None:
+    """They are the library's own errors, with the key."""
+    with pytest.raises(ConfigurationError, match=r"search\.dense_weight"):
+        HybridRetriever(TroubledStore(), FakeEmbedder(), dense_weight=3)
+    with pytest.raises(ConfigurationError, match=r"search\.fusion"):
+        HybridRetriever(TroubledStore(), FakeEmbedder(), fusion=cast("Any", "magic"))
+
+
+def test_a_long_conversation_is_cut() -> None:
+    """The last turns count, each with its beginning; a role that is no text is refused."""
+    seen = FakeTransformer()
+    pipeline = a_pipeline(transformers={"seen": seen})
+    pipeline.retrieve(SATURN, history=[{"role": "user", "content": f"{n} " + "x" * 20_000} for n in range(300)])
+    history = seen.asked[0][1].history
+    assert len(history) == MOST_TURNS
+    assert {len(turn.content) for turn in history} == {LONGEST_TURN}
+    assert history[-1].content.startswith("299 ")
+    odd: Any = [{"role": [], "content": "x"}]
+    with pytest.raises(InvalidParameterError, match="turn 1"):
+        pipeline.retrieve(SATURN, history=odd)
+    with pytest.raises(InvalidParameterError, match="no transformer"):
+        pipeline.retrieve(SATURN, transforms=cast("Any", [[]]))
+
+
+def test_a_reranker_whose_model_is_missing_is_stood_in_for() -> None:
+    """The next one ranks, and the result says so; with none behind it the error is raised."""
+    missing = FakeReranker()
+    missing.failure = ModelNotFoundError("no such model")
+    result = a_pipeline(reranker=[missing, FakeReranker()]).retrieve(SATURN)
+    assert result.hits[0].scores.rerank is not None
+    assert [entry.stage for entry in result.degraded] == ["rerank"]
+    with pytest.raises(ModelNotFoundError):
+        a_pipeline(reranker=missing).retrieve(SATURN)
+    assert len(PHONES) == 4
