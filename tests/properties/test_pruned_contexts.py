@@ -56,10 +56,14 @@ def test_excerpts_are_whole_sentences_in_order(text: str, data: st.DataObject) -
 
 
 def _wanted(text: str, kept: tuple[bool, ...]) -> str:
-    """Return the characters of what is kept and of its heads, each once."""
+    """Return the characters of what is kept, of its heads and of what it introduces, each once."""
     wanted: set[int] = set()
-    for sentence, is_kept in zip(sentences_of(text), kept, strict=True):
-        if is_kept:
+    sentences = sentences_of(text)
+    shown = list(kept)
+    for place, sentence in enumerate(sentences[:-1]):
+        shown[place + 1] = shown[place + 1] or (shown[place] and sentence.introduces_next)
+    for sentence, is_shown in zip(sentences, shown, strict=True):
+        if is_shown:
             for span in (sentence.span, *sentence.heads):
                 wanted |= set(range(span.start, span.end))
     return without_space("".join(text[position] for position in sorted(wanted)))

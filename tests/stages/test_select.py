@@ -93,7 +93,7 @@ def found(dense: str | None, lexical: str | None, *, with_chunks: bool = False, 
 
 def choose(pool: ThreadPool, store: Shelf, what: Found, plan: Plan = PLAN) -> tuple[Selected, Run]:
     run = Run(pool)
-    ranked = fuse(what.dense, what.lexical, method=plan.fusion, dense_weight=plan.dense_weight)
+    ranked = fuse(what.dense, what.lexical, dense_weight=plan.dense_weight)
     return asyncio.run(select(run, cast("Store", cast("Any", store)), what, ranked, plan)), run
 
 
