@@ -42,8 +42,8 @@ class LanceDBStore:
     A write is one commit of one table: who reads sees all of it or nothing, and so does who comes after a crash. One
     process writes at a time, others wait; any number may read meanwhile. From 20,000 vectors on an index of vectors
     answers, which may miss one of the best now and then; below that, search by vector is exact. Needs the extra
-    ``lancedb``. One instance serves several event loops and threads; in a process that was forked it opens the folder
-    anew.
+    ``lancedb``. One instance serves several event loops and threads. In a process
+    that is forked after its first use it refuses to work, since LanceDB cannot.
 
     Args:
         path: The folder; the first write makes it.
@@ -83,7 +83,6 @@ class LanceDBStore:
         self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors))
         self._lock = Lock()
         self._session: _State | None = None
-        self._inherited: list[_State] = []
         self._closed = False
 
     async def describe(self) -> StoreInfo:
@@ -237,9 +236,11 @@ class LanceDBStore:
                 msg = f"{self._path}: the store is closed"
                 raise StoreError(msg)
             if self._session is not None and self._session.session.process_id != os.getpid():
-                # The parent process goes on using these threads; ending them here would harm it.
-                self._inherited.append(self._session)
-                self._session = None
+                msg = (
+                    f"{self._path} was opened before this process was forked, and LanceDB's threads did not come along; "
+                    "open the index in a process of its own, such as multiprocessing's method 'spawn' starts"
+                )
+                raise StoreError(msg)
             if self._session is None:
                 manifest = self._identity.manifest()
                 self._session = _State(Session(self._path, self._table, self._busy_timeout, manifest))
