@@ -237,7 +237,7 @@ class LanceDBStore:
                 raise StoreError(msg)
             if self._session is not None and self._session.session.process_id != os.getpid():
                 msg = (
-                    f"{self._path} was opened before this process was forked, and LanceDB's threads did not come along. "
+                    f"{self._path} was opened before this process was forked, and LanceDB's threads did not come. "
                     "Open it in a process of its own, such as multiprocessing's method 'spawn' starts."
                 )
                 raise StoreError(msg)
