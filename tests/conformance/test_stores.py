@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+import pytest
 
 from retrieval_core.analysis import Analyzer
 from retrieval_core.stores.lancedb import LanceDBStore
@@ -35,6 +38,7 @@ class TestSqliteStore(CataloguedStoreConformance):
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
+@pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 class TestLanceDBStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return LanceDBStore(folder / "new folder" / "it's.lance", embedder_id=EMBEDDER_ID, dimension=DIMENSION)

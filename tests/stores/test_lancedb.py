@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, doc
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 
 
 def store_at(path: Path, **options: Any) -> LanceDBStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, put
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 
 PARTS = 3
 KILLS = 4
