@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,10 +30,11 @@ def found(path: Path, question: str, **settings: Any) -> list[str]:
         analyzer = build_analyzer(AnalysisConfig(**settings))
         answers: list[list[str]] = []
         for store in (SqliteStore(path, analyzer=analyzer), MemoryStore(analyzer=analyzer)):
-            if is_new or isinstance(store, MemoryStore):
-                await store.upsert(Change(tuple(Chunk(name, name, text) for name, text in TEXTS.items())))
-            answers.append([item.chunk_id for item in await store.search(SearchRequest(5, text=question))])
-            await store.aclose()
+            async with AsyncExitStack() as stack:  # a store that refuses is closed too
+                stack.push_async_callback(store.aclose)
+                if is_new or isinstance(store, MemoryStore):
+                    await store.upsert(Change(tuple(Chunk(name, name, text) for name, text in TEXTS.items())))
+                answers.append([item.chunk_id for item in await store.search(SearchRequest(5, text=question))])
         assert answers[0] == answers[1]
         return answers[0]
 

@@ -14,8 +14,7 @@ from pipelines import PHONES, filled
 from retrieval_core.cache.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceError
-from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline import pipeline as pipeline_module
+from retrieval_core.pipeline import RetrievalPipeline, lifecycle
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.clock import FakeClock
@@ -226,7 +225,7 @@ class Hanging(FakeEmbedder):
 
 def test_closing_while_a_plug_in_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever waits for the plug-in is told, and a warning names it."""
-    monkeypatch.setattr(pipeline_module, "PATIENCE", 0)
+    monkeypatch.setattr(lifecycle, "PATIENCE", 0)
     embedder = Hanging()
     store = CountingMemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     pipeline = RetrievalPipeline(store, embedder, config=load_config(overrides={"search.mode": "dense"}))

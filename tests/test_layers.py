@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "settings",
         "observe",
         "analysis sentences",
-        "prompting",
+        "prompting scoring",
         "run",
         "local_models vendors",
         "stages cache stores embedders rerankers llms compressors pruners rewriters transformers evaluators graph",

@@ -15,6 +15,7 @@ from retrieval_core.errors import (
     QueryValidationError,
     RetrievalError,
     ServiceConnectionError,
+    ServiceError,
 )
 from retrieval_core.federation import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
@@ -108,6 +109,21 @@ class TestAnswers:
         assert [len(passages) for _, passages in reranker.calls] == [12, 12]
         assert [item.rewritten_query for item in result.rewrites] == ["history of revisions"]
         assert [store.calls["lexical"] for store in group.stores.values()] == [2, 2, 2]
+
+    def test_a_rewriter_that_is_set_up_wrongly_is_raised(self) -> None:
+        """As for one index; what may pass is listed, and the hits stay."""
+        group = Group(rewriter__relevance_threshold=1, rewriter__max_attempts=1, retry__max_retries=0)
+
+        def ask(status: int) -> RetrievalResult:
+            def fail(_query: str, _context: str) -> str:
+                raise ServiceError("no", "llm", status=status)
+
+            return asyncio.run(group.indexes(rewriter=FakeRewriter(fail)).aretrieve(QUESTION))
+
+        with pytest.raises(ServiceError, match="no"):
+            ask(401)
+        assert stages(result := ask(503)) == ["rewrite"]
+        assert result.hits
 
     def test_the_reranker_decides_over_all_indexes(self) -> None:
         """A passage that its own index had last comes first."""

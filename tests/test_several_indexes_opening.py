@@ -65,6 +65,13 @@ class TestOpening:
         with pytest.raises(InvalidParameterError, match="a mapping of names"):
             open_indexes("a.db", embedder=FakeEmbedder())
 
+    def test_the_rerankers_batch_size_is_the_configured_one(self, tmp_path: Path) -> None:
+        """As for one index, the local cross-encoder gets as many passages at a time as are set."""
+        config = settings_with(reranker__enabled=True, reranker__kind="local", reranker__local__batch_size=5)
+        with open_indexes([tmp_path / "a.db"], config=config, embedder=FakeEmbedder()) as indexes:
+            (reranker,) = indexes._members.rerankers
+            assert reranker.batch_size == 5
+
     def test_a_store_that_is_no_file_has_to_be_opened_by_itself(self) -> None:
         """A path would mean nothing to it."""
         config = settings_with(store__kind="pinecone", store__pinecone__index_name="i", store__pinecone__api_key="k")

@@ -36,6 +36,14 @@ def start(index: Path, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", CHILD, index, folder], stdout=subprocess.PIPE, text=True)
 
 
+def run_to_the_end(index: Path, folder: Path) -> str:
+    """Return the last line; what goes wrong is on standard error, which is shown with the failure."""
+    child = start(index, folder)
+    output = child.communicate()[0]
+    assert child.returncode == 0
+    return output.splitlines()[-1]
+
+
 def write_files(folder: Path, edition: int) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(FILES):
@@ -71,8 +79,7 @@ def test_a_killed_run_leaves_every_document_old_or_new_and_the_next_completes_it
     generator = random.Random(20)
     index, folder = tmp_path / "index.db", tmp_path / "files"
     write_files(folder, edition=1)
-    first = subprocess.run([sys.executable, "-c", CHILD, index, folder], capture_output=True, text=True, check=True)
-    assert first.stdout.splitlines()[-1].startswith(f"done {FILES} ")
+    assert run_to_the_end(index, folder).startswith(f"done {FILES} ")
     kills = 0
     for edition in range(2, 2 + KILLS):
         write_files(folder, edition)
@@ -95,6 +102,5 @@ def test_a_killed_run_leaves_every_document_old_or_new_and_the_next_completes_it
         assert all(after[name] == before[name] for name in after.keys() - set(fresh))
         assert len(fresh) >= acknowledged
     assert kills > KILLS // 2
-    done = subprocess.run([sys.executable, "-c", CHILD, index, folder], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == f"done {FILES} {FILES} 0"
+    assert run_to_the_end(index, folder) == f"done {FILES} {FILES} 0"
     assert all(f"Edition {KILLS + 1}," in text for text in documents(index).values())

@@ -77,8 +77,8 @@ def test_facts_are_bounded() -> None:
     ("answer", "problem"),
     [
         ("no facts", "no object"),
-        ({"1": []}, "passages 1 to 2 and answered for \\['1'\\]"),
-        ({"1": [], "2": [], "3": []}, "answered for"),
+        ({"1": []}, r"passages 1 to 2: missing in its answer are \['2'\]"),
+        ({"1": [], "2": [], "3": []}, r"unknown are \['3'\]"),
         ({"1": [], "2": [{"subject": "a", "relation": "b"}]}, "object: Field required"),
         ({"1": [], "2": "none"}, "valid list"),
         ({"1": [], "2": [fact("a", "b", "c") | {"subject": 3}]}, "valid string"),

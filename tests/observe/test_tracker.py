@@ -224,7 +224,24 @@ def test_a_quantile_lies_in_the_bucket_of_the_true_one(durations: list[float], s
     below = max((low for low in SECONDS if low < limit), default=0.0)
     assert estimate is not None
     assert below - 1e-9 <= estimate <= limit + 1e-9
+    assert estimate <= histogram.total_seconds + 1e-9
     assert histogram.mean == approx(sum(durations) / len(durations))
+
+
+@given(st.floats(0, 30), st.floats(0, 1))
+def test_quantiles_of_one_duration_are_that_duration(seconds: float, share: float) -> None:
+    """None of them exceeds the only duration that there is, and none falls below it."""
+    metrics = Metrics()
+    metrics.finished(seconds)
+    assert metrics.snapshot().seconds.quantile(share) == approx(seconds)
+
+
+def test_quantiles_keep_to_what_the_sum_allows() -> None:
+    """Of two durations between .25 and .5 whose sum is .6, the longer one is at most .35."""
+    metrics = Metrics()
+    metrics.finished(0.28)
+    metrics.finished(0.32)
+    assert metrics.snapshot().seconds.quantile(1) == approx(0.35)
 
 
 def test_a_summary_of_nothing() -> None:

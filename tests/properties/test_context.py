@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from retrieval_core.config import ContextConfig
 from retrieval_core.sentences import sentence_ends
-from retrieval_core.stages.assemble import without_repetition
 from retrieval_core.stages.budget import Assembled, assemble, fit
 from retrieval_core.stages.expand import ROLES, Item, Surroundings, expand
+from retrieval_core.stages.repetition import without_repetition
 from retrieval_core.types import Chunk, Hit, PageSpan, Scores, Span, content_hash
 
 if TYPE_CHECKING:

@@ -126,6 +126,7 @@ def test_alignment(sentences: list[str], pruned: str, kept: tuple[bool, ...] | N
     ],
 )
 def test_answers_that_cannot_be_used(answer: Any) -> None:
+    """An answer of another shape, or with a text that is not from its passage, is an error that names the model."""
     with pytest.raises(MalformedAnswerError, match="naver/provence"):
         keep(Model(answer), ["The moon.", "Bread."])
 
@@ -197,6 +198,7 @@ def test_how_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library is named with what installs it."""
     monkeypatch.setitem(sys.modules, "torch", None)
     pruner = ProvencePruner()
     with pytest.raises(MissingExtraError, match=r"The pruner Provence needs an extra.*retrieval-core\[provence\]"):

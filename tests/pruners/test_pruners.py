@@ -119,6 +119,8 @@ def test_scores_from_the_threshold_on() -> None:
 
 @pytest.mark.parametrize("scores", [(0.5,), (0.5, 1.5), (0.5, nan)])
 def test_scores_that_are_none(scores: tuple[float, ...]) -> None:
+    """A reranker that does not give each sentence a score from 0 to 1 fails."""
+
     class Wrong(FakeReranker):
         async def score(self, query: str, passages: object) -> RerankScores:
             return RerankScores(scores)
@@ -138,6 +140,7 @@ def test_failures_pass_through() -> None:
 
 
 def test_ids_tell_what_changes_the_answer() -> None:
+    """Another threshold, model or revision makes another id."""
     embedder, reranker = FakeEmbedder(), FakeReranker()
     pruners: list[Pruner] = [EmbedderPruner(embedder, threshold=value) for value in (0.1, 0.2)]
     pruners += [CrossEncoderPruner(reranker, threshold=value) for value in (0.1, 0.2)]
@@ -147,6 +150,7 @@ def test_ids_tell_what_changes_the_answer() -> None:
 
 
 def test_thresholds_out_of_range() -> None:
+    """They are errors that name the setting."""
     for make in (
         lambda: EmbedderPruner(FakeEmbedder(), threshold=1.1),
         lambda: CrossEncoderPruner(FakeReranker(), threshold=-0.1),
@@ -159,6 +163,8 @@ def test_thresholds_out_of_range() -> None:
 
 
 def test_closing_closes_the_reranker() -> None:
+    """Where it can be closed."""
+
     class Closing(FakeReranker):
         closed = 0
 

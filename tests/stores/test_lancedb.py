@@ -1,17 +1,16 @@
-"""What the LanceDB store does beyond the kit: its indexes, its version of filters, and its place on the disk."""
+"""What the LanceDB store does beyond the kit: what is on the disk, who writes, and how its indexes are kept."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
+from lancedb_stores import run, store_at
 from retrieval_core import open_index
 from retrieval_core.config import LanceDBConfig, RetrievalConfig, StoreConfig
 from retrieval_core.errors import (
@@ -22,35 +21,18 @@ from retrieval_core.errors import (
     MissingExtraError,
     StoreError,
 )
-from retrieval_core.filters import Eq, Gte, Lt
-from retrieval_core.ports import Change, FetchRequest, SearchesBoth, SearchRequest, SourceState
-from retrieval_core.stores.lancedb import LanceDBStore, schema, search, session, view
+from retrieval_core.filters import Eq, Gte
+from retrieval_core.ports import FetchRequest, SourceState
+from retrieval_core.stores.lancedb import LanceDBStore, session, view
 from retrieval_core.stores.lancedb.locking import one_writer
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
-from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, ids, put, unit, units
+from retrieval_core.testing.store_kit import DIMENSION
+from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
-
-
-def store_at(path: Path, **options: Any) -> LanceDBStore:
-    return LanceDBStore(path, embedder_id=EMBEDDER_ID, dimension=DIMENSION, **options)
-
-
-def run(path: Path, test: Callable[[LanceDBStore], Awaitable[None]], **options: Any) -> None:
-    async def main() -> None:
-        store = store_at(path, **options)
-        try:
-            await test(store)
-        finally:
-            await store.aclose()
-
-    asyncio.run(main())
 
 
 def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -112,6 +94,26 @@ def test_many_writes_bring_the_indexes_up_to_date_by_themselves(
     assert swept
 
 
+def test_what_is_new_is_indexed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing brings the indexes up to date where much was written since the last time, and leaves little as it is."""
+    monkeypatch.setattr(session, "SWEEP_WRITES", 3)
+    monkeypatch.setattr(session, "SWEEP_ROWS", 20)
+
+    async def test(store: LanceDBStore, last: int) -> None:
+        for row in range(3):
+            await put(store, chunk(f"c{row}", "word", f"d{row}"))
+        opened = store._current()
+        assert opened._sweeping is not None
+        opened._sweeping.result()
+        assert opened._rows == 0
+        await put(store, *(chunk(f"l{row}", "word", f"l{row}") for row in range(last)))
+        await store.aclose()
+        assert opened._rows == (0 if last > 1 else 1)
+
+    run(tmp_path / "much", lambda store: test(store, 2))
+    run(tmp_path / "little", lambda store: test(store, 1))
+
+
 def test_a_fault_of_the_background_is_logged_and_hurts_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,115 +134,6 @@ def test_a_fault_of_the_background_is_logged_and_hurts_nobody(
     with caplog.at_level(logging.WARNING, "retrieval_core"):
         run(tmp_path / "index", test)
     assert "could not be brought up to date" in caplog.text
-
-
-def test_vectors_get_an_index_above_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best are found through it, also for limits that its parts do not fill, and behind narrow filters."""
-    monkeypatch.setattr(session, "VECTOR_INDEX_FROM", 300)
-    monkeypatch.setattr(search, "RARE", 0.0)
-    monkeypatch.setattr(search, "FEW", 20)
-    rows = 600
-    matrix = units(rows)
-
-    async def test(store: LanceDBStore) -> None:
-        chunks = [chunk(f"c{row:03}", "word", f"d{row}", metadata={"n": row}) for row in range(rows)]
-        await put(store, *chunks, vectors=matrix)
-        await store.optimize()
-        assert (await store._current().session.read(lambda view: view.indexed)) == {"vector"}
-        order = [f"c{row:03}" for row in np.argsort(-(matrix @ unit(-1 % 1000)))]
-        found = await by_vector(store, unit(999), 10)
-        assert len(set(found) & set(order[:10])) >= 9
-        assert sorted(await by_vector(store, unit(999), rows + 1)) == sorted(order)
-        for condition, last in ((Lt("n", 15), 15), (Lt("n", 300), 300)):
-            wanted = [name for name in order if int(name[1:]) < last]
-            assert await by_vector(store, unit(999), last, condition) == wanted
-        await put(store, chunk("late", "word", "late"), vectors=unit(999)[np.newaxis])
-        assert (await by_vector(store, unit(999), 3))[0] == "late"
-
-    run(tmp_path / "index", test)
-
-
-def test_filters_that_many_pass_apply_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where too many pass to be named, more and more of the best are asked for until enough of them pass."""
-    monkeypatch.setattr(search, "FEW", 2)
-    monkeypatch.setattr(search, "RARE", 0.0)
-    matrix = units(200)
-
-    async def test(store: LanceDBStore) -> None:
-        order = list(np.argsort(-(matrix @ unit(999))))
-        rank = {int(row): position for position, row in enumerate(order)}
-        chunks = [chunk(f"c{row:03}", "word " * (rank[row] + 1), metadata={"rank": rank[row]}) for row in range(200)]
-        await put(store, *chunks, vectors=matrix)
-        worst = [f"c{row:03}" for row in order[-5:]]  # those that pass are the last ones
-        assert await by_vector(store, unit(999), 3, Gte("rank", 195)) == worst[:3]
-        full = [name for name in await by_text(store, "word", 200) if name in worst]
-        assert await by_text(store, "word", 2, Gte("rank", 195)) == full[:2]
-
-    run(tmp_path / "index", test)
-
-
-def test_both_sides_are_fused_by_lancedb(tmp_path: Path) -> None:
-    """What both sides find comes first, with the sum of the reciprocals, and the filter holds for both."""
-
-    async def test(store: LanceDBStore) -> None:
-        assert isinstance(store, SearchesBoth)
-        await put(
-            store,
-            chunk("both", "zebra", metadata={"t": 1}),
-            chunk("words", "zebra zebra", metadata={"t": 2}),
-            chunk("near", "other", metadata={"t": 1}),
-            vectors=np.stack([unit(1), -unit(1), unit(1) + 0.1 * unit(2)]).astype(np.float32),
-        )
-        request = SearchRequest(2, vector=unit(1), text="zebra", with_vectors=True)
-        found = await store.search_both(request)
-        assert ids(found)[0] == "both"
-        assert found[0].score == pytest.approx(1 / 61 + 1 / 62)
-        assert found[0].vector is not None
-        bound = await store.search_both(SearchRequest(5, vector=unit(1), text="zebra", filter=Eq("t", 2)))
-        assert ids(bound) == ["words"]
-        assert ids(await store.search_both(SearchRequest(5, vector=unit(1), text="absent"))) == [
-            "both",
-            "near",
-            "words",
-        ]
-        with pytest.raises(InvalidParameterError, match="a vector and a text"):
-            await store.search_both(SearchRequest(5, text="zebra"))
-
-    run(tmp_path / "index", test)
-
-
-def test_two_words_find_the_one_that_is_written_together(tmp_path: Path) -> None:
-    """As in the other stores, ``roll back`` finds ``rollback`` where the passages prefer it, and repeats count."""
-
-    async def test(store: LanceDBStore) -> None:
-        await put(store, chunk("one", "rollback a release"), chunk("two", "rollback now"), chunk("x", "back office"))
-        assert sorted(await by_text(store, "roll back")) == ["one", "two"]
-        (once,), (twice,) = [await store.search(SearchRequest(1, text=text)) for text in ("office", "office office")]
-        assert twice.score == pytest.approx(2 * once.score)
-
-    run(tmp_path / "index", test)
-
-
-def test_a_query_of_no_direction_scores_everything_zero(tmp_path: Path) -> None:
-    """A vector of zeros finds all passages, in the order of their ids; a filter still holds."""
-
-    async def test(store: LanceDBStore) -> None:
-        await put(store, chunk("b", metadata={"t": 1}), chunk("a"), chunk("c", metadata={"t": 1}))
-        zero = np.zeros(DIMENSION, dtype=np.float32)
-        assert await by_vector(store, zero, 2) == ["a", "b"]
-        assert await by_vector(store, zero, 5, Eq("t", 1)) == ["b", "c"]
-
-    run(tmp_path / "index", test)
-
-
-def test_only_digits_get_into_expressions() -> None:
-    """Names become digests, and anything else that would be quoted is refused."""
-    name = "'; DROP TABLE chunks; -- \ud800"
-    (expression,) = schema.any_of("key", [schema.digest("chunk", name)])
-    assert re.fullmatch(r"key IN \('[0-9a-f]{32}'\)", expression)
-    assert schema.digest("a", "b") != schema.digest("ab") != schema.digest("a,b")
-    with pytest.raises(ValueError, match="hexadecimal"):
-        list(schema.any_of("key", ["' OR 1=1 --"]))
 
 
 def test_several_indexes_share_a_folder(tmp_path: Path) -> None:
@@ -342,7 +235,7 @@ def test_two_stores_see_each_others_writes(tmp_path: Path) -> None:
     run(tmp_path / "index", test)
 
 
-def test_a_read_that_came_too_late_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_came_too_late_is_made_again(tmp_path: Path) -> None:
     """Where another thread has read a later version, the newest one is taken."""
 
     async def test(store: LanceDBStore) -> None:
@@ -355,7 +248,7 @@ def test_a_read_that_came_too_late_is_made_again(tmp_path: Path, monkeypatch: py
                 raise view.StaleReadError
             return len(calls)
 
-        assert await store._current().session.read(late) == 3
+        assert await store._current().read(late) == 3
 
     run(tmp_path / "index", test)
 
@@ -386,31 +279,8 @@ def test_the_configuration_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "place" / "text_pages_notes.lance").is_dir()
 
 
-def test_it_agrees_with_the_default_store(tmp_path: Path) -> None:
-    """Both find the same passages in the same order, by words and by vector."""
-    generator = np.random.default_rng(3)
-    chunks = [
-        chunk(f"c{row:03}", " ".join(f"w{word}" for word in generator.zipf(1.5, size=30) % 50), f"d{row}")
-        for row in range(150)
-    ]
-
-    async def test(store: LanceDBStore) -> None:
-        default = SqliteStore(tmp_path / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
-        for each in (store, default):
-            await each.upsert(Change(tuple(chunks), units(150)))
-        await store.optimize()
-        for row in range(10):
-            assert await by_vector(store, unit(500 + row), 10) == await by_vector(default, unit(500 + row), 10)
-            text = f"w{row + 9} w{2 * row + 20}"  # rare ones: those of half the passages are weighed in another way
-            one, other = await by_text(store, text, 20), await by_text(default, text, 20)
-            assert len(set(one) & set(other)) >= 0.8 * len(one)
-        await default.aclose()
-
-    run(tmp_path / "index", test)
-
-
-def test_a_closed_store_takes_no_lock_with_it(tmp_path: Path) -> None:
-    """The lock is let go of after each write, so that another store may write while this one is open."""
+def test_the_lock_is_let_go_of_after_each_write(tmp_path: Path) -> None:
+    """Another store may write while this one is open, without waiting."""
 
     async def test(store: LanceDBStore) -> None:
         await put(store, chunk("a"))

@@ -23,9 +23,10 @@ from retrieval_core.errors import (
 )
 from retrieval_core.filters import And, Eq, Gte, Not, chunk_fields
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
-from retrieval_core.stores.sqlite import SqliteStore, columns, connections, schema, snapshot, write
+from retrieval_core.stores import columns
+from retrieval_core.stores.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.stores.sqlite import SqliteStore, connections, read, schema, snapshot, write
 from retrieval_core.stores.sqlite.connections import StaleReadError
-from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
 from retrieval_core.stores.sqlite.snapshot import SnapshotCache
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit, units
 from retrieval_core.testing.store_kit.writing import FULL
@@ -274,7 +275,7 @@ def test_a_cancelled_read_is_interrupted(index: Path) -> None:
             started.set()
             connection.execute(ENDLESS).fetchone()
 
-        task = asyncio.create_task(store._current().connections.read(endless))
+        task = asyncio.create_task(store._current().read(endless))
         await asyncio.to_thread(started.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -293,7 +294,7 @@ def test_a_cancelled_write_is_undone(index: Path) -> None:
             started.set()
             connection.execute(ENDLESS).fetchone()
 
-        task = asyncio.create_task(store._write(endless))
+        task = asyncio.create_task(store._current().write(endless, store._create))
         queued = asyncio.create_task(put(store, chunk("never")))
         await asyncio.to_thread(started.wait)
         for one in (queued, task):
@@ -352,7 +353,7 @@ def test_a_writer_that_waits_notices_that_nobody_waits_for_it(index: Path) -> No
 
 def test_fields_that_nobody_has_are_forgotten(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters may name any number of fields; the values of the last few are kept, and all of one filter's."""
-    monkeypatch.setattr(snapshot, "KEPT_COLUMNS", 2)
+    monkeypatch.setattr(columns, "KEPT_COLUMNS", 2)
 
     async def test(store: SqliteStore) -> None:
         await put(store, chunk("a", metadata={"year": 2001}), chunk("b", metadata={"year": 2002}))
@@ -363,8 +364,8 @@ def test_fields_that_nobody_has_are_forgotten(index: Path, monkeypatch: pytest.M
         assert store._session is not None
         cache = store._session._cache
         assert cache is not None
-        assert list(cache._columns)[-1] == "year"
-        assert len(cache._columns) == 2
+        assert list(cache._columns._columns)[-1] == "year"
+        assert len(cache._columns._columns) == 2
 
     with_stores(test, open_store(index))
 
@@ -401,9 +402,9 @@ def test_a_second_writer_waits_and_then_gives_up(index: Path) -> None:
 def test_other_errors_of_sqlite_are_store_errors(index: Path) -> None:
     async def test(store: SqliteStore) -> None:
         with pytest.raises(StoreError, match="no such table"):
-            await store._current().connections.read(lambda connection: connection.execute("SELECT * FROM absent"))
+            await store._current().read(lambda connection: connection.execute("SELECT * FROM absent"))
         with pytest.raises(StoreError, match=r"index\.db"):
-            await store._current().connections.read(lambda connection: connection.execute("SELECT ?", (1, 2)))
+            await store._current().read(lambda connection: connection.execute("SELECT ?", (1, 2)))
 
     with_stores(test, open_store(index))
 
@@ -441,7 +442,7 @@ def test_growing_arrays_leave_those_in_use_alone(index: Path, monkeypatch: pytes
         seen: list[tuple[snapshot.Snapshot, np.ndarray[Any, Any]]] = []
         for step in range(10):
             await put(store, *(chunk(f"{step}.{row}") for row in range(step)), vectors=units(step, 100 * step))
-            found = await store._current().connections.read(lambda connection: cache.get(connection, None, 7))
+            found = await store._current().read(lambda connection: cache.get(connection, None, 7))
             seen.append((found, found.matrix.copy()))
         for found, matrix in seen:
             np.testing.assert_array_equal(found.matrix, matrix)
@@ -455,11 +456,11 @@ def test_a_reader_that_is_behind_reads_again(index: Path) -> None:
     cache = SnapshotCache()
     old = sqlite3.connect(index, isolation_level=None, check_same_thread=False)
     old.execute("BEGIN")
-    assert schema.read_state(old)[1] == 1
+    assert read.read_state(old)[1] == 1
 
     async def test(store: SqliteStore) -> None:
         await put(store, chunk("c"))
-        await store._current().connections.read(lambda connection: cache.get(connection, None, None))
+        await store._current().read(lambda connection: cache.get(connection, None, None))
         with pytest.raises(StaleReadError):
             await asyncio.to_thread(cache.get, old, None, None)
         tries = list[int]()
@@ -468,9 +469,9 @@ def test_a_reader_that_is_behind_reads_again(index: Path) -> None:
             tries.append(1)
             if len(tries) == 1:
                 raise StaleReadError
-            return schema.read_state(connection)[1]
+            return read.read_state(connection)[1]
 
-        assert await store._current().connections.read(stale_at_first) == 2
+        assert await store._current().read(stale_at_first) == 2
 
     with closing(old):
         with_stores(test, open_store(index))
@@ -497,15 +498,15 @@ def test_a_forked_process_opens_the_file_anew(index: Path) -> None:
     async def test(store: SqliteStore) -> None:
         assert await by_text(store, "alpha") == ["a"]
         session = store._current()
-        session.process_id = -1
+        store._process_id = -1
         assert await by_text(store, "alpha") == ["a"]
         assert store._current() is not session
         assert store._inherited == [session]
-        await asyncio.to_thread(session.connections.close)
+        await asyncio.to_thread(session.close)
         last = store._current()
-        last.process_id = -1
+        store._process_id = -1
         await store.aclose()
-        await asyncio.to_thread(last.connections.close)
+        await asyncio.to_thread(last.close)
 
     with_stores(test, open_store(index))
 
@@ -537,10 +538,10 @@ def test_fields_are_read_as_filters_see_them(index: Path, item: Chunk) -> None:
         await put(store, item)
 
         def read(connection: sqlite3.Connection) -> Any:
-            sql = f"SELECT {FIELD_COLUMNS} FROM chunks WHERE id = ?"
+            sql = f"SELECT {', '.join(FIELD_COLUMNS)} FROM chunks WHERE id = ?"
             return FieldReader()(connection.execute(sql, (item.id,)).fetchone())
 
-        fields = await store._current().connections.read(read)
+        fields = await store._current().read(read)
         assert schema_free(fields) == schema_free(dict(chunk_fields(item)))
 
     with_stores(test, open_store(index))

@@ -30,7 +30,7 @@ from wire.pinecone_support import store_of
 from wire.server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -65,9 +65,9 @@ class _Conformance(CataloguedStoreConformance):
         with WireServer(service) as self.server:
             yield
 
-    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
+    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
         self.service.namespaces.clear()
-        super().run(folder, test)
+        super().run(folder, test, vectors)
 
     def test_filters_agree_with_the_oracle(self, tmp_path: Path) -> None:
         """The kit's test, for the filters that Pinecone can evaluate; the others are refused."""

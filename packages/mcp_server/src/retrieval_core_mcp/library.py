@@ -202,12 +202,9 @@ class Library:
 
 def _open_index(config: RetrievalConfig) -> Index:
     from retrieval_core.build import open_index  # noqa: PLC0415 - slow to import
-    from retrieval_core.builders.backends import place_of  # noqa: PLC0415 - imported by then
-    from retrieval_core.observe import UsageStats, totals_beside  # noqa: PLC0415 - imported by then
+    from retrieval_core.builders.backends import build_usage  # noqa: PLC0415 - imported by then
 
-    place = place_of(config)
-    is_kept_here = config.store.kind not in {"memory", "pinecone"} and place.exists()
-    return open_index(config=config, observer=UsageStats(totals_beside(place)) if is_kept_here else None)
+    return open_index(config=config, observer=build_usage(config))
 
 
 async def _holds_no_vectors(index: Index) -> bool:

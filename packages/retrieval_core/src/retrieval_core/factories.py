@@ -14,7 +14,9 @@ STORE_ABILITIES = ("describe", "upsert", "delete", "search", "fetch", "aclose", 
 LLM_ABILITIES = ("id", "complete", "stream")
 RERANKER_ABILITIES = ("id", "batch_size", "score")
 COMPRESSOR_ABILITIES = ("id", "batch_size", "judge")
+PRUNER_ABILITIES = ("id", "batch_size", "keep")
 REWRITER_ABILITIES = ("id", "rewrite")
+TRANSFORMER_ABILITIES = ("id", "transform")
 EVALUATOR_ABILITIES = ("id", "evaluate")
 CACHE_ABILITIES = ("get", "set", "clear", "aclose")
 """What a factory's product must have, so that a wrong one is told at once."""

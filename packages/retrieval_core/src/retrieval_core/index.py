@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.graph.builder import GraphBuilder
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
-class Index:
+class Index(Closing):
     """A collection of documents that can be filled and searched; made by :func:`retrieval_core.open_index`.
 
     Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function. The former may be
@@ -193,15 +194,3 @@ class Index:
             await asyncio.to_thread(self._ingester.close)
         finally:
             await self.pipeline.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()

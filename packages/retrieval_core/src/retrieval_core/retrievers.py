@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.config import load_config
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.ports import Candidate, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.ports import Embedder, Store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
-class BaseRetriever:
+class BaseRetriever(Closing):
     """What the retrievers here share; not meant to be made itself.
 
     It owns what it was given: closing it closes the store and the embedder. A retriever of your own needs no base
@@ -90,12 +90,6 @@ class BaseRetriever:
     def close(self) -> None:
         """Close the store and the embedder. Closing twice is fine."""
         self._pipeline.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
 
 class BM25Retriever(BaseRetriever):

@@ -27,14 +27,16 @@ from retrieval_core.analysis.analyzer import (
 from retrieval_core.analysis.identity import settings_to_change
 from retrieval_core.analysis.stop_words import LISTED, STOP_WORDS
 from retrieval_core.analysis.terms import OpenCompound, Term
-from retrieval_core.analysis.words import fold
+from retrieval_core.analysis.words import BY_CHARACTER, UNSPACED, fold
 
 __all__ = [
+    "BY_CHARACTER",
     "LISTED",
     "LONGEST_TERM",
     "MOST_PARTS",
     "NO_STEMMING",
     "STOP_WORDS",
+    "UNSPACED",
     "Analyzer",
     "OpenCompound",
     "Term",

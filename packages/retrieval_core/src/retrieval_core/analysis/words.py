@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 _HYPHENS = "\\-\u2010\u2011"
 _IGNORABLE = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner: inside words, but no part of them
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_UNSPACED = (
+UNSPACED = (
     _HAN + "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\uaa60-\uaa7f"  # Myanmar
     "\u1780-\u17ff"  # Khmer
     "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
-    "\uac00-\ud7a3\u1100-\u11ff"  # Hangul
 )
+"""Characters of scripts without spaces between words, as ranges for a set in a regular expression."""
+BY_CHARACTER = UNSPACED + "\uac00-\ud7a3\u1100-\u11ff"  # Hangul has spaces, and endings on its words
+"""Characters that are compared one by one or in pairs, since their words are not known."""
 IS_HAN = re.compile(f"[{_HAN}]")
-_HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_HAS_UNSPACED = re.compile(f"[{BY_CHARACTER}]")
 UNHYPHENATED = re.compile(f"[^{_HYPHENS}]+")
 PARTS = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)")
 
@@ -44,7 +46,7 @@ def patterns() -> Patterns:
     inside = rf"[\w{marks}]"
     return Patterns(
         word=re.compile(rf"\w{inside}*(?:[{_HYPHENS}]\w{inside}*)*"),
-        segment=re.compile(rf"(?P<unspaced>[{_UNSPACED}][{_UNSPACED}{marks}]*)|[^{_UNSPACED}]+"),
+        segment=re.compile(rf"(?P<unspaced>[{BY_CHARACTER}][{BY_CHARACTER}{marks}]*)|[^{BY_CHARACTER}]+"),
         character=re.compile(f".[{marks}]*", re.DOTALL),
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.analysis import Analyzer
     from retrieval_core.config import CacheConfig, EmbedderConfig, LLMConfig, RetrievalConfig, StoreConfig
+    from retrieval_core.observe import UsageStats
     from retrieval_core.ports import LLM, CataloguedStore, Embedder, ResultCache
 
 
@@ -47,6 +48,21 @@ def place_of(config: RetrievalConfig) -> Path:
     """Return the file or folder of the configured index, where it is one."""
     path = Path(config.index)
     return lancedb_folder(path) if config.store.kind == "lancedb" else path
+
+
+def totals_of(config: RetrievalConfig) -> Path | None:
+    """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
+    from retrieval_core.observe import totals_beside  # noqa: PLC0415 - most programs do not count
+
+    return None if config.store.kind in {"memory", "pinecone"} else totals_beside(place_of(config))
+
+
+def build_usage(config: RetrievalConfig) -> UsageStats | None:
+    """Return what counts queries beside the index; ``None`` where it is not kept on this machine, or not there yet."""
+    from retrieval_core.observe import UsageStats  # noqa: PLC0415 - most programs do not count
+
+    file = totals_of(config)
+    return UsageStats(file) if file is not None and place_of(config).exists() else None
 
 
 def build_store(

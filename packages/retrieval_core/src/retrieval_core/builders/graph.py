@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.config import GraphConfig
-    from retrieval_core.graph import GraphQueryTranslator
+    from retrieval_core.graph import GraphFiles, GraphQueryTranslator
     from retrieval_core.graph.builder import GraphBuilder
     from retrieval_core.ports import LLM, Store
     from retrieval_core.run.runner import Guard
@@ -21,19 +21,33 @@ def extracted_file(location: Path) -> Path:
     return location.with_name(f"{location.name}.graph.jsonl")
 
 
-def build_graph_translator(config: GraphConfig, store: Store, location: Path) -> GraphQueryTranslator | None:
-    """Return what leads questions to chunks by the configured graph, not yet read; ``None`` where there is no graph.
+def graph_files(config: GraphConfig, location: Path) -> GraphFiles | None:
+    """Return the files of the configured graph, not yet read; ``None`` where there is no graph.
 
     Args:
         location: The index file.
     """
     if config.file is None and not config.extract:
         return None
-    from retrieval_core.graph import GraphFiles, GraphQueryTranslator  # noqa: PLC0415
+    from retrieval_core.graph import GraphFiles  # noqa: PLC0415
 
-    own = () if config.file is None else (config.file,)
-    extracted = (extracted_file(location),) if config.extract else ()
-    return GraphQueryTranslator(GraphFiles(*own, optional=extracted), store)
+    required = () if config.file is None else (config.file,)
+    optional = (extracted_file(location),) if config.extract else ()
+    return GraphFiles(*required, optional=optional)
+
+
+def build_graph_translator(config: GraphConfig, store: Store, location: Path) -> GraphQueryTranslator | None:
+    """Return what leads questions to chunks by the configured graph, not yet read; ``None`` where there is no graph.
+
+    Args:
+        location: The index file.
+    """
+    files = graph_files(config, location)
+    if files is None:
+        return None
+    from retrieval_core.graph import GraphQueryTranslator  # noqa: PLC0415
+
+    return GraphQueryTranslator(files, store)
 
 
 def build_graph_builder(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.factories import call_factory
+from retrieval_core.factories import PRUNER_ABILITIES, call_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from retrieval_core.config import PrunerConfig
     from retrieval_core.ports import Embedder, Pruner, Reranker
 
-PRUNER_ABILITIES = ("id", "batch_size", "keep")
-"""What a factory's product must have, so that a wrong one is told at once."""
 BUILT_IN = ("embedder", "local", "provence", "none")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.factories import call_factory
+from retrieval_core.factories import TRANSFORMER_ABILITIES, call_factory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from retrieval_core.config import TransformConfig
     from retrieval_core.ports import LLM, QueryTransformer
 
-TRANSFORMER_ABILITIES = ("id", "transform")
-"""What a factory's product must have, so that a wrong one is told at once."""
 BUILT_IN = ("keywords", "decompose", "hyde", "graph")
 NEED_AN_LLM = frozenset({"keywords", "decompose", "hyde"})
 

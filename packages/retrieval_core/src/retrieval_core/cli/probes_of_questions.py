@@ -24,14 +24,13 @@ def transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _graph(config: RetrievalConfig) -> str:
-    from retrieval_core.builders.graph import extracted_file  # noqa: PLC0415
-    from retrieval_core.graph import GraphFiles  # noqa: PLC0415
+    from retrieval_core.builders.graph import graph_files  # noqa: PLC0415
 
-    if config.graph.file is None and not config.graph.extract:
+    files = graph_files(config.graph, Path(config.index))
+    if files is None:
         msg = "there is no graph and it is left out without one; see graph.file"
         raise AbsentError(msg)
-    extracted = (extracted_file(Path(config.index)),) if config.graph.extract else ()
-    graph = GraphFiles(*(() if config.graph.file is None else (config.graph.file,)), optional=extracted).get()
+    graph = files.get()
     return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
 
 

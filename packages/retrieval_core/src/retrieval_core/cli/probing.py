@@ -112,8 +112,7 @@ def _silence(seconds: float) -> str:
 def secrets_of(config: RetrievalConfig) -> frozenset[str]:
     """Return all that must not be printed, in case that somebody else's message holds it."""
     openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
-    given = [section.api_key for section in (*openai, pinecone)] + [config.cache.url]
-    given.append(config.reranker.cohere.api_key)
+    given = [section.api_key for section in (*openai, pinecone, config.reranker.cohere)] + [config.cache.url]
     keys = {secret.get_secret_value() for secret in given if secret is not None}
     found: set[str] = set()
     if config.cache.url is not None:
@@ -128,8 +127,9 @@ def secrets_of(config: RetrievalConfig) -> frozenset[str]:
         config.transform,
         config.pruner,
         config.cache,
+        config.evaluation,
     )
-    for section in (*sections, config.evaluation):
+    for section in sections:
         found |= _secrets_in(section.options)
     long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}
     return frozenset(long_enough | {secret for secret in found if len(secret) >= _SHORTEST_PASSWORD})

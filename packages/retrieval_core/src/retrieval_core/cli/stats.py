@@ -26,11 +26,9 @@ def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None
 
     There is nothing where the index is not a file or folder of this machine, or not there yet.
     """
-    from retrieval_core.builders.backends import place_of  # noqa: PLC0415 - help and completion need none of it
-    from retrieval_core.observe import UsageStats, totals_beside  # noqa: PLC0415
+    from retrieval_core.builders.backends import build_usage  # noqa: PLC0415 - help and completion need none of it
 
-    index = place_of(config)
-    return UsageStats(totals_beside(index)) if _is_kept_here(config) and index.exists() else nullcontext()
+    return build_usage(config) or nullcontext()
 
 
 @click.command("stats")
@@ -55,13 +53,13 @@ def stats_command(
     are loaded when they are first needed, so ask with --load to see them.
     """
     from retrieval_core.build import open_index  # noqa: PLC0415
-    from retrieval_core.builders.backends import place_of  # noqa: PLC0415
+    from retrieval_core.builders.backends import totals_of  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.observe import monitor_memory_usage, read_totals, reset_totals, totals_beside  # noqa: PLC0415
+    from retrieval_core.observe import monitor_memory_usage, read_totals, reset_totals  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
-    file = totals_beside(place_of(config))
-    totals = read_totals(file) if _is_kept_here(config) else None
+    file = totals_of(config)
+    totals = None if file is None else read_totals(file)
     with open_index(config=config) as index:
         info = index.describe()
         if load:
@@ -71,12 +69,8 @@ def stats_command(
         print_json({"index": _index_facts(info), "usage": _usage(totals), "memory": _memory(memory)})
     else:
         print_facts(_for_people(info, totals, memory))
-    if reset and totals is not None:
+    if reset and file is not None:
         reset_totals(file)
-
-
-def _is_kept_here(config: RetrievalConfig) -> bool:
-    return config.store.kind not in {"memory", "pinecone"}
 
 
 def _index_facts(info: StoreInfo) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Judgements
+from retrieval_core.scoring import ByScores
 from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ A threshold relative to the best passage of a question was no better on question
 of all rules is in ``docs/measurements.md``."""
 
 
-class CrossEncoderCompressor:
+class CrossEncoderCompressor(ByScores):
     """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.Compressor`.
 
     The reranker reads a passage with its title and headings, as the index does.
@@ -43,21 +43,7 @@ class CrossEncoderCompressor:
     """
 
     def __init__(self, reranker: Reranker, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        if not 0 <= threshold <= 1:
-            msg = f"threshold must be in [0, 1], got {threshold}"
-            raise InvalidParameterError(msg)
-        self._reranker = reranker
-        self._threshold = threshold
-
-    @property
-    def id(self) -> str:
-        """Names reranker and threshold."""
-        return f"{self._reranker.id}>={self._threshold}"
-
-    @property
-    def batch_size(self) -> int:
-        """The reranker's."""
-        return self._reranker.batch_size
+        super().__init__(reranker, threshold)
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question.
@@ -66,19 +52,8 @@ class CrossEncoderCompressor:
             MalformedAnswerError: The reranker did not give each passage a score in [0, 1].
             ServiceError: The reranker failed.
         """
-        scored = await self._reranker.score(query, [chunk.indexed_text for chunk in chunks])
-        if len(scored.scores) != len(chunks) or not all(0 <= score <= 1 for score in scored.scores):
-            msg = (
-                f"{self._reranker.id} gave the scores {list(scored.scores)} for {len(chunks)} passages; one in [0, 1] "
-                "is needed for each"
-            )
-            raise MalformedAnswerError(msg, self._reranker.id)
+        scored = await self._scored(query, [chunk.indexed_text for chunk in chunks], "passages")
         return Judgements(tuple(self._judgement(score) for score in scored.scores), scored.usage)
-
-    async def aclose(self) -> None:
-        """Close the reranker, where it can be closed. Closing twice is fine."""
-        if (close := getattr(self._reranker, "aclose", None)) is not None:
-            await close()
 
     def _judgement(self, score: float) -> Judgement:
         relevant = score >= self._threshold

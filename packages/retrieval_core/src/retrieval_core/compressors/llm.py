@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Judgements
-from retrieval_core.prompting import as_data, framed, object_schema, parse_answer, shorten
+from retrieval_core.prompting import (
+    as_data,
+    chosen_prompt,
+    framed,
+    in_order,
+    object_schema,
+    parse_answer,
+    passages_as_data,
+    schema_by_passage,
+)
 from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
@@ -80,11 +89,8 @@ class LLMCompressor:
         if batch_size < 1:
             msg = f"batch_size must be at least 1, got {batch_size}"
             raise InvalidParameterError(msg)
-        if prompt is not None and not prompt.strip():
-            msg = "prompt is blank; leave it out for the built-in instructions"
-            raise InvalidParameterError(msg)
         self._llm = llm
-        self._prompt = DEFAULT_PROMPT if prompt is None else prompt
+        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
         self._batch_size = batch_size
 
     @property
@@ -109,27 +115,14 @@ class LLMCompressor:
         """
         if not chunks:
             return Judgements(())
-        numbers = [str(number) for number in range(1, len(chunks) + 1)]
-        request = CompletionRequest(
-            self._messages(query, chunks), schema=object_schema(dict.fromkeys(numbers, _VERDICT))
-        )
-        completion = await self._llm.complete(request)
+        schema = schema_by_passage(len(chunks), _VERDICT)
+        completion = await self._llm.complete(CompletionRequest(self._messages(query, chunks), schema=schema))
         verdicts = parse_answer(completion.text, _Verdicts, self._llm.id).root
-        if verdicts.keys() != set(numbers):
-            missing = [number for number in numbers if number not in verdicts]
-            unknown = [number for number in verdicts if number not in numbers]
-            msg = (
-                f"{self._llm.id} was asked about the passages 1 to {len(chunks)}: missing in its answer are "
-                f"{missing or 'none'}, and unknown are {shorten(ascii(unknown), 200) if unknown else 'none'}"
-            )
-            raise MalformedAnswerError(msg, self._llm.id)
-        return Judgements(tuple(_judgement(verdicts[number]) for number in numbers), completion.usage)
+        ordered = in_order(verdicts, len(chunks), self._llm.id, completion.text)
+        return Judgements(tuple(map(_judgement, ordered)), completion.usage)
 
     def _messages(self, query: str, chunks: Sequence[Chunk]) -> tuple[Message, Message]:
-        passages = (
-            as_data(f"passage {number}", shorten(chunk.indexed_text, _PASSAGE_CHARACTERS))
-            for number, chunk in enumerate(chunks, start=1)
-        )
+        passages = passages_as_data((chunk.indexed_text for chunk in chunks), _PASSAGE_CHARACTERS)
         return framed(self._prompt, _ANSWER, [as_data("question", query), *passages])
 
 

@@ -17,7 +17,7 @@ class TimeoutsConfig(Settings):
     reranking: float | None = Field(default=None, gt=0)
     """Scoring the passages of one request."""
     synthesis: float | None = Field(default=None, gt=0)
-    """Writing an answer."""
+    """Writing an answer; this version writes none."""
 
 
 class LimitsConfig(Settings):

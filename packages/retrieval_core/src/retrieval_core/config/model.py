@@ -142,7 +142,7 @@ class RerankerConfig(Settings):
     """For the kind ``cross-encoder``."""
     late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
     """For the kind ``late-interaction``."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Keyword arguments for a factory of your own."""
 
 

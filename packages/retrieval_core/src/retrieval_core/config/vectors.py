@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from retrieval_core.config.backends import Settings
 
 MOST_VECTORS = 8
 """Further vectors of a passage: each of them is a search of its own."""
+MOST_WEIGHT = 1000.0
 DEFAULT_WEIGHTS = {"max": 1.0, "mean": 0.3}
 """By rule; measured with titles, see ``docs/measurements.md``. Under ``max`` a lower weight soon takes away all effect,
 since cosines of one question lie close together; under ``mean`` a higher one costs dense search more than it brings."""
@@ -25,7 +26,7 @@ class VectorsConfig(Settings):
     text in the field ``summary``. An index keeps the names that it was made with."""
     weights: dict[str, float] = Field(default_factory=dict)
     """By name, the weight of its cosine; the passage's own has 1, and so have those that are not named, or 0.3 where
-    ``rule`` is ``mean``."""
+    ``rule`` is ``mean``. Without ``fields``, what is named here is searched as it is in the store."""
     rule: Literal["mean", "max"] = "max"
     """How the cosines become one score; see ``retrieval_core.stages.combine``."""
 
@@ -46,9 +47,13 @@ class VectorsConfig(Settings):
 
     @field_validator("weights")
     @classmethod
-    def _weights_are_positive(cls, value: dict[str, float]) -> dict[str, float]:
-        if wrong := {name: weight for name, weight in value.items() if not 0 < weight <= 1000}:
-            msg = f"weights must be above 0, and these are not: {wrong}"
+    def _weights_are_of_vectors(cls, value: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        if wrong := {name: weight for name, weight in value.items() if not 0 < weight <= MOST_WEIGHT}:
+            msg = f"weights must be above 0 and at most {MOST_WEIGHT:g}, and these are not: {wrong}"
+            raise ValueError(msg)
+        fields = info.data.get("fields")  # none where they are wrong themselves, which is told already
+        if fields and (unknown := sorted(value.keys() - fields.keys())):
+            msg = f"there is no vector {', '.join(unknown)}; vectors.fields has {', '.join(sorted(fields))}"
             raise ValueError(msg)
         return value
 

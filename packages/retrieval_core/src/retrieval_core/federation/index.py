@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from retrieval_core.cache.reranks import RerankCache
-from retrieval_core.config import RetrievalConfig
 from retrieval_core.federation.context import check_federated, federated_context
 from retrieval_core.federation.options import SeveralOptions, asked_of, checked_weights
 from retrieval_core.federation.results import make_result
 from retrieval_core.federation.searching import Bounds, Members, Round, search_once
 from retrieval_core.federation.together import Together, look_at, plan_of
-from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.context import with_budget
 from retrieval_core.pipeline.evaluating import evaluated
-from retrieval_core.pipeline.pipeline import PATIENCE
+from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.planning import condition_of
-from retrieval_core.pipeline.plugging import close_with, guard_of, reranker_chain
+from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
 from retrieval_core.pipeline.rounds import context_of, raise_what_must_not_be_hidden
-from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.runner import Run
-from retrieval_core.run.sync import SyncBridge
-from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.normalize import normalize
 from retrieval_core.stages.prune import prune
 from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Self
 
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.federation.options import Asked
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.index import Index
@@ -43,13 +34,13 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.many import Outcome
     from retrieval_core.ports import Compressor, Evaluator, Pruner, Reranker, Rewriter, TokenCounter
     from retrieval_core.run.clock import Clock
-    from retrieval_core.stages.plan import Plan
+    from retrieval_core.run.runner import Run
     from retrieval_core.types import Citation, CitationCheck, ContextPack, Hit, Query, RetrievalResult
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
-class FederatedIndex:
+class FederatedIndex(Lifecycle):
     """Several indexes that are searched as one; made by :func:`open_indexes`, or from indexes of any kind.
 
     Each index is asked side by side, as it is configured. What they found becomes one order, see
@@ -96,16 +87,10 @@ class FederatedIndex:
         clock: Clock | None = None,
         owned: Sequence[object] = (),
     ) -> None:
-        self.config = settings = config or RetrievalConfig()
+        super().__init__(config, observer, clock, threads="retrieval-federation")
         self.indexes = dict(indexes)
         pipelines = {name: cast("RetrievalPipeline", getattr(i, "pipeline", i)) for name, i in self.indexes.items()}
-        given = settings.federation.weights if weights is None else weights
-        self._clock = clock or SystemClock()
-        observer = None if observer is None else SeveralObservers(observer)
-        self._observer = observer
-        reranked = None
-        if settings.cache.enabled and settings.cache.reranks:
-            reranked = RerankCache(settings.cache.reranks, self._clock.now, settings.cache.ttl_seconds)
+        given = self.config.federation.weights if weights is None else weights
         self._members = Members(
             pipelines,
             checked_weights(pipelines, given),
@@ -113,14 +98,11 @@ class FederatedIndex:
             compressor,
             pruner,
             rewriter,
-            reranked,
+            kept_reranks(self.config.cache, self._clock.now),
         )
         self._together = together or Together()
         self._evaluator = evaluator
-        self._guard = guard_of(settings, observer)
-        self._pool = ThreadPool("retrieval-federation", threads=4, patience=PATIENCE)
         self._owned = tuple(owned)
-        self.sync = SyncBridge()
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -153,9 +135,7 @@ class FederatedIndex:
                 ``result.degraded``; with ``raise_on_error``, what kept every index from being searched.
         """
         asked, condition = self._asked(options), condition_of(filters)
-        normal = normalize(query, self.config.query)
-        with nullcontext() if self._observer is None else self._observer.query():
-            return await self._find(self._run(), normal, asked, condition)
+        return await self._answer(normalize(query, self.config.query), asked, condition)
 
     async def aretrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[SeveralOptions]
@@ -178,13 +158,14 @@ class FederatedIndex:
         from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
 
         asked, condition = self._asked(options), condition_of(filters)
-
-        async def answer(query: Query, _plan: Plan) -> RetrievalResult:
-            with nullcontext() if self._observer is None else self._observer.query():
-                return await self._find(self._run(), query, asked, condition)
-
-        plan = plan_of(asked, self.config)
-        return await answer_many(self._run, self._together.questions, answer, queries, plan=plan, config=self.config)
+        return await answer_many(
+            self._run,
+            self._together.questions,
+            lambda query: self._answer(query, asked, condition),
+            queries,
+            plan=plan_of(asked, self.config),
+            config=self.config,
+        )
 
     def retrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[SeveralOptions]
@@ -228,7 +209,7 @@ class FederatedIndex:
         settings = with_budget(self.config.context, max_tokens)
         asked, condition = self._asked(options), condition_of(filters)
         normal, run = normalize(query, self.config.query), self._run()
-        with nullcontext() if self._observer is None else self._observer.query():
+        with self._watched():
             result = await self._find(run, normal, asked, condition)
             return await federated_context(
                 run,
@@ -262,13 +243,14 @@ class FederatedIndex:
         """Compare citations with what their indexes say now; see :meth:`averify`."""
         return self.sync.run(self.averify(citations))
 
-    def _run(self) -> Run:
-        return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
-
     def _asked(self, options: SeveralOptions) -> Asked:
         members = self._members
         reranked = self.config.reranker.candidates if members.rerankers else 0
         return asked_of(options, members.weights, self.config, reranked=reranked)
+
+    async def _answer(self, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
+        with self._watched():
+            return await self._find(self._run(), query, asked, condition)
 
     async def _find(self, run: Run, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
         members, config = self._members, self.config
@@ -298,7 +280,9 @@ class FederatedIndex:
                 max_attempts=config.rewriter.max_attempts,
                 settings=config.query,
             )
-            raise_what_must_not_be_hidden(rewriting.failures if config.strict else (), strict=config.strict)
+            # Those of later searches too: an index that failed there is not to keep the others' hits back.
+            own = tuple(failure for failure in rewriting.failures if config.strict or failure.stage == "rewrite")
+            raise_what_must_not_be_hidden(own, strict=config.strict)
         best = rewriting.best
         if members.pruner is not None and best.hits:
             pruned = await prune(run, members.pruner, question, best.hits, concurrency=config.pruner.concurrency)
@@ -313,29 +297,8 @@ class FederatedIndex:
             self._observer.answered(result)
         return result
 
-    async def aclose(self) -> None:
-        """Close all indexes, and everything plugged in that can be closed. Closing twice is fine."""
+    @property
+    def _held(self) -> Sequence[object]:
         members = self._members
         plugged_in = (self._evaluator, members.rewriter, members.pruner, members.compressor, *members.rerankers)
-        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
-            stack.push_async_callback(asyncio.to_thread, self._pool.close)
-            close_with(stack, (*self._owned, *plugged_in, *self.indexes.values()))
-
-    def close(self) -> None:
-        """Close everything, and stop the background loop of synchronous calls."""
-        try:
-            self.sync.run(self.aclose())
-        finally:
-            self.sync.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
+        return (*self._owned, *plugged_in, *self.indexes.values())

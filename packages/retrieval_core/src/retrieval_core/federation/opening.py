@@ -96,7 +96,8 @@ def open_indexes(
         embedder = build_embedder(config.embedder)
     embedder = None if embedder is None else shared(embedder)
     llm = build_llm(config.llm) if llm is None else llm
-    local = cache(local_cross_encoder)
+    size = config.reranker.local.batch_size
+    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     chain = build_rerankers(config.reranker, llm, local) if reranker is None else reranker
     compressor, rewriter = build_compressor(config.compressor, llm, local), build_rewriter(config.rewriter, llm)
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)

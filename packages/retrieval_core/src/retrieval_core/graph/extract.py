@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.graph.names import is_all_stop_words, key_of, mentions
 from retrieval_core.graph.triples import Triple
 from retrieval_core.ports import CompletionRequest
-from retrieval_core.prompting import as_data, framed, object_schema, parse_answer, shorten
+from retrieval_core.prompting import (
+    chosen_prompt,
+    framed,
+    in_order,
+    object_schema,
+    parse_answer,
+    passages_as_data,
+    schema_by_passage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from retrieval_core.ports import LLM, Message
+    from retrieval_core.ports import LLM
     from retrieval_core.types import JSON, Chunk, Usage
 
 DEFAULT_PROMPT = (
@@ -32,7 +39,7 @@ MOST_TRIPLES_OF_CHUNK = 20
 LONGEST_EXTRACTED = 120
 """Code points of a name or a relation; a longer one is a sentence, and dropped."""
 
-_ANSWER = (
+_FORM = (
     'Answer with a JSON object that has one property for each passage, named by the passage\'s number, as in {"1": '
     '[{"subject": "...", "relation": "...", "object": "..."}]}. Its value is the list of the facts of that passage.'
 )
@@ -47,13 +54,16 @@ class _Fact(BaseModel):
     object: str
 
 
-class _Facts(RootModel[dict[str, list[_Fact]]]):
+class _Answer(RootModel[dict[str, list[_Fact]]]):
     model_config = ConfigDict(strict=True)
 
 
-_FACT: dict[str, JSON] = object_schema(
-    {"subject": {"type": "string"}, "relation": {"type": "string"}, "object": {"type": "string"}}
-)
+_FACTS: dict[str, JSON] = {
+    "type": "array",
+    "items": object_schema(
+        {"subject": {"type": "string"}, "relation": {"type": "string"}, "object": {"type": "string"}}
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +98,8 @@ class TripleExtractor:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        if prompt is not None and not prompt.strip():
-            msg = "prompt is blank; leave it out for the built-in instructions"
-            raise InvalidParameterError(msg)
         self._llm = llm
-        self._prompt = DEFAULT_PROMPT if prompt is None else prompt
+        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
 
     async def extract(self, chunks: Sequence[Chunk]) -> Extracted:
         """Return the facts of chunks, with their chunk and document ids; nothing is asked where there are no chunks.
@@ -103,30 +110,17 @@ class TripleExtractor:
         """
         if not chunks:
             return Extracted(())
-        numbers = [str(number) for number in range(1, len(chunks) + 1)]
-        facts: dict[str, JSON] = {"type": "array", "items": _FACT}
-        request = CompletionRequest(self._messages(chunks), schema=object_schema(dict.fromkeys(numbers, facts)))
+        passages = passages_as_data((chunk.indexed_text for chunk in chunks), _PASSAGE_CHARACTERS)
+        messages = framed(self._prompt, _FORM, passages)
+        request = CompletionRequest(messages, schema=schema_by_passage(len(chunks), _FACTS))
         completion = await self._llm.complete(request)
-        found = parse_answer(completion.text, _Facts, self._llm.id).root
-        if found.keys() != set(numbers):
-            msg = (
-                f"{self._llm.id} was asked for the facts of the passages 1 to {len(chunks)} and answered for "
-                f"{shorten(ascii(sorted(found)), 200)}"
-            )
-            raise MalformedAnswerError(msg, self._llm.id, answer=completion.text)
+        answer = parse_answer(completion.text, _Answer, self._llm.id).root
+        found = in_order(answer, len(chunks), self._llm.id, completion.text)
         kept = tuple(
-            tuple(dict.fromkeys(_stated(found[number], chunk)))[:MOST_TRIPLES_OF_CHUNK]
-            for number, chunk in zip(numbers, chunks, strict=True)
+            tuple(dict.fromkeys(_stated(facts, chunk)))[:MOST_TRIPLES_OF_CHUNK]
+            for facts, chunk in zip(found, chunks, strict=True)
         )
-        dropped = sum(map(len, found.values())) - sum(map(len, kept))
-        return Extracted(kept, dropped, completion.usage)
-
-    def _messages(self, chunks: Sequence[Chunk]) -> tuple[Message, Message]:
-        passages = (
-            as_data(f"passage {number}", shorten(chunk.indexed_text, _PASSAGE_CHARACTERS))
-            for number, chunk in enumerate(chunks, start=1)
-        )
-        return framed(self._prompt, _ANSWER, passages)
+        return Extracted(kept, sum(map(len, found)) - sum(map(len, kept)), completion.usage)
 
 
 def _stated(facts: Sequence[_Fact], chunk: Chunk) -> Iterator[Triple]:

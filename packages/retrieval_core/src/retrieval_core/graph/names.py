@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import category
 
-from retrieval_core.analysis import STOP_WORDS, fold
+from retrieval_core.analysis import BY_CHARACTER, STOP_WORDS, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
 MOST_WORDS = 32
 """A name of more words is not looked for; in scripts without spaces each character counts as a word."""
 
-_UNSPACED = (
-    "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u0e00-\u0eff\u1000-\u109f\uaa60-\uaa7f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
-    "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f\uac00-\ud7a3\u1100-\u11ff"  # Kana, Hangul
-)
 # Signs behind a word belong to it, as in C++ and C#; in front of one or between two they divide.
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\s+#{_UNSPACED}]+(?:[+#]+(?![^\s{_UNSPACED}]))?")
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_WORD = re.compile(rf"[{BY_CHARACTER}]|[^\s+#{BY_CHARACTER}]+(?:[+#]+(?![^\s{BY_CHARACTER}]))?")
+_IS_UNSPACED = re.compile(f"[{BY_CHARACTER}]")
 
 
 class _Characters(dict[int, int]):

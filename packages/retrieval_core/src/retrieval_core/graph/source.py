@@ -33,11 +33,6 @@ class GraphFiles:
         self._stamps: tuple[Stamp, ...] | None = None
         self._graph: Lazy[KnowledgeGraph] = Lazy(self._read)
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files, those that must be there first."""
-        return self._paths
-
     def get(self) -> KnowledgeGraph:
         """Return the graph of what the files hold now. Blocks: it asks for their times, and reads what has changed.
 

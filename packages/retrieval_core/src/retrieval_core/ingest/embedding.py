@@ -48,7 +48,7 @@ class ChunkVectors:
     @property
     def recipe(self) -> str:
         """Names what the vectors are made with and of."""
-        model = f"{self._embedder.id if self._embedder else None}"
+        model = str(self._embedder.id if self._embedder else None)
         return f"{model} {json.dumps(self._fields, sort_keys=True)}" if self._fields else model
 
     async def passages(self, chunks: Sequence[Chunk]) -> Matrix | None:
@@ -67,7 +67,7 @@ class ChunkVectors:
         Raises:
             EmbeddingError: A text could not be embedded.
         """
-        texts = {name: dict(_texts(chunks, field)) for name, field in self._fields.items()}
+        texts = {name: _texts(chunks, field) for name, field in self._fields.items()}
         distinct = list(dict.fromkeys(text for of_chunk in texts.values() for text in of_chunk.values()))
         matrix = await self._embed(distinct)
         if matrix is None:
@@ -90,10 +90,10 @@ class ChunkVectors:
             raise EmbeddingError(msg) from error
 
 
-def _texts(chunks: Sequence[Chunk], field: str) -> list[tuple[str, str]]:
+def _texts(chunks: Sequence[Chunk], field: str) -> dict[str, str]:
     """Return what is embedded for a field, by chunk id; nothing for chunks that do not have it."""
     found = ((chunk.id, _text(chunk, field).strip()[:LONGEST_TEXT]) for chunk in chunks)
-    return [(key, text) for key, text in found if text]
+    return {key: text for key, text in found if text}
 
 
 def _text(chunk: Chunk, field: str) -> str:

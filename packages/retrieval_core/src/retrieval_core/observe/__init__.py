@@ -1,21 +1,25 @@
 """Watching the pipeline from outside: spans and measurements, behind one small interface."""
 
-from retrieval_core.observe.memory import (
-    ComponentMemory,
-    Measurable,
-    MemoryUsage,
-    memory_of,
-    monitor_memory_usage,
-)
-from retrieval_core.observe.metrics import Histogram, Metrics, MetricsSnapshot, StageMetrics
-from retrieval_core.observe.observer import Observer, Span
-from retrieval_core.observe.otel import OpenTelemetryObserver
-from retrieval_core.observe.several import SeveralObservers
-from retrieval_core.observe.summary import Latency, Summary
-from retrieval_core.observe.totals import Totals, read_totals, reset_totals, totals_beside
-from retrieval_core.observe.trace import explain
-from retrieval_core.observe.tracker import PerformanceTracker
-from retrieval_core.observe.usage import UsageStats
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retrieval_core.observe.memory import (
+        ComponentMemory,
+        Measurable,
+        MemoryUsage,
+        memory_of,
+        monitor_memory_usage,
+    )
+    from retrieval_core.observe.metrics import Histogram, Metrics, MetricsSnapshot, StageMetrics
+    from retrieval_core.observe.observer import Observer, Span
+    from retrieval_core.observe.otel import OpenTelemetryObserver
+    from retrieval_core.observe.several import SeveralObservers
+    from retrieval_core.observe.summary import Latency, Summary
+    from retrieval_core.observe.totals import Totals, read_totals, reset_totals, totals_beside
+    from retrieval_core.observe.trace import explain
+    from retrieval_core.observe.tracker import PerformanceTracker
+    from retrieval_core.observe.usage import UsageStats
 
 __all__ = [
     "ComponentMemory",
@@ -41,3 +45,41 @@ __all__ = [
     "reset_totals",
     "totals_beside",
 ]
+
+_HOMES = {
+    "ComponentMemory": "memory",
+    "Histogram": "metrics",
+    "Latency": "summary",
+    "Measurable": "memory",
+    "MemoryUsage": "memory",
+    "Metrics": "metrics",
+    "MetricsSnapshot": "metrics",
+    "Observer": "observer",
+    "OpenTelemetryObserver": "otel",
+    "PerformanceTracker": "tracker",
+    "SeveralObservers": "several",
+    "Span": "observer",
+    "StageMetrics": "metrics",
+    "Summary": "summary",
+    "Totals": "totals",
+    "UsageStats": "usage",
+    "explain": "trace",
+    "memory_of": "memory",
+    "monitor_memory_usage": "memory",
+    "read_totals": "totals",
+    "reset_totals": "totals",
+    "totals_beside": "totals",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a pipeline that nobody watches needs none of them."""
+    if (home := _HOMES.get(name)) is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that were not used yet."""
+    return sorted({*globals(), *__all__})

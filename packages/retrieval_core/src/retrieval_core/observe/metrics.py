@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,9 @@ class Histogram:
     def quantile(self, share: float) -> float | None:
         """Estimate the duration in seconds that so many of the durations do not exceed; ``None`` where there are none.
 
-        It is interpolated linearly between the limits around it, as Prometheus' ``histogram_quantile`` does. Above the
-        last limit nothing is known but that, and the last limit is returned.
+        It is interpolated linearly between the limits around it, as Prometheus' ``histogram_quantile`` does, but within
+        what the sum of all durations allows: where there is one duration, each quantile is that one. Above the last
+        limit nothing is known but that, and the last limit is returned.
 
         Args:
             share: From 0 to 1; 0.5 is the median.
@@ -60,11 +62,17 @@ class Histogram:
         count = self.count
         if not count:
             return None
-        wanted, below, lower = share * count, 0, 0.0
-        for limit, inside in zip(self.limits, self.counts, strict=False):
+        lowers = (0.0, *self.limits)
+        least = sum(lower * inside for lower, inside in zip(lowers, self.counts, strict=True))
+        most = sum(limit * inside for limit, inside in zip((*self.limits, inf), self.counts, strict=True) if inside)
+        wanted, below = share * count, 0
+        for lower, limit, inside in zip(lowers, self.limits, self.counts, strict=False):
             if inside and below + inside >= wanted:
-                return lower + (limit - lower) * max(0.0, wanted - below) / inside
-            below, lower = below + inside, limit
+                # One duration is longest where all others are as short as can be, and the reverse.
+                high = max(lower, min(limit, self.total_seconds - (least - lower)))
+                low = min(high, max(lower, self.total_seconds - (most - limit)))
+                return low + (high - low) * max(0.0, wanted - below) / inside
+            below += inside
         return self.limits[-1]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.observe.metrics import Metrics
 from retrieval_core.observe.summary import Summary
+from retrieval_core.observe.times import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from retrieval_core.observe.metrics import MetricsSnapshot
     from retrieval_core.observe.observer import Span
     from retrieval_core.types import RetrievalResult
-
-STAGES = {
-    "embedding_time": ("embed",),
-    "retrieval_time": ("dense", "lexical", "hybrid", "retrieve", "fetch"),
-    "reranking_time": ("rerank",),
-    "synthesis_time": ("answer",),
-}
-"""The stages whose calls each of the times is the mean of."""
 
 
 @dataclass(slots=True)
@@ -68,7 +61,8 @@ class PerformanceTracker:
         - ``cache_hit_rate``: share of the answered ones whose result came from the cache, in [0, 1],
         - ``error_rate``: share of ``query_count`` that raised an error, in [0, 1],
         - ``embedding_time``, ``retrieval_time``, ``reranking_time``, ``synthesis_time``: mean seconds of a call of the
-          stages in :data:`STAGES`, with all its attempts. Calls run side by side, so these do not add up to the whole.
+          stages in :data:`~retrieval_core.observe.times.STAGES`, with all its attempts. Calls run side by side, so
+          these do not add up to the whole.
         """
         seen = self.snapshot()
         summary = Summary.of(seen)

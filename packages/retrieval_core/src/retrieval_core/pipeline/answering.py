@@ -20,8 +20,6 @@ from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.stages.unmatched import why_nothing_passes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import ResultCache
     from retrieval_core.run.clock import Clock
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Query, RetrievalResult
 
 
-STORE_SHARE, PLUGGED_IN_SHARE = 0.2, 0.2
-"""The parts of the deadline by which the states of the store, and of what transformers and retrievers know, must be
+NAMING_SHARE = 0.2
+"""The part of the deadline by which the states of the store, and of what transformers and retrievers know, must be
 named for a result to be kept: what hangs then leaves time to answer without the cache."""
 
 
@@ -119,15 +117,14 @@ class Answering:
             return None
         version: str | None = None
         if self._versioned is not None:
-            asked = await run.until(STORE_SHARE).without_retries().on("store").call("version", self._versioned.version)
+            naming = run.until(NAMING_SHARE).without_retries().on("store")
+            asked = await naming.call("version", self._versioned.version)
             if isinstance(asked, Failed):  # searching will tell what is wrong
                 return None
             version = asked.value
         parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
-        chosen = {f"transform {name}": self._parts.transformers[name] for name in plan.transforms}
-        plugged_in = chosen | {f"retriever {name}": part for name, part in self._parts.sources.retrievers.items()}
-        if plugged_in:
-            identities = await self._identities(run, plugged_in)
+        if plan.transforms or self._parts.sources.retrievers:
+            identities = await self._identities(run, plan)
             if identities is None:
                 return None
             parameters["plugged_in"] = identities
@@ -145,13 +142,15 @@ class Answering:
             return _Names(name(query=query.text))
         return _Names(name(query=query.text), partition_key(session=self._similar.session_of(plan), **name.keywords))
 
-    async def _identities(self, run: Run, plugged_in: Mapping[str, object]) -> tuple[JSON, ...] | None:
-        """Return what names each plug-in as it is now; ``None`` where one of them does not tell."""
+    async def _identities(self, run: Run, plan: Plan) -> tuple[JSON, ...] | None:
+        """Return what names each transformer and retriever as it is now; ``None`` where one of them does not tell."""
+        chosen = {f"transform {name}": self._parts.transformers[name] for name in plan.transforms}
+        plugged_in = chosen | {f"retriever {name}": part for name, part in self._parts.sources.retrievers.items()}
         identities: list[JSON] = []
         for name, part in plugged_in.items():
             version: str | None = None
             if isinstance(part, Versioned):  # what it knows may change, as a graph's file does
-                asked = await run.until(PLUGGED_IN_SHARE).without_retries().on(name).call("version", part.version)
+                asked = await run.until(NAMING_SHARE).without_retries().on(name).call("version", part.version)
                 if isinstance(asked, Failed):
                     return None
                 version = asked.value

@@ -50,7 +50,7 @@ class Outcome:
 async def answer_many(
     make_run: Callable[[], Run],
     questions: Questions | None,
-    answer: Callable[[Query, Plan], Awaitable[RetrievalResult]],
+    answer: Callable[[Query], Awaitable[RetrievalResult]],
     queries: Sequence[str],
     *,
     plan: Plan,
@@ -63,7 +63,7 @@ async def answer_many(
         questions: Embeds.
         answer: Answers one question.
         queries: As they were asked.
-        plan: Holds for all of them.
+        plan: Says whether their vectors are searched for.
         config: How questions are normalised.
 
     Raises:
@@ -85,7 +85,7 @@ async def answer_many(
             return Outcome(given, error=query)
         async with slots:
             try:
-                return Outcome(given, await answer(replace(query, embedding=vectors.get(query.text)), plan))
+                return Outcome(given, await answer(replace(query, embedding=vectors.get(query.text))))
             except RetrievalError as error:
                 return Outcome(given, error=error)
             except Exception as error:  # noqa: BLE001 - of a plug-in; it must not take the other questions along

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from retrieval_core.cache.reranks import RerankCache
-from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.answering import Answering
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.evaluating import evaluated
+from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.plugging import by_name, close_with, guard_of, questions_with, reranker_chain
+from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
 from retrieval_core.pipeline.rounds import Parts
-from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.runner import Run
-from retrieval_core.run.sync import SyncBridge
-from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.embed import recover
 from retrieval_core.stages.normalize import normalize
 from retrieval_core.stages.search import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
 
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.observe import Observer
     from retrieval_core.pipeline.many import Outcome
@@ -49,16 +40,14 @@ if TYPE_CHECKING:
         TokenCounter,
     )
     from retrieval_core.run.clock import Clock
+    from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
-PATIENCE = 5.0
-"""How many seconds closing waits for a synchronous plug-in."""
 
-
-class RetrievalPipeline:
+class RetrievalPipeline(Lifecycle):
     """Turns a question into the few passages that answer it.
 
     Args:
@@ -103,16 +92,9 @@ class RetrievalPipeline:
         clock: Clock | None = None,
         owned: Sequence[object] = (),
     ) -> None:
-        self.config = config or RetrievalConfig()
-        self._clock = clock or SystemClock()
-        # Whoever watches cannot harm: what an observer raises is kept from the query.
-        observer = None if observer is None else SeveralObservers(observer)
-        self._observer = observer
-        settings = self.config
-        reranked = None
-        if settings.cache.enabled and settings.cache.reranks:
-            reranked = RerankCache(settings.cache.reranks, self._clock.now, settings.cache.ttl_seconds)
-        questions = None if embedder is None else questions_with(embedder, settings, self._clock.now)
+        super().__init__(config, observer, clock, threads="retrieval-plugins")
+        now = self._clock.now
+        questions = None if embedder is None else questions_with(embedder, self.config, now)
         self._parts = Parts(
             Sources(store, questions, by_name(retrievers, "retriever", "search")),
             condenser,
@@ -122,15 +104,12 @@ class RetrievalPipeline:
             pruner,
             rewriter,
             evaluator,
-            reranked,
+            kept_reranks(self.config.cache, now),
         )
         counts = self._make_token_counter if token_counter is None else lambda: token_counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
-        self._guard = guard_of(settings, observer)
-        self._pool = ThreadPool("retrieval-plugins", threads=4, patience=PATIENCE)
         self._answering = Answering(self._parts, self.config, cache, self._clock)
         self._owned = tuple(owned)
-        self.sync = SyncBridge()
 
     @property
     def cache(self) -> ResultCache | None:
@@ -224,7 +203,7 @@ class RetrievalPipeline:
             plan = replace(plan, top_k=plan.shortlist)
         normal = normalize(query, self.config.query)
         run = self._run()
-        with nullcontext() if self._observer is None else self._observer.query():
+        with self._watched():
             result = await self._answer_and_tell(run, normal, plan)
             return await make_context(
                 run,
@@ -284,7 +263,12 @@ class RetrievalPipeline:
 
         plan = make_plan(self._parts, self.config, filters, options)
         return await answer_many(
-            self._run, self._parts.sources.questions, self._answer, queries, plan=plan, config=self.config
+            self._run,
+            self._parts.sources.questions,
+            lambda query: self._answer(query, plan),
+            queries,
+            plan=plan,
+            config=self.config,
         )
 
     def retrieve_many(
@@ -307,11 +291,8 @@ class RetrievalPipeline:
         """Open the embedder anew and try it; see :meth:`arecover_from_embedding_failure`."""
         return self.sync.run(self.arecover_from_embedding_failure())
 
-    def _run(self) -> Run:
-        return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
-
     async def _answer(self, query: Query, plan: Plan) -> RetrievalResult:
-        with nullcontext() if self._observer is None else self._observer.query():
+        with self._watched():
             return await self._answer_and_tell(self._run(), query, plan)
 
     async def _answer_and_tell(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
@@ -351,35 +332,7 @@ class RetrievalPipeline:
         """Forget every result that was kept; see :meth:`ainvalidate`."""
         self.sync.run(self.ainvalidate())
 
-    async def aclose(self) -> None:
-        """Close the store, and everything plugged in that can be closed. Closing twice is fine.
-
-        A synchronous plug-in that has not returned after 5 s is left to itself, and named in a warning of the log.
-        """
+    @property
+    def _held(self) -> Sequence[object]:
         parts = self._parts
-        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
-            stack.push_async_callback(asyncio.to_thread, self._pool.close)
-            close_with(stack, (self.cache, *self._owned, *parts.transformers.values(), *parts.plugged_in, self.store))
-
-    def close(self) -> None:
-        """Close everything, and stop the background loop of synchronous calls."""
-        try:
-            self.sync.run(self.aclose())
-        finally:
-            self.sync.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+        return (self.cache, *self._owned, *parts.transformers.values(), *parts.plugged_in, self.store)

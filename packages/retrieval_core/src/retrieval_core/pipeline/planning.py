@@ -86,7 +86,7 @@ def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) ->
     if asked is not None:
         return chosen(asked, tuple(parts.transformers))
     # A configured one that needs a language model is absent where there is none, as other stages are.
-    return tuple(name for name in config.transform.use if name in parts.transformers)
+    return tuple([name for name in config.transform.use if name in parts.transformers])
 
 
 def _session(session_id: object) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.cache.embeddings import EmbeddingCache
+from retrieval_core.cache.reranks import RerankCache
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.retry import RetryPolicy
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AsyncExitStack
 
-    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.observe import Observer
     from retrieval_core.ports import Embedder, Reranker
 
@@ -74,6 +75,11 @@ def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[
     kept = settings.cache.embeddings if settings.cache.enabled else 0
     remembered = EmbeddingCache(kept, now) if kept else None
     return Questions(embedder, remembered, Recovery(now, settings.breaker.pause_seconds))
+
+
+def kept_reranks(settings: CacheConfig, now: Callable[[], float]) -> RerankCache | None:
+    """Return what keeps the scores of rerankers; ``None`` where they are not kept."""
+    return RerankCache(settings.reranks, now, settings.ttl_seconds) if settings.enabled and settings.reranks else None
 
 
 def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:

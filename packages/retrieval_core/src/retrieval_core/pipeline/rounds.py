@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TRANSFORM_SHARE = 0.25
+"""The part of the deadline by which a question must be transformed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -94,7 +97,6 @@ class Bounds:
     The parts are those of the first search. Later ones, for other words, share what it left.
     """
 
-    transform: Run
     search: Run
     select: Run
     rerank: Run
@@ -105,19 +107,18 @@ class Bounds:
     def of(cls, run: Run, parts: Parts) -> Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
-        before = run.until(0.25)
         if parts.rewriter is not None:
-            return cls(before, first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
+            return cls(first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
         if parts.compressor is not None:
-            return cls(before, first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
+            return cls(first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
         if parts.rerankers:
-            return cls(before, first.until(0.5), first.until(0.6), first.until(0.95), first, run)
-        return cls(before, first.until(0.8), first, first, first, run)
+            return cls(first.until(0.5), first.until(0.6), first.until(0.95), first, run)
+        return cls(first.until(0.8), first, first, first, run)
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""
         run = self.rewrite.in_round(number)
-        return Bounds(self.transform, run, run, run, run, self.rewrite)
+        return Bounds(run, run, run, run, self.rewrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ async def search_in_rounds(
     asked = Asked(query)
     if plan.transforms or plan.history:
         asked = await transform(
-            bounds.transform,
+            run.until(TRANSFORM_SHARE),
             query,
             plan,
             condenser=parts.condenser,
@@ -187,8 +188,8 @@ async def search_in_rounds(
     if parts.pruner is not None and best.hits:
         pruned = await prune(run, parts.pruner, asked.query.text, best.hits, concurrency=config.pruner.concurrency)
         raise_what_must_not_be_hidden(pruned.failures, strict=config.strict)
-        best = replace(best, pruned=pruned)
-    return replace(rewriting, best=best, failures=asked.failures + rewriting.failures)
+        rewriting = replace(rewriting, best=replace(best, pruned=pruned))
+    return replace(rewriting, failures=asked.failures + rewriting.failures) if asked.failures else rewriting
 
 
 async def _rewritten(
@@ -225,7 +226,7 @@ async def _search_once(
 ) -> Round:
     found, beside, failed_beside = await _search_everything(bounds.search, asked, parts, plan)
     raise_what_must_not_be_hidden((*found.failures, *failed_beside), strict=config.strict)
-    if found.is_nothing and not beside:
+    if not (found.sides or beside):
         if is_first:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
         return Round(found, Selected(failure=found.failures[-1]), failed_beside=failed_beside)
@@ -242,7 +243,8 @@ async def _search_once(
         selected = replace(selected, hits=reranked.hits, degraded=selected.degraded + reranked.degraded)
     if config.strict and selected.degraded:
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
-    selected = replace(selected, hits=selected.hits[: plan.top_k])
+    if len(selected.hits) > plan.top_k:
+        selected = replace(selected, hits=selected.hits[: plan.top_k])
     compressed = None
     if parts.compressor is not None and selected.hits:
         compressed = await compress(
@@ -282,8 +284,8 @@ def _in_one_order(run: Run, found: Found, beside: Sequence[Beside], plan: Plan) 
         # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
         method = method if all(other.is_search for other in beside) else "rrf"
         best = merge(best, [(other.ranked, other.weight) for other in beside], method=method, limit=depth)
-    count = len(found.candidates) + sum(len(other.ranked) for other in beside)
-    run.note("fuse", started, count, len(best))
+    count_in = sum(map(len, (*found.sides, *[other.ranked for other in beside])))
+    run.note("fuse", started, count_in, len(best))
     return best[:depth]
 
 

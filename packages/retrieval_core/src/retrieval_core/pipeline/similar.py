@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.cache.semantic import SemanticCache
 from retrieval_core.pipeline.caching import ask_cache
 from retrieval_core.run.runner import Failed, Ok
 
@@ -40,6 +39,8 @@ class SimilarQuestions:
         self._results = results
         # The search, which comes next, makes the further attempts, and has a failed embedder opened anew.
         self._questions = replace(questions, recovery=None)
+        from retrieval_core.cache.semantic import SemanticCache  # noqa: PLC0415 - it is off by default
+
         wanted = settings.semantic
         self._per_session = wanted.scope == "session"
         self.known = SemanticCache(wanted.threshold, wanted.max_size, settings.ttl_seconds, now)

@@ -42,6 +42,7 @@ from retrieval_core.ports.stores import (
     Versioned,
 )
 from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
+from retrieval_core.ports.verifiers import Verdicts, Verified, Verifier
 
 __all__ = [
     "BOTH_SIDES",
@@ -88,5 +89,8 @@ __all__ = [
     "TokenCounter",
     "Transformed",
     "Variant",
+    "Verdicts",
+    "Verified",
+    "Verifier",
     "Versioned",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Kept
 from retrieval_core.pruners.rows import rows_of
+from retrieval_core.scoring import ByScores
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DEFAULT_THRESHOLD = 0.00003
 Measured on 162 financial questions with the five best passages of each: see ``docs/measurements.md``."""
 
 
-class CrossEncoderPruner:
+class CrossEncoderPruner(ByScores):
     """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`.
 
     Args:
@@ -33,21 +33,12 @@ class CrossEncoderPruner:
     """
 
     def __init__(self, reranker: Reranker, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        if not 0 <= threshold <= 1:
-            msg = f"threshold must be in [0, 1], got {threshold}"
-            raise InvalidParameterError(msg)
-        self._reranker = reranker
-        self._threshold = threshold
+        super().__init__(reranker, threshold)
 
     @property
     def id(self) -> str:
         """Names reranker and threshold."""
-        return f"sentences {self._reranker.id}>={self._threshold}"
-
-    @property
-    def batch_size(self) -> int:
-        """The reranker's."""
-        return self._reranker.batch_size
+        return f"sentences {super().id}"
 
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, each by itself.
@@ -64,20 +55,8 @@ class CrossEncoderPruner:
         scores: list[float] = []
         usage: Usage | None = None
         for start in range(0, len(sentences), size):
-            part = sentences[start : start + size]
-            scored = await self._reranker.score(query, part)
-            if len(scored.scores) != len(part) or not all(0 <= score <= 1 for score in scored.scores):
-                msg = (
-                    f"{self._reranker.id} gave the scores {list(scored.scores)} for {len(part)} sentences; one in "
-                    "[0, 1] is needed for each"
-                )
-                raise MalformedAnswerError(msg, self._reranker.id)
+            scored = await self._scored(query, sentences[start : start + size], "sentences")
             scores += scored.scores
             if scored.usage is not None:
                 usage = (usage or Usage()) + scored.usage
         return Kept(rows_of([score >= self._threshold for score in scores], passages), rows_of(scores, passages), usage)
-
-    async def aclose(self) -> None:
-        """Close the reranker, where it can be closed. Closing twice is fine."""
-        if (close := getattr(self._reranker, "aclose", None)) is not None:
-            await close()

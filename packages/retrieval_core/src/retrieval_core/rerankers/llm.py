@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, RerankScores
-from retrieval_core.prompting import as_data, framed, object_schema, parse_answer, shorten
+from retrieval_core.prompting import (
+    as_data,
+    chosen_prompt,
+    framed,
+    object_schema,
+    parse_answer,
+    passages_as_data,
+    shorten,
+)
 from retrieval_core.types import Evidence
 from retrieval_core.types.context import on_one_line
 
@@ -96,11 +104,8 @@ class LLMReranker:
         if max_characters < _SHORTEST:
             msg = f"max_characters must be at least {_SHORTEST}, got {max_characters}"
             raise InvalidParameterError(msg)
-        if prompt is not None and not prompt.strip():
-            msg = "prompt is blank; leave it out for the built-in rubric"
-            raise InvalidParameterError(msg)
         self._llm = llm
-        self._prompt = DEFAULT_PROMPT if prompt is None else prompt
+        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
         self._batch_size = batch_size
         self._max_characters = max_characters
         self._strict_json = strict_json
@@ -182,11 +187,7 @@ class LLMReranker:
         self, query: str, passages: Sequence[str], wrong: MalformedAnswerError | None
     ) -> tuple[Message, Message]:
         instructions = self._prompt
-        data = [as_data("question", query)]
-        data += (
-            as_data(f"passage {number}", shorten(passage, self._max_characters))
-            for number, passage in enumerate(passages, start=1)
-        )
+        data = [as_data("question", query), *passages_as_data(passages, self._max_characters)]
         if wrong is not None and wrong.answer is not None:
             instructions = f"{instructions.strip()}\n\n{_REPAIR}"
             data.append(as_data("your answer", shorten(wrong.answer, _ANSWER_CHARACTERS)))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import CompletionRequest, Rewritten
-from retrieval_core.prompting import as_data, framed, object_schema, parse_answer, shorten
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Rewritten
+from retrieval_core.prompting import Asking, Task, as_data, shorten
 
 if TYPE_CHECKING:
-    from retrieval_core.ports import LLM, Message
+    from retrieval_core.ports import LLM
 
 DEFAULT_PROMPT = (
     "You improve questions to a search engine that finds passages by their words and by their meaning. The question "
@@ -23,7 +22,7 @@ DEFAULT_PROMPT = (
 )
 """The instructions where no others are given."""
 
-_ANSWER = (
+_FORM = (
     'Answer with a JSON object, as in {"reason": "...", "query": "..."}. "reason" says in one sentence why the new '
     'question should find more. "query" is the new question alone. The line "found so far", where there is one, holds '
     "what the question found."
@@ -38,7 +37,13 @@ class _Answer(BaseModel):
     query: str
 
 
-_SCHEMA = object_schema({"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}})
+_TASK = Task(
+    "rewrite",
+    DEFAULT_PROMPT,
+    _FORM,
+    {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
+    _Answer,
+)
 
 
 class LLMRewriter:
@@ -57,18 +62,12 @@ class LLMRewriter:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        if prompt is not None and not prompt.strip():
-            msg = "prompt is blank; leave it out for the built-in instructions"
-            raise InvalidParameterError(msg)
-        self._llm = llm
-        self._prompt = DEFAULT_PROMPT if prompt is None else prompt
+        self._asking = Asking(llm, _TASK, prompt, _CONTEXT_CHARACTERS)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides question and passages."""
-        shown = "\n".join(message.content for message in self._messages("", ""))
-        digest = sha256(f"{_CONTEXT_CHARACTERS}\n{shown}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return f"{self._llm.id} rewrite@{digest}"
+        return self._asking.id
 
     async def rewrite(self, query: str, context: str) -> Rewritten:
         """Rewrite a question. White space of the answer is made single spaces.
@@ -77,16 +76,12 @@ class LLMRewriter:
             MalformedAnswerError: The answer is none, or its question is blank.
             ServiceError: The provider failed.
         """
-        completion = await self._llm.complete(CompletionRequest(self._messages(query, context), schema=_SCHEMA))
-        answer = parse_answer(completion.text, _Answer, self._llm.id)
-        rewritten = " ".join(answer.query.split())
-        if not rewritten:
-            msg = f"{self._llm.id} was asked for a question in other words and answered with a blank one"
-            raise MalformedAnswerError(msg, self._llm.id)
-        return Rewritten(rewritten, " ".join(answer.reason.split()), completion.usage)
-
-    def _messages(self, query: str, context: str) -> tuple[Message, Message]:
         data = [as_data("question", query)]
         if context.strip():
             data.append(as_data("found so far", shorten(context, _CONTEXT_CHARACTERS)))
-        return framed(self._prompt, _ANSWER, data)
+        answer, usage = await self._asking.ask(*data)
+        rewritten = " ".join(answer.query.split())
+        if not rewritten:
+            msg = f"{self._asking.llm_id} was asked for a question in other words and answered with a blank one"
+            raise MalformedAnswerError(msg, self._asking.llm_id)
+        return Rewritten(rewritten, " ".join(answer.reason.split()), usage)

@@ -78,8 +78,9 @@ class Guard:
         policy: How often a call is made again.
         breakers: Remember which backends are down.
         observer: Is told of every call.
-        timeouts: By stage, how many seconds each of its calls may take, and the setting that says so; see
-            :meth:`Run.for_at_most`.
+        timeouts: By stage, how many seconds each of its calls may take, with all its attempts and the waits between
+            them, and the setting that says so. The deadline holds beside it, whichever is over first. A call that takes
+            longer fails with :class:`~retrieval_core.errors.DeadlineExceededError`, which names the setting.
     """
 
     policy: RetryPolicy = NO_RETRIES
@@ -111,9 +112,7 @@ class Run:
         self._started = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
-        self._for_each: tuple[float, str] | None = None
         self._bound_by: str | None = None
-        self._is_open = True  # whether calls are still to be bound, each by itself
         self._records: list[StageRecord] = []
 
     def until(self, share: float) -> Run:
@@ -140,20 +139,6 @@ class Run:
         """
         remaining = self._remaining()
         return self if remaining is None else self._part(_limit=self.elapsed_ms / 1000 + remaining * part)
-
-    def for_at_most(self, seconds: float | None, setting: str) -> Run:
-        """Return this run for calls each of which may take so long, with all its attempts and the waits between them.
-
-        The deadline holds beside it, whichever is over first; several such limits too. A call that takes longer fails
-        with :class:`~retrieval_core.errors.DeadlineExceededError`, which names the setting.
-
-        Args:
-            seconds: From the beginning of each call, more than 0; ``None`` changes nothing.
-            setting: What a user would set to allow more, for instance ``timeouts.embedding``.
-        """
-        if seconds is None or (self._for_each is not None and self._for_each[0] <= seconds):
-            return self
-        return self._part(_for_each=(seconds, setting))
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
@@ -227,14 +212,14 @@ class Run:
         A function that is no coroutine function runs in a thread; if it then returns something to await, that is
         awaited. Cancellation of the caller passes through.
         """
-        if self._is_open and (bounds := [b for b in (self._for_each, self._guard.timeouts.get(stage)) if b]):
-            return await self._bound_for_a_call(*min(bounds)).call(stage, function, *args, **kwargs)
+        bound = self._guard.timeouts.get(stage)
+        call = (self if bound is None else self._bound_for_a_call(*bound))._call  # noqa: SLF001 - of this run's part
         observer = self._guard.observer
         if observer is None:
-            outcome, record = await self._call(stage, function, args, kwargs)
+            outcome, record = await call(stage, function, args, kwargs)
         else:
             with observer.span(stage) as span:
-                outcome, record = await self._call(stage, function, args, kwargs)
+                outcome, record = await call(stage, function, args, kwargs)
                 span.end(record, outcome.error if isinstance(outcome, Failed) else None)
         self._records.append(record)
         return outcome
@@ -243,9 +228,8 @@ class Run:
         """Return this run for one call that begins now."""
         end = self.elapsed_ms / 1000 + seconds
         if self._limit is not None and self._limit <= end:
-            return self._part(_is_open=False)
-        told = f"{seconds:g} s were over; raise {setting} to allow more"
-        return self._part(_is_open=False, _limit=end, _bound_by=told)
+            return self
+        return self._part(_limit=end, _bound_by=f"{seconds:g} s were over; raise {setting} to allow more")
 
     async def _call(
         self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.sentences import sentence_ends
-from retrieval_core.stages.assemble import (
-    Removed,
-    arrange,
-    ledger_of,
-    passages_of,
-    render,
-    without_repetition,
-)
+from retrieval_core.stages.assemble import arrange, ledger_of, passages_of, render
 from retrieval_core.stages.expand import ROLES, Item, expand, with_quotes
+from retrieval_core.stages.repetition import Removed, without_repetition
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:

@@ -47,15 +47,15 @@ class Found:
     both: Candidates | None = None
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether no side could be searched."""
-        return self.dense is None and self.lexical is None and self.combined is None and self.both is None
+    def sides(self) -> tuple[Candidates, ...]:
+        """What each side found that was searched."""
+        dense = self.dense if self.combined is None else self.combined
+        return tuple([side for side in (dense, self.lexical, self.both) if side is not None])
 
     @property
     def candidates(self) -> Candidates:
         """Everything that was found, by whichever side."""
-        dense = self.dense if self.combined is None else self.combined
-        return tuple([item for side in (dense, self.lexical, self.both) for item in side or ()])
+        return tuple([item for side in self.sides for item in side])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
             return replace(found, failures=(*found.failures, lexical))
         return replace(found, lexical=lexical.value)
     found = await meaning
-    if found.is_nothing and found.failures[0].stage == "embed" and plan.has_words:
+    if not found.sides and found.failures[0].stage == "embed" and plan.has_words:
         return _found(query, None, await _search_words(run, store, query, plan), *found.failures)
     return found
 
@@ -166,7 +166,7 @@ def _found(
         query,
         dense=dense.value if isinstance(dense, Ok) else None,
         lexical=lexical.value if isinstance(lexical, Ok) else None,
-        failures=(*failed, *(outcome for outcome in (dense, lexical) if isinstance(outcome, Failed))),
+        failures=(*failed, *[outcome for outcome in (dense, lexical) if isinstance(outcome, Failed)]),
     )
 
 
@@ -194,6 +194,8 @@ def _is_candidate(item: Any) -> bool:
 
 def is_finite(value: Any) -> bool:
     """Whether this is a number that can be reckoned with."""
+    if type(value) is float:  # as nearly all are; asking what else is a number takes many times as long
+        return isfinite(value)
     try:
         return isinstance(value, Real) and isfinite(value)
     except OverflowError:

@@ -71,8 +71,10 @@ async def _fetch(
     run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
 ) -> tuple[Fetched, Failed | None]:
     """Return chunks and vectors of the pool, asking the store only for what the search did not bring along."""
-    at_hand: dict[str, Chunk] = {name: chunk for other in beside for name, chunk in other.chunks.items()}
-    at_hand |= {item.chunk_id: item.chunk for item in found.candidates if item.chunk is not None}
+    at_hand: dict[str, Chunk] = {}
+    for other in beside:
+        at_hand.update(other.chunks)
+    at_hand.update([(item.chunk_id, item.chunk) for item in found.candidates if item.chunk is not None])
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()
     if found.query.embedding is not None:
@@ -104,9 +106,7 @@ def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> Dimens
 def _with_dense_scores(
     pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
 ) -> tuple[Ranked, ...]:
-    if embedding is None:
-        return tuple(pool)
-    if not vectors:
+    if embedding is None or not vectors:
         return tuple(pool)
     return tuple(
         replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.prompting import as_data
-from retrieval_core.transformers.asking import Asking, clipped, is_searchable, key
+from retrieval_core.prompting import Asking, Task, as_data
 from retrieval_core.transformers.history import (
     ASSISTANT_CHARACTERS,
     TURNS,
@@ -17,6 +16,7 @@ from retrieval_core.transformers.history import (
     checked_turns,
     last_turns,
 )
+from retrieval_core.transformers.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from retrieval_core.ports import LLM, QueryContext
@@ -45,6 +45,15 @@ class _Answer(BaseModel):
     query: str
 
 
+_TASK = Task(
+    "condense",
+    DEFAULT_PROMPT,
+    _FORM,
+    {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
+    _Answer,
+)
+
+
 class LLMCondenser:
     """Puts what a question takes from the conversation into it: a :class:`~retrieval_core.ports.QueryTransformer`.
 
@@ -66,20 +75,13 @@ class LLMCondenser:
 
     def __init__(self, llm: LLM, *, turns: int = TURNS, prompt: str | None = None) -> None:
         self._turns = checked_turns(turns)
-        self._asking = Asking(
-            llm,
-            purpose="condense",
-            prompt=DEFAULT_PROMPT if prompt is None else prompt,
-            form=_FORM,
-            properties={"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
-            kind=_Answer,
-        )
+        limits = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
+        self._asking = Asking(llm, _TASK, prompt, *limits)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides question and conversation."""
-        limits = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
-        return self._asking.id(*limits)
+        return self._asking.id
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
         """Return the question that stands alone, and the one that was asked as a variant.

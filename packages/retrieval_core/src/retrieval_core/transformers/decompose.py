@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.prompting import as_data
-from retrieval_core.transformers.asking import Asking, clipped, is_searchable, key
+from retrieval_core.prompting import Asking, Task, as_data
+from retrieval_core.transformers.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +40,15 @@ class _Answer(BaseModel):
     questions: list[str]
 
 
+_TASK = Task(
+    "decompose",
+    DEFAULT_PROMPT,
+    _FORM,
+    {"questions": {"type": "array", "items": {"type": "string"}, "description": "2 to 4, or none."}},
+    _Answer,
+)
+
+
 class QueryDecomposer:
     """Searches for the parts of a question too: a :class:`~retrieval_core.ports.QueryTransformer`.
 
@@ -55,19 +64,12 @@ class QueryDecomposer:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(
-            llm,
-            purpose="decompose",
-            prompt=DEFAULT_PROMPT if prompt is None else prompt,
-            form=_FORM,
-            properties={"questions": {"type": "array", "items": {"type": "string"}, "description": "2 to 4, or none."}},
-            kind=_Answer,
-        )
+        self._asking = Asking(llm, _TASK, prompt, MOST_QUESTIONS, _LONGEST)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides the question."""
-        return self._asking.id(MOST_QUESTIONS, _LONGEST)
+        return self._asking.id
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return two to four variants; none where there are not two, since the question is simple then.

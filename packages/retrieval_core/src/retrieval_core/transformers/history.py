@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Message
-from retrieval_core.transformers.asking import clipped, key
+from retrieval_core.transformers.texts import clipped, key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.prompting import as_data
-from retrieval_core.transformers.asking import Asking, clipped, is_searchable, key
+from retrieval_core.prompting import Asking, Task, as_data
+from retrieval_core.transformers.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from retrieval_core.ports import LLM, QueryContext
@@ -35,6 +35,9 @@ class _Answer(BaseModel):
     passage: str
 
 
+_TASK = Task("hyde", DEFAULT_PROMPT, _FORM, {"passage": {"type": "string"}}, _Answer)
+
+
 class HyDEGenerator:
     """Searches for what is like a made-up answer too: a :class:`~retrieval_core.ports.QueryTransformer`.
 
@@ -51,19 +54,12 @@ class HyDEGenerator:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(
-            llm,
-            purpose="hyde",
-            prompt=DEFAULT_PROMPT if prompt is None else prompt,
-            form=_FORM,
-            properties={"passage": {"type": "string"}},
-            kind=_Answer,
-        )
+        self._asking = Asking(llm, _TASK, prompt, _LONGEST, _WEIGHT)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides the question."""
-        return self._asking.id(_LONGEST, _WEIGHT)
+        return self._asking.id
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return one variant; none where the passage only repeats the question.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.prompting import as_data
-from retrieval_core.transformers.asking import Asking, clipped, is_searchable, key
+from retrieval_core.prompting import Asking, Task, as_data
+from retrieval_core.transformers.texts import is_searchable, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,15 @@ class _Answer(BaseModel):
     words: list[str]
 
 
+_TASK = Task(
+    "keywords",
+    DEFAULT_PROMPT,
+    _FORM,
+    {"words": {"type": "array", "items": {"type": "string"}, "description": "3 to 10."}},
+    _Answer,
+)
+
+
 class KeywordExpander:
     """Searches by further words too: a :class:`~retrieval_core.ports.QueryTransformer`.
 
@@ -58,19 +67,12 @@ class KeywordExpander:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(
-            llm,
-            purpose="keywords",
-            prompt=DEFAULT_PROMPT if prompt is None else prompt,
-            form=_FORM,
-            properties={"words": {"type": "array", "items": {"type": "string"}, "description": "3 to 10."}},
-            kind=_Answer,
-        )
+        self._asking = Asking(llm, _TASK, prompt, MOST_WORDS, _LONGEST, _WEIGHT)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides the question."""
-        return self._asking.id(MOST_WORDS, _LONGEST, _WEIGHT)
+        return self._asking.id
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return one variant; none where the model knows no word that the question does not have.
@@ -100,5 +102,5 @@ def _new_words(query: str, words: Iterable[str]) -> list[str]:
             continue
         word = " ".join(given.split())
         if len(word) <= _LONGEST and not known.issuperset(_WORD.findall(word.casefold())):
-            found.setdefault(key(word), clipped(word, _LONGEST))
+            found.setdefault(key(word), word)
     return list(found.values())[:MOST_WORDS]

@@ -9,10 +9,6 @@ from retrieval_core.filters import chunk_fields, matches
 from retrieval_core.ports import Fetched
 from retrieval_core.stores.fields import FieldCounter
 from retrieval_core.stores.lancedb.rows import (
-    CHUNK,
-    DOCUMENT,
-    SECTION,
-    SOURCE,
     chunks_from,
     documents_from,
     read_rows,
@@ -20,14 +16,21 @@ from retrieval_core.stores.lancedb.rows import (
     sections_from,
     sources_from,
 )
-from retrieval_core.stores.lancedb.schema import VECTOR, columns_of, digest, is_record
-from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.stores.lancedb.schema import VECTOR, digest, is_record
+from retrieval_core.stores.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    FIELD_COLUMNS,
+    SECTION_COLUMNS,
+    SOURCE_COLUMNS,
+    FieldReader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.filters import Filter
-    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, SourceState
+    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, SourceState
     from retrieval_core.stores.lancedb.schema import Record
     from retrieval_core.stores.lancedb.view import View
     from retrieval_core.types import Chunk, Vector
@@ -35,7 +38,16 @@ if TYPE_CHECKING:
 LARGEST_INTEGER = 2**63 - 1
 RANGES = 50
 """Ranges of passages that one expression names."""
-FIELDS = columns_of(FIELD_COLUMNS)
+
+
+def read_state(view: View) -> tuple[str, int]:
+    """Return the identity that the index got when it was made, and the version; upkeep makes versions too."""
+    return view.identity, view.version
+
+
+def read_manifest(view: View) -> Manifest:
+    """Return what the index says about itself."""
+    return view.manifest
 
 
 def fetch(view: View, request: FetchRequest) -> Fetched:
@@ -43,18 +55,20 @@ def fetch(view: View, request: FetchRequest) -> Fetched:
     chunks: dict[str, Chunk] = {}
     vectors: dict[str, Vector] = {}
     dimension = view.manifest.dimension if request.with_vectors else None
-    for table in _chunk_tables(view, request, (*CHUNK, *(() if dimension is None else (VECTOR,)))):
+    for table in _chunk_tables(view, request, (*CHUNK_COLUMNS, *(() if dimension is None else (VECTOR,)))):
         passing = [item if matches(request.filter, chunk_fields(item)) else None for item in chunks_from(table)]
         chunks.update((item.id, item) for item in passing if item is not None)
         if dimension is not None:
             rows = zip(passing, read_vectors(table, dimension), strict=True)
             vectors.update((item.id, row) for item, row in rows if item is not None)
     sections = [
-        section for table in _named(view, "section", request.section_ids, SECTION) for section in sections_from(table)
+        section
+        for table in _named(view, "section", request.section_ids, SECTION_COLUMNS)
+        for section in sections_from(table)
     ]
     documents = [
         document
-        for table in _named(view, "document", request.document_ids, DOCUMENT)
+        for table in _named(view, "document", request.document_ids, DOCUMENT_COLUMNS)
         for document in documents_from(table)
     ]
     if request.filter is not None:
@@ -89,7 +103,7 @@ def count(view: View) -> tuple[int, int]:
 
 def sources(view: View) -> dict[str, SourceState]:
     """Return the state of every source, by its name."""
-    return {state.source: state for state in sources_from(view.select(is_record("source"), SOURCE))}
+    return {state.source: state for state in sources_from(view.select(is_record("source"), SOURCE_COLUMNS))}
 
 
 def documents_of(view: View, source: str) -> dict[str, str]:
@@ -101,7 +115,7 @@ def documents_of(view: View, source: str) -> dict[str, str]:
 def fields(view: View) -> dict[str, FieldInfo]:
     """Return the fields of all chunks by their paths, those of most chunks first."""
     counter, fields_of = FieldCounter(), FieldReader()
-    for row in read_rows(view.select(is_record("chunk"), FIELDS), FIELDS):
+    for row in read_rows(view.select(is_record("chunk"), FIELD_COLUMNS), FIELD_COLUMNS):
         counter.add(fields_of(row))
     return counter.catalogue()
 
@@ -129,9 +143,9 @@ def _visible(view: View, column: str, names: Iterable[str], condition: Filter) -
     name_of: Mapping[str, str] = {digest(name): name for name in names}
     fields_of = FieldReader()
     found: set[str] = set()
-    for table in view.select_named(column, name_of, (*FIELDS, column), is_record("chunk")):
+    for table in view.select_named(column, name_of, (*FIELD_COLUMNS, column), is_record("chunk")):
         owners = table.column(column).to_pylist()
-        for owner, row in zip(owners, read_rows(table, FIELDS), strict=True):
+        for owner, row in zip(owners, read_rows(table, FIELD_COLUMNS), strict=True):
             if name_of[owner] not in found and matches(condition, fields_of(row)):
                 found.add(name_of[owner])
     return found

@@ -6,26 +6,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.ports import SourceState
 from retrieval_core.stores.checks import unit_rows
-from retrieval_core.stores.lancedb.schema import (
-    VECTOR,
-    ZERO,
-    arrow_schema,
-    columns_of,
-    digest,
-    vector_column,
-    vector_columns,
-)
+from retrieval_core.stores.lancedb.schema import VECTOR, ZERO, arrow_schema, digest, vector_column, vector_columns
 from retrieval_core.stores.lancedb.vendor import arrow
-from retrieval_core.stores.sqlite.rows import (
+from retrieval_core.stores.rows import (
     CHUNK_COLUMNS,
     DOCUMENT_COLUMNS,
     SECTION_COLUMNS,
+    SOURCE_COLUMNS,
     chunk_from_row,
     chunk_to_row,
     document_from_row,
     document_to_row,
     section_from_row,
     section_to_row,
+    source_to_row,
 )
 
 if TYPE_CHECKING:
@@ -38,11 +32,6 @@ if TYPE_CHECKING:
 Row: TypeAlias = "dict[str, Any]"
 """Values by column; those of columns that are not there are null."""
 
-CHUNK = columns_of(CHUNK_COLUMNS)
-DOCUMENT = columns_of(DOCUMENT_COLUMNS)
-SECTION = columns_of(SECTION_COLUMNS)
-SOURCE = ("source", "content_hash", "recipe", "documents")
-
 
 def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, Row]:
     """Return what a change adds or replaces, by key; the vectors are not among it.
@@ -52,17 +41,18 @@ def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, 
     """
     rows: dict[str, Row] = {}
     for document in change.documents:
-        values = dict(zip(DOCUMENT, document_to_row(document), strict=True))
-        owner = digest(document.id)
         rows[digest("document", document.id)] = {
             "record": "document",
-            "owner": owner,
+            "owner": digest(document.id),
             "source_key": digest(document.source),
-            **values,
+            **dict(zip(DOCUMENT_COLUMNS, document_to_row(document), strict=True)),
         }
     for section in change.sections:
-        values = dict(zip(SECTION, section_to_row(section), strict=True))
-        rows[digest("section", section.id)] = {"record": "section", "owner": digest(section.document_id), **values}
+        rows[digest("section", section.id)] = {
+            "record": "section",
+            "owner": digest(section.document_id),
+            **dict(zip(SECTION_COLUMNS, section_to_row(section), strict=True)),
+        }
     for number, chunk in enumerate(change.chunks, first_number):
         rows[digest("chunk", chunk.id)] = {
             "record": "chunk",
@@ -70,11 +60,13 @@ def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, 
             "parent": None if chunk.parent_id is None else digest(chunk.parent_id),
             "number": number,
             "terms": " ".join(analyzer.terms(chunk.indexed_text)),
-            **dict(zip(CHUNK, chunk_to_row(chunk), strict=True)),
+            **dict(zip(CHUNK_COLUMNS, chunk_to_row(chunk), strict=True)),
         }
     for state in change.sources:
-        values = (state.source, state.content_hash, state.recipe, state.documents)
-        rows[digest("source", state.source)] = {"record": "source", **dict(zip(SOURCE, values, strict=True))}
+        rows[digest("source", state.source)] = {
+            "record": "source",
+            **dict(zip(SOURCE_COLUMNS, source_to_row(state), strict=True)),
+        }
     return rows
 
 
@@ -142,19 +134,19 @@ def read_vectors(table: Any, dimension: int) -> Matrix:
 
 def chunks_from(table: Any) -> list[Chunk]:
     """Return the passages of an Arrow table."""
-    return [chunk_from_row(row) for row in read_rows(table, CHUNK)]
+    return [chunk_from_row(row) for row in read_rows(table, CHUNK_COLUMNS)]
 
 
 def documents_from(table: Any) -> list[Document]:
     """Return the documents of an Arrow table."""
-    return [document_from_row(row) for row in read_rows(table, DOCUMENT)]
+    return [document_from_row(row) for row in read_rows(table, DOCUMENT_COLUMNS)]
 
 
 def sections_from(table: Any) -> list[Section]:
     """Return the sections of an Arrow table."""
-    return [section_from_row(row) for row in read_rows(table, SECTION)]
+    return [section_from_row(row) for row in read_rows(table, SECTION_COLUMNS)]
 
 
 def sources_from(table: Any) -> list[SourceState]:
     """Return the states of sources of an Arrow table."""
-    return [SourceState(*row) for row in read_rows(table, SOURCE)]
+    return [SourceState(*row) for row in read_rows(table, SOURCE_COLUMNS)]

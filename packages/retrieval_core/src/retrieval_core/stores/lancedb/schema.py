@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from retrieval_core.errors import IndexFormatError
 from retrieval_core.ports import Manifest
 from retrieval_core.stores.lancedb.vendor import arrow
-from retrieval_core.stores.sqlite.rows import CHUNK_COLUMNS, SECTION_COLUMNS
+from retrieval_core.stores.rows import CHUNK_COLUMNS, INTEGER_COLUMNS, SECTION_COLUMNS, SOURCE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,19 +39,6 @@ LOOKED_UP: Final = ("key", "owner", "parent", "source_key", "number")
 """Columns with an index of their own, by which rows are found."""
 BATCH: Final = 500
 """Rows named by one expression."""
-
-
-def columns_of(columns: str) -> tuple[str, ...]:
-    """Return the names in a list that is separated by commas."""
-    return tuple(columns.split(", "))
-
-
-_INTEGERS: Final = frozenset(
-    columns_of(
-        "chunk_index, total_chunks, page_first, page_last, span_start, span_end, row_first, row_last, item_first, "
-        "item_last, documents"
-    )
-)
 
 
 def vector_column(name: str | None) -> str:
@@ -87,10 +74,10 @@ def arrow_schema(manifest: Manifest, identity: str | None = None) -> Any:
     pa = arrow()
     fields: list[Any] = [pa.field("record", pa.string()), *(pa.field(name, pa.string()) for name in LOOKED_UP[:-1])]
     fields.append(pa.field("number", pa.int64()))
-    names = dict.fromkeys((*columns_of(CHUNK_COLUMNS), *columns_of(SECTION_COLUMNS), "recipe", "documents", "terms"))
+    names = dict.fromkeys((*CHUNK_COLUMNS, *SECTION_COLUMNS, *SOURCE_COLUMNS, "terms"))
     for name in names:
         text = pa.large_string() if name == "text" else pa.string()
-        fields.append(pa.field(name, pa.int64() if name in _INTEGERS else text))
+        fields.append(pa.field(name, pa.int64() if name in INTEGER_COLUMNS else text))
     for column in vector_columns(manifest):
         fields += [pa.field(column, pa.list_(pa.float32(), manifest.dimension)), pa.field(column + ZERO, pa.bool_())]
     if identity is None:

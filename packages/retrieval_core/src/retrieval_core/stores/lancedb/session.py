@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
+    from retrieval_core.filters import Filter
     from retrieval_core.ports import Manifest
+    from retrieval_core.stores.lancedb.snapshot import Allowed, SnapshotCache
 
 T = TypeVar("T")
 
@@ -53,7 +54,6 @@ class Session:
     """
 
     def __init__(self, path: Path, table: str, busy_timeout: float, manifest: Manifest) -> None:
-        self.process_id = os.getpid()
         self.location = f"{path} (table {table})"
         self._path = path
         self._name = table
@@ -69,6 +69,7 @@ class Session:
         self._view: View | None = None
         self._writes = 0
         self._rows: int | None = None
+        self._cache: SnapshotCache | None = None
 
     async def read(self, function: Callable[[View], T]) -> T:
         """Run a function in a thread, on the newest version.
@@ -112,6 +113,14 @@ class Session:
 
         return await self._writer.run(work)
 
+    def allowed(self, view: View, condition: Filter) -> Allowed:
+        """Return which passages a filter lets pass."""
+        from retrieval_core.stores.lancedb.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
+
+        with self._lock:
+            cache = self._cache = self._cache or SnapshotCache()
+        return cache.get(view, condition)
+
     async def sweep(self) -> None:
         """Bring the indexes up to date, and wait for it."""
 
@@ -125,8 +134,8 @@ class Session:
         """Wait for what runs, and bring the indexes up to date where much was written. Blocks."""
         self._writer.close()
         self._readers.close()
-        if self._sweeping is None and (self._rows or 0) >= SWEEP_ROWS // 10:
-            self._sweeping = self._sweeper.submit(self._quiet_sweep)
+        if (self._rows or 0) >= SWEEP_ROWS // 10:
+            self._sweep_soon()
         self._sweeper.shutdown(wait=True)
         self._view = self._table = self._database = None
 
@@ -218,6 +227,9 @@ class Session:
                 return
             if waiting * 10 < table.index_stats(schema.WORDS_INDEX).num_indexed_rows:
                 return
+        self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = self._sweeper.submit(self._quiet_sweep)
 

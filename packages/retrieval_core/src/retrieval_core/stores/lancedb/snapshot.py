@@ -6,28 +6,27 @@ kept by column, and brought up to date by reading the rows with higher numbers t
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from retrieval_core.filters import lookup, paths_of
+from retrieval_core.filters import paths_of
+from retrieval_core.stores.columns import Columns, evaluate
 from retrieval_core.stores.lancedb.rows import read_rows
-from retrieval_core.stores.lancedb.schema import columns_of, is_record
+from retrieval_core.stores.lancedb.schema import is_record
 from retrieval_core.stores.lancedb.view import StaleReadError
-from retrieval_core.stores.sqlite.columns import Column, evaluate
-from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.stores.rows import FIELD_COLUMNS, FieldReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from numpy.typing import NDArray
 
     from retrieval_core.filters import Filter
     from retrieval_core.stores.lancedb.view import View
     from retrieval_core.types import JSON
-
-KEPT_COLUMNS = 256
-"""Fields whose values are kept for the next filter; anyone may ask for fields that no chunk has."""
-FIELDS = columns_of(FIELD_COLUMNS)
 
 
 class Allowed(NamedTuple):
@@ -54,7 +53,7 @@ class SnapshotCache:
         self._version = -1
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        self._columns: dict[str, Column] = {}
+        self._columns = Columns()
 
     def get(self, view: View, condition: Filter) -> Allowed:
         """Return which passages of a version pass.
@@ -64,10 +63,8 @@ class SnapshotCache:
         """
         with self._lock:
             self._refresh(view)
-            paths = paths_of(condition)
-            self._fill(view, paths)
-            columns = {path: (self._columns[path], self._columns[path].codes) for path in paths}
             numbers, alive = self._numbers, self._alive
+            columns = self._columns.filled(paths_of(condition), numbers, partial(_fields, view))
         passing = alive & evaluate(condition, columns, len(numbers))
         return Allowed(numbers[passing], int(np.count_nonzero(alive)))
 
@@ -90,29 +87,9 @@ class SnapshotCache:
         self._alive = np.concatenate([alive, np.ones(len(fresh), dtype=np.bool_)])
         self._version = view.version
 
-    def _fill(self, view: View, paths: frozenset[str]) -> None:
-        columns = {path: self._columns.pop(path, None) or Column() for path in paths}
-        self._columns.update(columns)  # at the end, so that those used longest ago come first
-        behind: dict[int, list[str]] = {}
-        for path, column in columns.items():
-            if len(column.codes) < len(self._numbers):
-                behind.setdefault(len(column.codes), []).append(path)
-        for length, group in behind.items():
-            self._read(view, group, length)
-        while len(self._columns) > max(KEPT_COLUMNS, len(paths)):
-            del self._columns[next(iter(self._columns))]
 
-    def _read(self, view: View, paths: list[str], length: int) -> None:
-        """Read the values of the rows from a position on; several paths cost one pass."""
-        first = int(self._numbers[length])
-        table = view.select(f"{is_record('chunk')} AND number >= {first}", ["number", *FIELDS])
-        numbers: NDArray[np.int64] = table.column("number").to_numpy().astype(np.int64)
-        fields_of = FieldReader()
-        values: dict[str, list[JSON]] = {path: [] for path in paths}
-        for row in read_rows(table, FIELDS):
-            fields = fields_of(row)
-            for path in paths:
-                values[path].append(lookup(fields, path))
-        positions: NDArray[np.intp] = np.searchsorted(self._numbers, numbers)
-        for path in paths:
-            self._columns[path].extend(len(self._numbers), positions, values[path])
+def _fields(view: View, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
+    fields_of = FieldReader()
+    columns = ("number", *FIELD_COLUMNS)
+    for number, *row in read_rows(view.select(f"{is_record('chunk')} AND number >= {first}", columns), columns):
+        yield number, fields_of(row)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.filters import chunk_fields, matches
-from retrieval_core.ports import Fetched, SourceState
+from retrieval_core.ports import Fetched, Manifest, SourceState
 from retrieval_core.stores.fields import FieldCounter
-from retrieval_core.stores.sqlite.rows import (
+from retrieval_core.stores.rows import (
     CHUNK_COLUMNS,
     DOCUMENT_COLUMNS,
     FIELD_COLUMNS,
@@ -17,7 +18,6 @@ from retrieval_core.stores.sqlite.rows import (
     chunk_from_row,
     document_from_row,
     section_from_row,
-    storable,
 )
 
 if TYPE_CHECKING:
@@ -32,11 +32,32 @@ BATCH = 500
 """Names looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
 LARGEST_INTEGER = 2**63 - 1
 
-# The columns are constants of this package; what users name is always bound.
-_CHUNKS = f"SELECT number, {CHUNK_COLUMNS} FROM chunks"  # noqa: S608
-_FIELDS = f"SELECT {FIELD_COLUMNS} FROM chunks"  # noqa: S608
-_SECTIONS = f"SELECT {SECTION_COLUMNS} FROM sections"  # noqa: S608
-_DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS} FROM documents"  # noqa: S608
+FIELDS = ", ".join(FIELD_COLUMNS)
+
+# The columns are constants of this library; what users name is always bound.
+_CHUNKS = f"SELECT number, {', '.join(CHUNK_COLUMNS)} FROM chunks"  # noqa: S608
+_FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
+_SECTIONS = f"SELECT {', '.join(SECTION_COLUMNS)} FROM sections"  # noqa: S608
+_DOCUMENTS = f"SELECT {', '.join(DOCUMENT_COLUMNS)} FROM documents"  # noqa: S608
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def storable(names: Iterable[str]) -> list[str]:
+    """Return the names that UTF-8 can express; no row has another one, and SQLite could not even be asked."""
+    return [name for name in names if name.isascii() or not _SURROGATE.search(name)]
+
+
+def read_manifest(connection: Connection) -> Manifest:
+    """Return what the index says about itself."""
+    entries = dict(connection.execute("SELECT key, value FROM manifest"))
+    vectors = tuple(json.loads(entries.get("vectors", "[]")))
+    return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"], vectors)
+
+
+def read_state(connection: Connection) -> tuple[str, int]:
+    """Return the identity that the index got when it was made, and the generation, which grows with each write."""
+    identity, generation = connection.execute("SELECT identity, generation FROM state").fetchone()
+    return identity, generation
 
 
 def fetch(connection: Connection, request: FetchRequest) -> Fetched:

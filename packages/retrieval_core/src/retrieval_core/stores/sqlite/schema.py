@@ -8,11 +8,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.errors import IndexFormatError
-from retrieval_core.ports import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from retrieval_core.ports import Manifest
 
     Creator: TypeAlias = Callable[[sqlite3.Connection], None]
     """Makes the tables of a new index."""
@@ -126,16 +127,3 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
         **({"vectors": json.dumps(manifest.vectors)} if manifest.vectors else {}),
     }
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
-
-
-def read_manifest(connection: sqlite3.Connection) -> Manifest:
-    """Return what the index says about itself."""
-    entries = dict(connection.execute("SELECT key, value FROM manifest"))
-    vectors = tuple(json.loads(entries.get("vectors", "[]")))
-    return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"], vectors)
-
-
-def read_state(connection: sqlite3.Connection) -> tuple[str, int]:
-    """Return the identity that the index got when it was made, and the generation, which grows with each write."""
-    identity, generation = connection.execute("SELECT identity, generation FROM state").fetchone()
-    return identity, generation

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.filters import lookup, paths_of
-from retrieval_core.stores.sqlite.columns import Column, evaluate
+from retrieval_core.filters import paths_of
+from retrieval_core.stores.columns import Columns, evaluate
+from retrieval_core.stores.rows import FieldReader
 from retrieval_core.stores.sqlite.connections import StaleReadError
-from retrieval_core.stores.sqlite.rows import FIELD_COLUMNS, FieldReader
-from retrieval_core.stores.sqlite.schema import read_state
+from retrieval_core.stores.sqlite.read import FIELDS, read_state
 from retrieval_core.stores.sqlite.write import KEPT_GENERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from sqlite3 import Connection, Cursor
 
     from numpy.typing import NDArray
 
     from retrieval_core.filters import Filter
-    from retrieval_core.stores.sqlite.columns import Mask
+    from retrieval_core.stores.columns import Mask
     from retrieval_core.types import JSON, Matrix
 
 BATCH = 4096
 """Rows read at a time."""
 GROWTH = 8
 """The matrix has room for one more row in so many."""
-KEPT_COLUMNS = 256
-"""Fields whose values are kept for the next filter; anyone may ask for fields that no chunk has."""
+_FIELDS = f"SELECT number, {FIELDS} FROM chunks WHERE number >= ? ORDER BY number"  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class SnapshotCache:
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: Mask = np.zeros(0, dtype=np.bool_)
         self._vectors: dict[str | None, _Vectors] = {}
-        self._columns: dict[str, Column] = {}
+        self._columns = Columns()
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of all arrays, without the values that columns point to; it takes no lock, and may be a read behind."""
         arrays = self._numbers.nbytes + self._alive.nbytes
         arrays += sum(vectors.loaded_bytes for vectors in tuple(self._vectors.values()))
-        return arrays + sum(column.codes.nbytes for column in tuple(self._columns.values()))
+        return arrays + self._columns.loaded_bytes
 
     def get(
         self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
@@ -86,7 +86,7 @@ class SnapshotCache:
         with self._lock:
             self._refresh(connection)
             paths = frozenset[str]() if condition is None else paths_of(condition)
-            columns = self._filled_columns(connection, paths)
+            columns = self._columns.filled(paths, self._numbers, partial(_fields, connection))
             numbers, passing = self._numbers, self._alive
             matrix = np.zeros((len(numbers), 0), dtype=np.float32)
             if dimension is not None:
@@ -125,36 +125,11 @@ class SnapshotCache:
         if np.count_nonzero(alive) < len(alive) // 2:
             self._clear(identity, generation)  # mostly gaps: reading it all again is cheaper than keeping them
 
-    def _filled_columns(
-        self, connection: Connection, paths: frozenset[str]
-    ) -> Mapping[str, tuple[Column, NDArray[np.int32]]]:
-        columns = {path: self._columns.pop(path, None) or Column() for path in paths}
-        self._columns.update(columns)  # at the end, so that those used longest ago come first
-        behind: dict[int, list[str]] = {}
-        for path, column in columns.items():
-            if len(column.codes) < len(self._numbers):
-                behind.setdefault(len(column.codes), []).append(path)
-        for length, group in behind.items():
-            self._read_columns(connection, group, length)
-        while len(self._columns) > max(KEPT_COLUMNS, len(paths)):
-            del self._columns[next(iter(self._columns))]
-        return {path: (column, column.codes) for path, column in columns.items()}
 
-    def _read_columns(self, connection: Connection, paths: list[str], length: int) -> None:
-        """Read the values of the rows from a position on; several paths cost one pass."""
-        fields_of = FieldReader()
-        last = int(self._numbers[length - 1]) if length else 0
-        numbers: list[int] = []
-        values: dict[str, list[JSON]] = {path: [] for path in paths}
-        sql = f"SELECT number, {FIELD_COLUMNS} FROM chunks WHERE number > ? ORDER BY number"  # noqa: S608 - constants
-        for number, *row in connection.execute(sql, (last,)):
-            numbers.append(number)
-            fields = fields_of(row)
-            for path in paths:
-                values[path].append(lookup(fields, path))
-        positions = np.searchsorted(self._numbers, np.array(numbers, dtype=np.int64))
-        for path in paths:
-            self._columns[path].extend(len(self._numbers), positions, values[path])
+def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
+    fields_of = FieldReader()
+    for number, *row in connection.execute(_FIELDS, (first,)):
+        yield number, fields_of(row)
 
 
 class _Vectors:

@@ -6,14 +6,15 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from retrieval_core.stores.checks import unit_rows
-from retrieval_core.stores.sqlite.rows import (
+from retrieval_core.stores.rows import (
     CHUNK_COLUMNS,
     DOCUMENT_COLUMNS,
     SECTION_COLUMNS,
+    SOURCE_COLUMNS,
     chunk_to_row,
     document_to_row,
-    placeholders,
     section_to_row,
+    source_to_row,
 )
 
 if TYPE_CHECKING:
@@ -26,9 +27,15 @@ if TYPE_CHECKING:
 KEPT_GENERATIONS = 1000
 """For how many writes the numbers of removed chunks are remembered; readers further behind start afresh."""
 
-_INSERT_CHUNK = f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES ({placeholders(CHUNK_COLUMNS)})"  # noqa: S608 - constants
-_INSERT_DOCUMENT = f"INSERT INTO documents ({DOCUMENT_COLUMNS}) VALUES ({placeholders(DOCUMENT_COLUMNS)})"  # noqa: S608
-_INSERT_SECTION = f"REPLACE INTO sections ({SECTION_COLUMNS}) VALUES ({placeholders(SECTION_COLUMNS)})"  # noqa: S608
+
+def _into(table: str, columns: Sequence[str]) -> str:
+    return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNK_COLUMNS)}"
+_INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENT_COLUMNS)}"
+_REPLACE_SECTION = f"REPLACE {_into('sections', SECTION_COLUMNS)}"
+_REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCE_COLUMNS)}"
 
 
 def next_generation(connection: Connection) -> int:
@@ -48,13 +55,10 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     remove_documents(connection, change.removed_documents, generation, vectors)
     remove_documents(connection, (document.id for document in change.documents), generation, vectors)
     connection.executemany(_INSERT_DOCUMENT, map(document_to_row, change.documents))
-    connection.executemany(_INSERT_SECTION, map(section_to_row, change.sections))
+    connection.executemany(_REPLACE_SECTION, map(section_to_row, change.sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
-    connection.executemany(
-        "INSERT OR REPLACE INTO sources (source, content_hash, recipe, documents) VALUES (?, ?, ?, ?)",
-        ((state.source, state.content_hash, state.recipe, state.documents) for state in change.sources),
-    )
+    connection.executemany(_REPLACE_SOURCE, map(source_to_row, change.sources))
 
 
 def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:

@@ -48,11 +48,18 @@ class StoreTestBase:
         """
         pytest.skip("this store keeps no named vectors")
 
-    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
-        """Run a test on a new store, on an event loop of its own, and close the store."""
+    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
+        """Run a test on a new store, on an event loop of its own, and close the store.
+
+        Args:
+            folder: An empty folder for the store's files.
+            test: Given the store.
+            vectors: Names of the further vectors that the store is to keep, where it can.
+        """
 
         async def main() -> None:
-            store = await self.open_store(folder)
+            opening = self.open_store(folder) if vectors is None else self.open_store_with_vectors(folder, vectors)
+            store = await opening
             try:
                 await test(store)
             finally:

@@ -5,20 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from retrieval_core.errors import (
-    DimensionMismatchError,
-    IndexFormatError,
-    IndexNotFoundError,
-    InvalidParameterError,
-)
+from retrieval_core.errors import DimensionMismatchError, InvalidParameterError
 from retrieval_core.filters import Eq
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit.base import (
@@ -34,7 +26,7 @@ from retrieval_core.testing.store_kit.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from retrieval_core.filters import Filter
@@ -44,23 +36,10 @@ if TYPE_CHECKING:
 NAMES = ("title", "summary")
 QUERY = 1000
 """Seed of the query vectors."""
-EXAMPLES = 100
 
 
 class NamedVectorTests(StoreTestBase):
     """The promises about :attr:`Change.named_vectors` and :attr:`SearchRequest.vector_name`."""
-
-    def run_named(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
-        """Run a test on a new store that keeps vectors with the names of the tests."""
-
-        async def main() -> None:
-            store = await self.open_store_with_vectors(folder, NAMES)
-            try:
-                await test(store)
-            finally:
-                await store.aclose()
-
-        asyncio.run(main())
 
     def test_each_name_is_a_search_of_its_own(self, tmp_path: Path) -> None:
         """Order and scores are those of the cosines with the vectors of that name; chunks without one are not found."""
@@ -68,9 +47,9 @@ class NamedVectorTests(StoreTestBase):
         summaries = {f"c{row}": unit(200 + row) for row in range(0, 40, 3)}
 
         async def test(store: Store) -> None:
-            await _put(store, [f"c{row}" for row in range(40)], {"title": titles, "summary": summaries})
+            await put_named(store, [f"c{row}" for row in range(40)], {"title": titles, "summary": summaries})
             for name, vectors in (("title", titles), ("summary", summaries)):
-                expected = _ranked(vectors, unit(QUERY))
+                expected = ranked(vectors, unit(QUERY))
                 for limit in (1, 5, len(vectors), 100):
                     found = await store.search(SearchRequest(limit, vector=unit(QUERY) * 3, vector_name=name))
                     assert [item.chunk_id for item in found] == [key for key, _ in expected[:limit]]
@@ -79,32 +58,32 @@ class NamedVectorTests(StoreTestBase):
                     )
                     assert all(-1 <= item.score <= 1 for item in found)
             passages = {f"c{row}": unit(row) for row in range(40)}
-            assert await by_vector(store, unit(QUERY)) == [key for key, _ in _ranked(passages, unit(QUERY))]
+            assert await by_vector(store, unit(QUERY)) == [key for key, _ in ranked(passages, unit(QUERY))]
 
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_the_index_says_its_names(self, tmp_path: Path) -> None:
         """The manifest has them in alphabetical order, where there is a manifest."""
 
         async def test(store: Store) -> None:
-            await _put(store, ["a"], {})
+            await put_named(store, ["a"], {})
             manifest = (await store.describe()).manifest
             assert manifest is None or manifest.vectors == tuple(sorted(NAMES))
-            assert await _named(store, "title", unit(QUERY)) == []
+            assert await by_name(store, "title", unit(QUERY)) == []
 
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_candidates_carry_the_vector_of_the_passage(self, tmp_path: Path) -> None:
         """Whichever vectors were searched: diversity is a matter of the passages."""
 
         async def test(store: Store) -> None:
-            await _put(store, ["a", "b"], {"title": {"b": unit(7)}})
+            await put_named(store, ["a", "b"], {"title": {"b": unit(7)}})
             request = SearchRequest(5, vector=unit(7), vector_name="title", with_vectors=True)
             (found,) = await store.search(request)
             assert found.vector is not None
             np.testing.assert_allclose(found.vector, unit(1), atol=1e-6)
 
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_filters_apply_before_the_limit_of_a_name(self, tmp_path: Path) -> None:
         """The best one that passes is found, however many others are better."""
@@ -118,47 +97,28 @@ class NamedVectorTests(StoreTestBase):
             condition = Eq("even", True)
             await need_operators(store, condition)
             passing = {name: vector for row, (name, vector) in enumerate(vectors.items()) if row % 2 == 0}
-            expected = [key for key, _ in _ranked(passing, unit(QUERY))]
+            expected = [key for key, _ in ranked(passing, unit(QUERY))]
             for limit in (1, 4, 30):
-                assert await _named(store, "title", unit(QUERY), limit, condition) == expected[:limit]
+                assert await by_name(store, "title", unit(QUERY), limit, condition) == expected[:limit]
 
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_equal_cosines_of_a_name_are_ordered_by_id(self, tmp_path: Path) -> None:
         """Many chunks share a title: their ties come in the order of the ids, also where the limit cuts through."""
         names = [f"c{number:02}" for number in range(30)]
 
         async def test(store: Store) -> None:
-            await _put(store, [*names[1::2], *reversed(names[::2])], {"title": dict.fromkeys(names, unit(1))})
+            await put_named(store, [*names[1::2], *reversed(names[::2])], {"title": dict.fromkeys(names, unit(1))})
             for limit in (1, 10, 30):
-                assert await _named(store, "title", unit(QUERY), limit) == names[:limit]
+                assert await by_name(store, "title", unit(QUERY), limit) == names[:limit]
 
-        self.run_named(tmp_path, test)
-
-    def test_replaced_and_removed_chunks_lose_their_vectors(self, tmp_path: Path) -> None:
-        """Nothing of a former chunk, document or section of the same id is found by what it was."""
-
-        async def test(store: Store) -> None:
-            everything = {name: unit(row) for row, name in enumerate("abcd")}
-            await _put(store, list("abcd"), {"title": everything, "summary": everything}, with_documents=True)
-            await _put(store, ["a"], {"summary": {"a": unit(50)}})
-            assert set(await _named(store, "title", unit(QUERY))) == {"b", "c", "d"}
-            assert await _named(store, "summary", unit(50), 1) == ["a"]
-            await _put(store, ["b"], {}, with_documents=True)
-            assert set(await _named(store, "title", unit(QUERY))) == {"c", "d"}
-            await store.delete(["d-c"])
-            assert await _named(store, "title", unit(QUERY)) == ["d"]
-            await store.upsert(Change(removed_documents=("d-d",)))
-            assert await _named(store, "title", unit(QUERY)) == []
-            assert await _named(store, "summary", unit(QUERY)) == ["a"]
-
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_what_does_not_fit_is_refused(self, tmp_path: Path) -> None:
         """Unknown names, vectors of no chunk, of another length or not finite raise, and nothing changes."""
 
         async def test(store: Store) -> None:
-            await _put(store, ["a"], {"title": {"a": unit(0)}})
+            await put_named(store, ["a"], {"title": {"a": unit(0)}})
             wrong: list[tuple[Mapping[str, Mapping[str, Vector]], type[Exception]]] = [
                 ({"nope": {"b": unit(0)}}, InvalidParameterError),
                 ({"title": {"other": unit(0)}}, InvalidParameterError),
@@ -168,7 +128,7 @@ class NamedVectorTests(StoreTestBase):
             ]
             for named, error in wrong:
                 with pytest.raises(error):
-                    await _put(store, ["b"], named)
+                    await put_named(store, ["b"], named)
             for request, error in (
                 (SearchRequest(5, vector=unit(0), vector_name="nope"), InvalidParameterError),
                 (SearchRequest(5, vector=unit(0), vector_name="title' OR 1=1 --"), InvalidParameterError),
@@ -178,9 +138,9 @@ class NamedVectorTests(StoreTestBase):
                 with pytest.raises(error):
                     await store.search(request)
             assert await by_vector(store, unit(0)) == ["a"]
-            assert await _named(store, "title", unit(0)) == ["a"]
+            assert await by_name(store, "title", unit(0)) == ["a"]
 
-        self.run_named(tmp_path, test)
+        self.run(tmp_path, test, NAMES)
 
     def test_an_index_without_names_takes_none(self, tmp_path: Path) -> None:
         """A store that was opened without names refuses vectors with any, and searches for them."""
@@ -190,9 +150,9 @@ class NamedVectorTests(StoreTestBase):
             await (await self.open_store_with_vectors(named, NAMES)).aclose()  # skips where it must
             store = await self.open_store(plain)
             try:
-                await _put(store, ["a"], {})
+                await put_named(store, ["a"], {})
                 with pytest.raises(InvalidParameterError):
-                    await _put(store, ["b"], {"title": {"b": unit(0)}})
+                    await put_named(store, ["b"], {"title": {"b": unit(0)}})
                 with pytest.raises(InvalidParameterError):
                     await store.search(SearchRequest(5, vector=unit(0), vector_name="title"))
                 assert await by_vector(store, unit(0)) == ["a"]
@@ -215,98 +175,8 @@ class NamedVectorTests(StoreTestBase):
 
         asyncio.run(main())
 
-    def test_other_handles_see_every_write(self, tmp_path: Path) -> None:
-        """Two stores on one index: what one writes, replaces and removes, the other finds so at once."""
 
-        async def test(store: Store) -> None:
-            await _put(store, ["a", "b"], {"title": {"a": unit(1)}}, with_documents=True)
-            other = await self.open_store_with_vectors(tmp_path, NAMES)
-            try:
-                await _need_the_same_index(other)
-                assert await _named(other, "title", unit(QUERY)) == ["a"]
-                await _put(store, ["b", "c"], {"title": {"b": unit(2), "c": unit(3)}}, with_documents=True)
-                assert set(await _named(other, "title", unit(QUERY))) == {"a", "b", "c"}
-                await _put(other, ["a"], {}, with_documents=True)
-                await store.delete(["d-c"])
-                for handle in (store, other):
-                    assert await _named(handle, "title", unit(QUERY)) == ["b"]
-                    assert set(await by_vector(handle, unit(QUERY))) == {"a", "b"}
-            finally:
-                await other.aclose()
-
-        self.run_named(tmp_path, test)
-
-    def test_other_names_are_refused(self, tmp_path: Path) -> None:
-        """An index is opened with the names that it was built with; the error says both."""
-
-        async def test(store: Store) -> None:
-            await _put(store, ["a"], {"title": {"a": unit(1)}})
-            if (await store.describe()).manifest is None:
-                pytest.skip("this store keeps no manifest")
-            for names in ((), ("title",), (*NAMES, "body")):
-                other = await self.open_store_with_vectors(tmp_path, names)
-                try:
-                    with pytest.raises(IndexFormatError, match="named vectors are 'summary', 'title'"):
-                        await _need_the_same_index(other)
-                finally:
-                    await other.aclose()
-
-        self.run_named(tmp_path, test)
-
-    def test_any_history_agrees_with_numpy(self, tmp_path: Path) -> None:
-        """After any writes and removals, every name finds what a plain table of the vectors finds."""
-        with asyncio.Runner() as runner:
-            store = runner.run(self.open_store_with_vectors(tmp_path, NAMES))
-
-            @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-            @given(st.lists(_steps(), min_size=1, max_size=6), st.integers(1, 12))
-            def check(steps: list[_Step], limit: int) -> None:
-                runner.run(_check_history(store, steps, limit))
-
-            try:
-                check()
-            finally:
-                runner.run(store.aclose())
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A write of some chunks, each with the seeds of its vectors by name, or the removal of their documents."""
-
-    chunks: Mapping[str, Mapping[str, int]]
-    replaces_documents: bool
-    removes: bool
-
-
-def _steps() -> st.SearchStrategy[_Step]:
-    vectors = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 30))
-    return st.builds(
-        _Step, st.dictionaries(st.sampled_from("abcdefgh"), vectors, max_size=6), st.booleans(), st.booleans()
-    )
-
-
-async def _check_history(store: Store, steps: Sequence[_Step], limit: int) -> None:
-    await store.upsert(Change(removed_documents=tuple(f"d-{name}" for name in "abcdefgh")))
-    expected: dict[str | None, dict[str, Vector]] = {name: {} for name in (None, *NAMES)}
-    for step in steps:
-        added: dict[str | None, dict[str, Vector]] = {
-            name: {key: unit(seeds[name]) for key, seeds in step.chunks.items() if name in seeds} for name in NAMES
-        }
-        added[None] = {key: unit(position) for position, key in enumerate(step.chunks)}
-        if step.removes:
-            await store.delete([f"d-{name}" for name in step.chunks])
-        else:
-            named = {name: added[name] for name in NAMES}
-            await _put(store, list(step.chunks), named, with_documents=step.replaces_documents)
-        for name, vectors in expected.items():
-            for key in step.chunks:
-                vectors.pop(key, None)
-            vectors.update({} if step.removes else added[name])
-            found = await store.search(SearchRequest(limit, vector=unit(QUERY), vector_name=name))
-            assert [item.chunk_id for item in found] == [key for key, _ in _ranked(vectors, unit(QUERY))[:limit]]
-
-
-async def _put(
+async def put_named(
     store: Store,
     names: Sequence[str],
     named: Mapping[str, Mapping[str, Vector]],
@@ -319,23 +189,14 @@ async def _put(
     await store.upsert(Change(chunks, units(len(chunks)), named_vectors=named, documents=documents))
 
 
-async def _named(
+async def by_name(
     store: Store, name: str, vector: Vector, limit: int = 100, condition: Filter | None = None
 ) -> list[str]:
+    """Search the vectors of a name, and return the ids found."""
     return ids(await store.search(SearchRequest(limit, vector=vector, vector_name=name, filter=condition)))
 
 
-async def _need_the_same_index(other: Store) -> None:
-    """Skip the test for a store whose indexes are its own."""
-    try:
-        manifest = (await other.describe()).manifest
-    except IndexNotFoundError:
-        manifest = None
-    if manifest is None:
-        pytest.skip("this store shares no index with others")
-
-
-def _ranked(vectors: Mapping[str, Vector], query: Vector) -> list[tuple[str, float]]:
+def ranked(vectors: Mapping[str, Vector], query: Vector) -> list[tuple[str, float]]:
     """Return the cosines of some vectors with a query, computed in double precision, best first and then by id."""
 
     def cosine(vector: Vector) -> float:

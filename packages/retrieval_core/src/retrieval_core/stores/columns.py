@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval_core.filters import And, Not, Or
+from retrieval_core.filters import And, Not, Or, lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 REMEMBERED_TESTS = 64
 """Conditions whose outcome a column keeps, so that a filter which comes with every query is tested once."""
+KEPT_COLUMNS = 256
+"""Fields whose values are kept for the next filter; anyone may ask for fields that no chunk has."""
 
 
 class Column:
@@ -63,6 +65,51 @@ class Column:
             code = self._code_of[key] = len(self._values)
             self._values.append(value)
         return code
+
+
+class Columns:
+    """The columns of an index by their paths, read when a filter first names them; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Column] = {}
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the codes; it may be asked while another thread reads."""
+        return sum(column.codes.nbytes for column in tuple(self._columns.values()))
+
+    def filled(
+        self,
+        paths: frozenset[str],
+        numbers: NDArray[np.int64],
+        read: Callable[[int], Iterable[tuple[int, Mapping[str, JSON]]]],
+    ) -> dict[str, tuple[Column, NDArray[np.int32]]]:
+        """Return columns and their codes, a row for each number, reading those that are missing.
+
+        Args:
+            paths: Those that a filter names.
+            numbers: The chunks' numbers, ascending; since the last call, some may have come at the end.
+            read: Returns number and fields of each chunk from a number on, in any order.
+        """
+        columns = {path: self._columns.pop(path, None) or Column() for path in paths}
+        self._columns.update(columns)  # at the end, so that those used longest ago come first
+        behind: dict[int, list[str]] = {}
+        for path, column in columns.items():
+            if len(column.codes) < len(numbers):
+                behind.setdefault(len(column.codes), []).append(path)
+        for length, group in behind.items():  # several paths cost one pass
+            found: list[int] = []
+            values: dict[str, list[JSON]] = {path: [] for path in group}
+            for number, fields in read(int(numbers[length])):
+                found.append(number)
+                for path in group:
+                    values[path].append(lookup(fields, path))
+            positions = np.searchsorted(numbers, np.array(found, dtype=np.int64))
+            for path in group:
+                columns[path].extend(len(numbers), positions, values[path])
+        while len(self._columns) > max(KEPT_COLUMNS, len(paths)):
+            del self._columns[next(iter(self._columns))]
+        return {path: (column, column.codes) for path, column in columns.items()}
 
 
 def _key(value: JSON) -> object:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SETTING = "timeouts.embedding"
+TIMEOUTS = {"embed": (30.0, SETTING)}
 
 
 @pytest.fixture
@@ -56,8 +57,8 @@ def hanging_for(run: Run, clock: FakeClock, seconds: float) -> Ok[None] | Failed
 def test_a_call_that_takes_longer_fails(pool: ThreadPool, deadline: float | None) -> None:
     """The error names the setting, and the run goes on; with and without a deadline."""
     clock = FakeClock()
-    run = Run(pool, seconds=deadline, clock=clock)
-    outcome = hanging_for(run.for_at_most(30, SETTING), clock, 30)
+    run = Run(pool, seconds=deadline, clock=clock, guard=Guard(timeouts=TIMEOUTS))
+    outcome = hanging_for(run, clock, 30)
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, DeadlineExceededError)
     assert outcome.reason == "embed was not done when its 30 s were over; raise timeouts.embedding to allow more"
@@ -66,9 +67,9 @@ def test_a_call_that_takes_longer_fails(pool: ThreadPool, deadline: float | None
 
 
 def test_each_call_has_the_time_anew(pool: ThreadPool) -> None:
-    """It begins with the call, not with the run nor with the bound."""
+    """It begins with the call, not with the run."""
     clock = FakeClock()
-    run = Run(pool, clock=clock).for_at_most(30, SETTING)
+    run = Run(pool, clock=clock, guard=Guard(timeouts=TIMEOUTS))
     clock.advance(100)
 
     async def slow() -> int:
@@ -81,14 +82,15 @@ def test_each_call_has_the_time_anew(pool: ThreadPool) -> None:
 def test_retries_and_waits_share_the_time_of_a_call(pool: ThreadPool) -> None:
     """An attempt that would begin after it is not made; what went wrong last is told."""
     clock = FakeClock()
-    guard = Guard(RetryPolicy(max_retries=10, base_delay=8.0, max_delay=8.0, exponential_base=1.0))
+    policy = RetryPolicy(max_retries=10, base_delay=8.0, max_delay=8.0, exponential_base=1.0)
+    guard = Guard(policy, timeouts=TIMEOUTS)
     attempts: list[float] = []
 
     async def down() -> None:
         attempts.append(clock.now())
         raise ServiceConnectionError("down", "fake")
 
-    outcome = asyncio.run(Run(pool, clock=clock, guard=guard).for_at_most(30, SETTING).call("embed", down))
+    outcome = asyncio.run(Run(pool, clock=clock, guard=guard).call("embed", down))
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, ServiceConnectionError)
     assert 2 <= len(attempts) <= 4
@@ -98,39 +100,26 @@ def test_retries_and_waits_share_the_time_of_a_call(pool: ThreadPool) -> None:
 def test_a_backend_that_is_too_slow_is_left_alone(pool: ThreadPool) -> None:
     """The circuit breaker counts it as any other deadline."""
     clock = FakeClock()
-    run = Run(pool, clock=clock, guard=Guard(breakers=CircuitBreakers(failures=1, pause=60)))
-    assert isinstance(hanging_for(run.for_at_most(30, SETTING), clock, 30), Failed)
+    guard = Guard(breakers=CircuitBreakers(failures=1, pause=60), timeouts=TIMEOUTS)
+    run = Run(pool, clock=clock, guard=guard)
+    assert isinstance(hanging_for(run, clock, 30), Failed)
     outcome = asyncio.run(run.call("embed", give, 1))
     assert isinstance(outcome, Failed)
     assert outcome.attempts == 0
 
 
-def test_no_bound_changes_nothing(pool: ThreadPool) -> None:
-    """As by default; and of two bounds the shorter one holds, in whatever order."""
-    clock = FakeClock()
-    run = Run(pool, clock=clock)
-    assert run.for_at_most(None, SETTING) is run
-    for bound in (
-        run.for_at_most(5, "short").for_at_most(9, "long"),
-        run.for_at_most(9, "long").for_at_most(5, "short"),
-    ):
-        outcome = hanging_for(bound, clock, 5)
-        assert isinstance(outcome, Failed)
-        assert "short" in outcome.reason
-
-
 def test_other_parts_of_a_run_keep_the_bound(pool: ThreadPool) -> None:
-    """Backend, round and retries are chosen before or after it."""
+    """Whatever its backend, its round and its retries are."""
     clock = FakeClock()
-    run = Run(pool, seconds=100, clock=clock).for_at_most(30, SETTING).on("store").in_round(2).without_retries()
-    outcome = hanging_for(run, clock, 30)
+    run = Run(pool, seconds=100, clock=clock, guard=Guard(timeouts=TIMEOUTS))
+    outcome = hanging_for(run.on("store").in_round(2).without_retries(), clock, 30)
     assert isinstance(outcome, Failed)
     assert SETTING in outcome.reason
     assert run.records[0].round == 2
 
 
-def test_a_stages_own_timeout(pool: ThreadPool) -> None:
-    """The guard knows it by the stage's name, other stages have none, and of two bounds the shorter one holds."""
+def test_which_stages_have_which_timeout(pool: ThreadPool) -> None:
+    """As a preset sets them; other stages have none, and by default no stage has one."""
     clock = FakeClock()
     timeouts = timeouts_of(load_config("local-hybrid").timeouts)
     assert timeouts == {
@@ -141,19 +130,15 @@ def test_a_stages_own_timeout(pool: ThreadPool) -> None:
     }
     assert timeouts_of(load_config().timeouts) == {}
     run = Run(pool, clock=clock, guard=Guard(timeouts=timeouts))
-    for bound, seconds, told in ((run, 30, "timeouts.embedding"), (run.for_at_most(9, "shorter"), 9, "shorter")):
-        outcome = hanging_for(bound, clock, seconds)
-        assert isinstance(outcome, Failed)
-        assert told in outcome.reason
+    outcome = hanging_for(run, clock, 30)
+    assert isinstance(outcome, Failed)
+    assert SETTING in outcome.reason
 
     async def slow() -> int:
         clock.advance(1000)
         return 1
 
     assert asyncio.run(run.call("compress", slow)) == Ok(1)
-    outcome = hanging_for(run.for_at_most(90, "longer"), clock, 30)
-    assert isinstance(outcome, Failed)
-    assert "timeouts.embedding" in outcome.reason
 
 
 @settings(max_examples=100)
@@ -165,7 +150,8 @@ def test_whichever_is_over_first_ends_the_call(deadline: int, bound: int, begun:
     clock = FakeClock()
     pool = ThreadPool("test-plugins", threads=1)
     try:
-        run = Run(pool, seconds=deadline, clock=clock).until(share).for_at_most(bound, SETTING)
+        guard = Guard(timeouts={"embed": (bound, SETTING)})
+        run = Run(pool, seconds=deadline, clock=clock, guard=guard).until(share)
         clock.advance(begun)
         left = deadline * share - begun
         outcome = hanging_for(run, clock, max(0.0, min(left, bound)))

@@ -1,38 +1,43 @@
-"""Values to rows and back."""
+"""Values to rows and back, for the stores that keep them as columns: texts, integers, and JSON as text."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.types import Chunk, Document, FrozenDict, PageSpan, Section, Span, freeze
 
 if TYPE_CHECKING:
+    from retrieval_core.ports import SourceState
     from retrieval_core.types import JSON, Metadata
 
 Row: TypeAlias = Sequence[Any]
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
-CHUNK_COLUMNS = (
-    "id, document_id, chunk_index, total_chunks, page_first, page_last, section_path, span_start, span_end, parent_id, "
-    "row_first, row_last, item_first, item_last, title, source, content_hash, timestamp, embedding_model, metadata, "
-    "text"
+def _names(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+CHUNK_COLUMNS = _names(
+    "id document_id chunk_index total_chunks page_first page_last section_path span_start span_end parent_id row_first "
+    "row_last item_first item_last title source content_hash timestamp embedding_model metadata text"
 )
-FIELD_COLUMNS = (
-    "id, document_id, chunk_index, page_first, page_last, section_path, parent_id, title, source, timestamp, metadata"
+FIELD_COLUMNS = _names(
+    "id document_id chunk_index page_first page_last section_path parent_id title source timestamp metadata"
 )
 """The columns of a chunk that filters see."""
-DOCUMENT_COLUMNS = "id, source, content_hash, title, timestamp, metadata, text"
-SECTION_COLUMNS = "id, document_id, kind, path, span_start, span_end, page_first, page_last"
-
-
-def placeholders(columns: str) -> str:
-    """Return as many question marks as there are columns."""
-    return ", ".join("?" * (columns.count(",") + 1))
+DOCUMENT_COLUMNS = _names("id source content_hash title timestamp metadata text")
+SECTION_COLUMNS = _names("id document_id kind path span_start span_end page_first page_last")
+SOURCE_COLUMNS = _names("source content_hash recipe documents")
+INTEGER_COLUMNS = frozenset(
+    _names(
+        "chunk_index total_chunks page_first page_last span_start span_end row_first row_last item_first item_last "
+        "documents"
+    )
+)
+"""All others hold text."""
 
 
 def chunk_to_row(chunk: Chunk) -> Row:
@@ -57,11 +62,6 @@ def chunk_to_row(chunk: Chunk) -> Row:
         _to_json(chunk.metadata),
         chunk.text,
     )
-
-
-def storable(names: Iterable[str]) -> list[str]:
-    """Return the names that UTF-8 can express; no row has another one, and SQLite could not even be asked."""
-    return [name for name in names if name.isascii() or not _SURROGATE.search(name)]
 
 
 def chunk_from_row(row: Row) -> Chunk:
@@ -169,6 +169,11 @@ def section_from_row(row: Row) -> Section:
         span=Span(row[4], row[5]),
         page_span=None if row[6] is None else PageSpan(row[6], row[7]),
     )
+
+
+def source_to_row(state: SourceState) -> Row:
+    """Return the values of a source's state in the order of :data:`SOURCE_COLUMNS`, which is that of its fields."""
+    return state.source, state.content_hash, state.recipe, state.documents
 
 
 def _to_json(value: Mapping[str, Any] | Sequence[str]) -> str:

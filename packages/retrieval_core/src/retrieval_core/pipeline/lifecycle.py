@@ -1,0 +1,101 @@
+"""What everything that answers questions has beside its answers: runs, someone who watches, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import AsyncExitStack, nullcontext
+from typing import TYPE_CHECKING
+
+from retrieval_core.config import RetrievalConfig
+from retrieval_core.observe.several import SeveralObservers
+from retrieval_core.pipeline.plugging import close_with, guard_of
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.runner import Run
+from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from typing import Self
+
+    from retrieval_core.observe import Observer
+    from retrieval_core.run.clock import Clock
+
+PATIENCE = 5.0
+"""How many seconds closing waits for a synchronous plug-in."""
+
+
+class Closing(ABC):
+    """What is closed when a ``with`` or an ``async with`` is left."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Let go of files, threads and models. Closing twice is fine."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files, threads and models. Closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+
+class Lifecycle(Closing):
+    """Makes the runs of questions, lets an observer watch them, and closes everything in the end.
+
+    Args:
+        config: Defaults of every query.
+        observer: Is told what happens; what it raises is kept from the query.
+        clock: Measures durations and the deadline; the system's where it is not given.
+        threads: Prefix of the names of the threads that synchronous plug-ins run in.
+    """
+
+    def __init__(
+        self, config: RetrievalConfig | None, observer: Observer | None, clock: Clock | None, *, threads: str
+    ) -> None:
+        self.config = config or RetrievalConfig()
+        self.sync = SyncBridge()
+        self._clock = clock or SystemClock()
+        self._observer = None if observer is None else SeveralObservers(observer)
+        self._guard = guard_of(self.config, self._observer)
+        self._pool = ThreadPool(threads, threads=4, patience=PATIENCE)
+
+    def _run(self) -> Run:
+        """Begin a run, with a deadline of its own."""
+        return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """Return the context in which one question is answered."""
+        return nullcontext() if self._observer is None else self._observer.query()
+
+    @property
+    @abstractmethod
+    def _held(self) -> Sequence[object]:
+        """What is closed with it, the last one first; what cannot be closed is passed over."""
+
+    async def aclose(self) -> None:
+        """Close everything that it was given and that can be closed. Closing twice is fine.
+
+        A synchronous plug-in that has not returned after 5 s is left to itself, and named in a warning of the log.
+        """
+        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
+            stack.push_async_callback(asyncio.to_thread, self._pool.close)
+            close_with(stack, self._held)
+
+    def close(self) -> None:
+        """Close everything, and stop the background loop of synchronous calls."""
+        try:
+            self.sync.run(self.aclose())
+        finally:
+            self.sync.close()

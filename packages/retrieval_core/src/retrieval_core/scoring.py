@@ -1,0 +1,65 @@
+"""Telling what bears on a question by the scores of a reranker: what a compressor and a pruner have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import Reranker, RerankScores
+
+
+class ByScores:
+    """A reranker, and the least score of what bears on a question.
+
+    Args:
+        reranker: What scores; it is closed with this.
+        threshold: In [0, 1].
+
+    Raises:
+        InvalidParameterError: The threshold is not in [0, 1].
+    """
+
+    def __init__(self, reranker: Reranker, threshold: float) -> None:
+        if not 0 <= threshold <= 1:
+            msg = f"threshold must be in [0, 1], got {threshold}"
+            raise InvalidParameterError(msg)
+        self._reranker = reranker
+        self._threshold = threshold
+
+    @property
+    def id(self) -> str:
+        """Names reranker and threshold."""
+        return f"{self._reranker.id}>={self._threshold}"
+
+    @property
+    def batch_size(self) -> int:
+        """The reranker's."""
+        return self._reranker.batch_size
+
+    async def aclose(self) -> None:
+        """Close the reranker, where it can be closed. Closing twice is fine."""
+        if (close := getattr(self._reranker, "aclose", None)) is not None:
+            await close()
+
+    async def _scored(self, query: str, texts: Sequence[str], named: str) -> RerankScores:
+        """Score texts in one call.
+
+        Args:
+            named: What the texts are, for errors.
+
+        Raises:
+            MalformedAnswerError: The reranker did not give each text a score in [0, 1].
+            ServiceError: The reranker failed.
+        """
+        scored = await self._reranker.score(query, texts)
+        if len(scored.scores) != len(texts) or not all(0 <= score <= 1 for score in scored.scores):
+            msg = (
+                f"{self._reranker.id} gave the scores {list(scored.scores)} for {len(texts)} {named}; one in [0, 1] "
+                "is needed for each"
+            )
+            raise MalformedAnswerError(msg, self._reranker.id)
+        return scored

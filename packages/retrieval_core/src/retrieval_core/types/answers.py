@@ -1,0 +1,234 @@
+"""What comes of answering a question: the answer, sentence by sentence with its sources, and the events on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from retrieval_core.types.context import Citation, ContextPack, Quote
+    from retrieval_core.types.documents import Span
+    from retrieval_core.types.results import Degradation, StageRecord, Usage
+
+AnswerKind: TypeAlias = Literal["written", "extracted", "abstained", "without_documents"]
+"""By a language model from the passages; the passages' own best sentences; none, since nothing found bears on the
+question; or by a language model without passages, because nothing could be searched."""
+Verdict: TypeAlias = Literal["supported", "contradicted", "not_found"]
+"""What the passages say of a sentence: the same, the opposite or another figure, or nothing."""
+AttributionProblem: TypeAlias = Literal["unknown", "unsupported"]
+"""There is no passage of that number; or the passage holds nothing that the sentence could be from."""
+FallbackStep: TypeAlias = Literal["dense", "without_documents", "extracted"]
+"""What stood in: a search by meaning alone; an answer without documents; the passages' own sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """One source of a sentence: a ``[n]`` of the answer, or one that was found for a sentence without.
+
+    Attributes:
+        number: Of the passage in its pack, as the answer has it.
+        marker: Where ``[n]`` stands in the answer's text; ``None`` where the answer has none and it was found.
+        citation: The passage's, with only the quotes that the sentence can be from; ``None`` where there are none.
+        problem: Why there are none.
+    """
+
+    number: int
+    marker: Span | None
+    citation: Citation | None = None
+    problem: AttributionProblem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCheck:
+    """What a verifier says of a sentence of an answer.
+
+    Attributes:
+        sentence: Its place among the answer's sentences, from 0.
+        passage: The number of the passage that tells, in its pack; ``None`` for ``not_found``.
+        quote: The passage's own words; ``None`` likewise.
+        reason: One sentence for people.
+    """
+
+    sentence: int
+    verdict: Verdict
+    passage: int | None = None
+    quote: Quote | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence of an answer, or what stands for one: a table row, a list item, a block of code.
+
+    Attributes:
+        span: Where it stands in the answer's text, its markers included.
+        text: Those characters.
+        says_something: Whether it needs a source; headings, introductions of a list, and the admission that the
+            passages do not tell, need none.
+        attributions: Its sources, in the order of its markers.
+        check: The verifier's; ``None`` where none looked at it.
+    """
+
+    span: Span
+    text: str
+    says_something: bool = True
+    attributions: tuple[Attribution, ...] = ()
+    check: SentenceCheck | None = None
+
+    @property
+    def has_source(self) -> bool:
+        """Whether a passage holds a quote that it can be from."""
+        return any(attribution.citation is not None for attribution in self.attributions)
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether it says something and nothing that was found holds it."""
+        return self.says_something and not self.has_source
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How far an answer can be relied on.
+
+    Attributes:
+        value: In [0, 1]: ``retrieval``, times ``support`` where there is one.
+        retrieval: In [0, 1]: how likely the passages bear on the question.
+        support: In [0, 1]: the part of the answer's sentences that the passages support; ``None`` before verification.
+        explanation: What it was computed from, for people.
+    """
+
+    value: float
+    retrieval: float
+    support: float | None = None
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a question, with everything it rests on.
+
+    Attributes:
+        query: As it was asked.
+        text: The answer; with ``error``, as much of it as there is.
+        sentences: Its sentences in order; together they are the text but for white space.
+        pack: The passages it was written from; ``None`` where nothing could be searched.
+        confidence: ``None`` where there is nothing to tell it by.
+        fallbacks: What stood in for what failed, in order.
+        error: Why the answer is not complete; ``None`` where it is.
+        degraded: Everything that did not work as configured, from the search on.
+        stages: One record for each stage after the pack, in the order they ended.
+    """
+
+    query: str
+    text: str
+    kind: AnswerKind
+    sentences: tuple[AnswerSentence, ...] = ()
+    pack: ContextPack | None = None
+    confidence: Confidence | None = None
+    fallbacks: tuple[Fallback, ...] = ()
+    error: str | None = None
+    degraded: tuple[Degradation, ...] = ()
+    stages: tuple[StageRecord, ...] = ()
+    latency_ms: float = 0.0
+
+    @property
+    def sources(self) -> tuple[Citation, ...]:
+        """One citation for each passage that a sentence rests on, by its number, with the quotes of all sentences."""
+        found: dict[int, Citation] = {}
+        for sentence in self.sentences:
+            for attribution in sentence.attributions:
+                if (citation := attribution.citation) is None:
+                    continue
+                known = found.get(citation.number)
+                quotes = citation.quotes if known is None else (*known.quotes, *citation.quotes)
+                found[citation.number] = replace(citation, quotes=tuple(dict.fromkeys(quotes)))
+        return tuple(found[number] for number in sorted(found))
+
+    @property
+    def unsupported(self) -> tuple[AnswerSentence, ...]:
+        """The sentences that say something and rest on no passage."""
+        return tuple(sentence for sentence in self.sentences if sentence.needs_source)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the models took for it, where they tell; without the search."""
+        usages = [record.usage for record in self.stages if record.usage is not None]
+        return None if not usages else sum(usages[1:], start=usages[0])
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalDone:
+    """The passages are there; comes once, before anything is said."""
+
+    pack: ContextPack | None
+    confidence: Confidence | None = None
+    type: Literal["retrieval_done"] = field(default="retrieval_done", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Something did not work, and something else stands in for it from here on."""
+
+    step: FallbackStep
+    reason: str
+    type: Literal["fallback"] = field(default="fallback", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChunk:
+    """The next piece of the answer's text; never empty."""
+
+    content: str
+    type: Literal["answer_chunk"] = field(default="answer_chunk", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCited:
+    """A sentence of the answer is complete, and these are its sources.
+
+    Attributes:
+        index: The sentence's place among the answer's, from 0.
+    """
+
+    index: int
+    sentence: AnswerSentence
+    type: Literal["citation"] = field(default="citation", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceVerified:
+    """A sentence of the answer was held against the passages."""
+
+    check: SentenceCheck
+    type: Literal["verification"] = field(default="verification", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFailed:
+    """The answer could not be completed; what there is of it was sent, and comes again with the end.
+
+    Attributes:
+        stage: What failed.
+        error: The name of the error's class.
+        reason: One line for people.
+    """
+
+    stage: str
+    error: str
+    reason: str
+    type: Literal["error"] = field(default="error", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDone:
+    """The end of every stream: the whole answer with its sources."""
+
+    answer: Answer
+    type: Literal["done"] = field(default="done", init=False)
+
+
+AnswerEvent: TypeAlias = (
+    RetrievalDone | Fallback | AnswerChunk | SentenceCited | SentenceVerified | AnswerFailed | AnswerDone
+)
+"""What a stream of an answer is made of: fallbacks, ``retrieval_done``, then pieces of the text, sentences and further
+fallbacks, then verifications, an error if there was one, and ``done``, last and once."""

@@ -1,0 +1,114 @@
+"""``retrieval doctor`` tries what looks at a question, and what shortens its passages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core.cli import probes
+from retrieval_core.config import load_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAKES = "retrieval_core.testing"
+LLM = {"llm.kind": f"{FAKES}.fakes_llm:FakeLLM", "llm.options": {"answer": ["yes"]}}
+NO_LLM = ("missing", "it needs a language model and is left out without one; set llm.kind")
+SEE_LLM = ("missing", "not looked at, as the language model cannot be used; see there")
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def findings(**given: Any) -> dict[str, tuple[str, str]]:
+    """Return verdict and detail of each finding, by its subject; two underscores stand for a dot."""
+    settings = {"embedder.kind": f"{FAKES}.fakes:FakeEmbedder"}
+    settings |= {name.replace("__", "."): value for name, value in given.items()}
+    return {one.subject: (one.verdict, one.detail) for one in probes.examine_parts(load_config(overrides=settings))}
+
+
+@pytest.mark.parametrize("name", ["keywords", "decompose", "hyde"])
+def test_transformers_that_need_a_model_say_which(name: str) -> None:
+    """The model, that there is none, or that the one there is cannot be used."""
+    subject = f"transformer {name}"
+    assert findings(transform__use=[name], **LLM)[subject] == ("ok", "asks fake-llm")
+    assert findings(transform__use=[name])[subject] == NO_LLM
+    told = findings(transform__use=[name], **{"llm.kind": f"{FAKES}.fakes_llm:NoSuchModel"})
+    assert told[subject] == SEE_LLM
+    assert told["language model"][0] == "wrong"
+
+
+def test_a_model_that_offers_no_others() -> None:
+    """``transform.model`` with it is a mistake, of transformers and of conversations."""
+    told = findings(transform__use=["hyde"], transform__history="llm", transform__model="small", **LLM)
+    verdict, detail = told["transformer hyde"]
+    assert verdict == "wrong"
+    assert "transform.model: fake-llm offers no other models" in detail
+    assert told["conversations"] == (verdict, detail)
+
+
+def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
+    """One that cannot be made says why."""
+    own = f"{FAKES}.fakes_transform:FakeTransformer"
+    assert findings(transform__use=[own])[f"transformer {own}"] == ("ok", f"{own} made it; it was not called")
+    other = f"{FAKES}.fakes_transform:NoSuchTransformer"
+    verdict, detail = findings(transform__use=[other])[f"transformer {other}"]
+    assert verdict == "wrong"
+    assert "NoSuchTransformer" in detail
+
+
+def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
+    """From the file of one's own, and from what was extracted, which need not be there yet."""
+    triples = tmp_path / "facts.jsonl"
+    triples.write_text(json.dumps({"subject": "Anna", "relation": "leads", "object": "Orion"}) + "\n", encoding="utf-8")
+    subject = "transformer graph"
+    assert findings(transform__use=["graph"])[subject][0] == "missing"
+    assert findings(transform__use=["graph"], graph__file=str(triples))[subject] == ("ok", "2 entities and 1 relations")
+    extracted = {"graph.extract": True, **LLM}
+    assert findings(transform__use=["graph"], **extracted)[subject] == ("ok", "0 entities and 0 relations")
+
+
+def test_a_graph_that_cannot_be_read(tmp_path: Path) -> None:
+    """The finding names the file."""
+    for name, text in (("absent.jsonl", None), ("broken.jsonl", "no JSON\n")):
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        verdict, detail = findings(transform__use=["graph"], graph__file=str(tmp_path / name))["transformer graph"]
+        assert (verdict, name in detail) == ("wrong", True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"transform__history": "none"}, ("ok", "the question stays as it is")),
+        ({"transform__history": "heuristic"}, ("ok", "by a rule, without a language model")),
+        ({"transform__history": "llm", **LLM}, ("ok", "asks fake-llm")),
+        ({"transform__history": "llm"}, ("missing", "there is no language model, so a rule does it; set llm.kind")),
+    ],
+)
+def test_conversations(settings: dict[str, Any], told: tuple[str, str]) -> None:
+    """What makes a question stand alone; there is no finding where nothing was chosen."""
+    assert findings(**settings)["conversations"] == told
+    assert "conversations" not in findings(transform__history="auto")
+
+
+def test_a_pruner_judges_two_sentences() -> None:
+    """The index's embedder compares them with the question; without a threshold for it, that is a mistake."""
+    verdict, detail = findings(pruner__kind="embedder", pruner__threshold=0.5)["pruner"]
+    assert verdict == "ok"
+    assert detail.endswith(" judges sentences")
+    assert "fake-words-256" in detail
+    verdict, detail = findings(pruner__kind="embedder")["pruner"]
+    assert verdict == "wrong"
+    assert "pruner.threshold" in detail
+
+
+def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
+    """A call of it may cost something."""
+    own = f"{FAKES}.fakes_prune:FakePruner"
+    assert findings(pruner__kind=own)["pruner"] == ("ok", f"{own} made it; it was not called")
+    assert "pruner" not in findings()
