@@ -25,6 +25,7 @@ EMBEDDER = {
 LLM = {"llm.kind": "openai", "llm.openai.model": "qwen3:8b", "llm.openai.base_url": LOCAL}
 
 ROWS: list[tuple[str, Any, dict[str, Any]]] = [
+    *((name, True, {"answer.verify": True}) for name in ("verify", "verify_answers")),
     *((name, "fts", {"search.mode": "lexical"}) for name in ("searchType", "search_type", "retrievalMode")),
     *((name, "FTS", {"search.mode": "lexical"}) for name in ("searchType", "search_type", "retrievalMode")),
     *((name, "bm25", {"search.mode": "lexical"}) for name in ("searchType", "retrievalMode", "retriever")),
@@ -98,7 +99,7 @@ def test_every_name_has_a_row() -> None:
     """The table of tests leaves none out."""
     tables: list[tuple[str, dict[str, Any]]] = [(name, value) for name, value, _ in ROWS if isinstance(value, dict)]
     told = {name for name, *_ in ROWS} | {f"{name}.{key}" for name, value in tables for key in value}
-    assert set(other_names()) <= told | {"verify", "verify_answers"}
+    assert set(other_names()) <= told
     assert told - {"late_chunking", "ollama_config"} <= set(other_names())
 
 
@@ -108,14 +109,6 @@ def test_each_row(name: str, value: Any, expected: dict[str, Any], section: str 
     """A name stands for what the table says, at the top level and in each section."""
     config = load_config(overrides={f"{section}.{name}" if section else name: value})
     assert {key: value_of(config, key) for key in expected} == expected
-
-
-@pytest.mark.parametrize("name", ["verify", "verify_answers"])
-def test_verification_is_a_setting_of_answers(name: str) -> None:
-    """It is understood, and refused as long as there are no answers to verify."""
-    assert load_config(overrides={name: False}).answer.verify is False
-    (problem,) = problems_of({name: True})
-    assert problem.startswith(f"answer.verify (given as {name}): this version writes no answers")
 
 
 def test_a_file_in_the_specifications_form(tmp_path: Path) -> None:

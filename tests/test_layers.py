@@ -27,13 +27,16 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "settings",
         "observe",
         "analysis sentences",
-        "prompting scoring",
+        "prompting scoring claims",
         "run",
         "local_models vendors",
-        "stages cache stores embedders rerankers llms compressors pruners rewriters transformers evaluators graph",
-        "token_counters",
+        (
+            "stages cache stores embedders rerankers llms compressors pruners rewriters transformers evaluators graph "
+            "verifiers"
+        ),
+        "token_counters answer",
         "pipeline",
-        "ingest answer retrievers",
+        "ingest retrievers",
         "index serialization responses",
         "factories",
         "builders",

@@ -95,6 +95,7 @@ SECRETS: dict[str, Any] = {
     "cache.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
     **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "compressor")},
     **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},
+    "answer.options.token": CANARY,
 }
 
 

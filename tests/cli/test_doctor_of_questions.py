@@ -112,3 +112,14 @@ def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
     own = f"{FAKES}.fakes_prune:FakePruner"
     assert findings(pruner__kind=own)["pruner"] == ("ok", f"{own} made it; it was not called")
     assert "pruner" not in findings()
+
+
+def test_verifiers() -> None:
+    """The model that is asked, that there is none, this machine, or one's own; without verification, no finding."""
+    assert findings(answer__verify=True, **LLM)["verifier"] == ("ok", "asks fake-llm")
+    assert findings(answer__verify=True, answer__verifier="llm")["verifier"] == NO_LLM
+    assert findings(answer__verify=True)["verifier"] == ("ok", "words and figures are compared on this machine")
+    own = f"{FAKES}.fakes_verify:FakeVerifier"
+    assert findings(answer__verifier=own)["verifier"] == ("ok", f"{own} made it; it was not called")
+    assert findings(answer__verifier=f"{FAKES}.fakes_verify:NoSuchVerifier")["verifier"][0] == "wrong"
+    assert "verifier" not in findings()

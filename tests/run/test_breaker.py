@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from retrieval_core.errors import CircuitOpenError, DeadlineExceededError, ServiceConnectionError, ServiceError
 from retrieval_core.run.breaker import CircuitBreaker, CircuitBreakers
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import RetryPolicy
-from retrieval_core.run.runner import Failed, Guard, Ok, Run
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 

@@ -20,8 +20,9 @@ from retrieval_core.errors import (
     ServiceError,
     ServiceTimeoutError,
 )
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import RetryPolicy, can_help
-from retrieval_core.run.runner import Failed, Guard, Ok, Run
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 

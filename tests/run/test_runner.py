@@ -25,7 +25,8 @@ from retrieval_core.errors import (
     UnsupportedFilterError,
 )
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.runner import Failed, Ok, Run, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import PoolSaturatedError, ThreadPool
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import StageRecord

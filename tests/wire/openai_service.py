@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -159,6 +159,19 @@ class OpenAIService:
 def event(data: str) -> bytes:
     """Return a server-sent event."""
     return f"data: {data}\n\n".encode()
+
+
+def broken_off(pieces: int, *data: str) -> Callable[[Response], Response]:
+    """Return a change of a stream: behind so many pieces of its text come these events, and then its end.
+
+    The connection stays in good order. No data at all is a stream without a reason to end and without ``[DONE]``.
+    """
+    return lambda response: replace(response, chunks=[*(response.chunks or ())[: 1 + pieces], *map(event, data)])
+
+
+def without_done(response: Response) -> Response:
+    """Return a stream that says why it ends, and then just does."""
+    return replace(response, chunks=[*(response.chunks or ())[:-1]])
 
 
 def _known_fields(asked: dict[str, Any], known: frozenset[str]) -> None:

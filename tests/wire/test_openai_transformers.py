@@ -12,8 +12,9 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from retrieval_core.errors import MalformedAnswerError, ServiceError
 from retrieval_core.ports import Message, QueryContext, Transformed
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import RetryPolicy
-from retrieval_core.run.runner import Failed, Guard, Ok, Run
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.transformers.condense import LLMCondenser

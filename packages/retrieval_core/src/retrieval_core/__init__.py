@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.stages.budget import assemble, fit
     from retrieval_core.stages.expand import as_hits, expand, surroundings_in
-    from retrieval_core.types import Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
+    from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
 
 __all__ = [
+    "Answer",
     "Chunk",
     "ContextConfig",
     "ContextPack",
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answer": "types",
     "Chunk": "types",
     "ContextConfig": "config",
     "ContextPack": "types",

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.builders.analysis import build_analyzer
+from retrieval_core.builders.analysis import build_analyzer, build_word_analyzer
+from retrieval_core.builders.answers import build_answerer
 from retrieval_core.builders.backends import build_cache, build_embedder, build_llm, build_store
 from retrieval_core.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.builders.pruner import build_pruner
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Retriever,
         Store,
         TokenCounter,
+        Verifier,
     )
 
 __all__ = [
@@ -68,6 +70,7 @@ def open_index(
     transformers: Mapping[str, QueryTransformer] | None = None,
     retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> Index:
@@ -83,6 +86,7 @@ def open_index(
         transformers: Further ones by name, which every query uses that does not name its own.
         retrievers: Further ways of finding passages, by name; each is asked about every question.
         reranker: Used in place of the configured one; of several, each one stands in for those before it.
+        verifier: Holds answers against their passages; used in place of the configured one.
         token_counter: Used in place of the configured one.
         observer: Is told what happens to each query; see :mod:`retrieval_core.observe`.
 
@@ -105,6 +109,7 @@ def open_index(
         transformers=given,
         retrievers=retrievers,
         reranker=reranker,
+        verifier=verifier,
         token_counter=token_counter,
         observer=observer,
     )
@@ -121,6 +126,7 @@ def assemble_index(
     condenser: QueryTransformer | None = None,
     retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> Index:
@@ -154,6 +160,7 @@ def assemble_index(
         condenser=condenser,
         retrievers=retrievers,
         reranker=reranker,
+        verifier=verifier,
         token_counter=token_counter,
         observer=observer,
     )
@@ -190,6 +197,7 @@ def build_pipeline(
     condenser: QueryTransformer | None = None,
     retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
     owned: Sequence[object] = (),
@@ -220,6 +228,7 @@ def build_pipeline(
         pruner=build_pruner(config.pruner, embedder, local),
         rewriter=build_rewriter(config.rewriter, llm),
         evaluator=build_evaluator(config.evaluation, llm, embedder),
+        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         cache=build_cache(config.cache),
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,

@@ -18,6 +18,7 @@ PRUNER_ABILITIES = ("id", "batch_size", "keep")
 REWRITER_ABILITIES = ("id", "rewrite")
 TRANSFORMER_ABILITIES = ("id", "transform")
 EVALUATOR_ABILITIES = ("id", "evaluate")
+VERIFIER_ABILITIES = ("id", "batch_size", "verify")
 CACHE_ABILITIES = ("get", "set", "clear", "aclose")
 """What a factory's product must have, so that a wrong one is told at once."""
 

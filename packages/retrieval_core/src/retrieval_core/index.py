@@ -11,7 +11,7 @@ from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
     from typing import Unpack
 
     from retrieval_core.filters import Filter, MetadataFilter
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.pipeline.answers import AnswerOptions, History
     from retrieval_core.pipeline.many import Outcome
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import StoreInfo
     from retrieval_core.types import (
+        Answer,
+        AnswerEvent,
         Chunk,
         Citation,
         CitationCheck,
@@ -77,6 +80,38 @@ class Index(Closing):
     ) -> ContextPack:
         """Return what a model should be shown to answer a question; see :meth:`RetrievalPipeline.acontext`."""
         return await self.pipeline.acontext(query, filters, max_tokens=max_tokens, **options)
+
+    def answer(self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]) -> Answer:
+        """Answer a question from its passages; see :meth:`RetrievalPipeline.aanswer`."""
+        return self.pipeline.answer(query, filters, **options)
+
+    async def aanswer(self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]) -> Answer:
+        """Answer a question from its passages; see :meth:`RetrievalPipeline.aanswer`."""
+        return await self.pipeline.aanswer(query, filters, **options)
+
+    def answer_stream(
+        self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]
+    ) -> Generator[AnswerEvent]:
+        """Answer a question, and yield what happens as it happens; see :meth:`RetrievalPipeline.aanswer_stream`."""
+        return self.pipeline.answer_stream(query, filters, **options)
+
+    def aanswer_stream(
+        self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]
+    ) -> AsyncGenerator[AnswerEvent]:
+        """Answer a question, and yield what happens as it happens; see :meth:`RetrievalPipeline.aanswer_stream`."""
+        return self.pipeline.aanswer_stream(query, filters, **options)
+
+    def answer_with_history(
+        self, query: str, conversation_history: History, filters: Filters = None, **options: Unpack[AnswerOptions]
+    ) -> Generator[AnswerEvent]:
+        """Answer a question of a conversation; see :meth:`RetrievalPipeline.answer_with_history`."""
+        return self.pipeline.answer_with_history(query, conversation_history, filters, **options)
+
+    def aanswer_with_history(
+        self, query: str, conversation_history: History, filters: Filters = None, **options: Unpack[AnswerOptions]
+    ) -> AsyncGenerator[AnswerEvent]:
+        """Answer a question of a conversation; see :meth:`RetrievalPipeline.aanswer_with_history`."""
+        return self.pipeline.aanswer_with_history(query, conversation_history, filters, **options)
 
     def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
         """Compare citations with what the index says now; see :meth:`RetrievalPipeline.averify`."""

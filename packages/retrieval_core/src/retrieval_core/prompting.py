@@ -185,7 +185,7 @@ def schema_by_passage(count: int, schema: JSON) -> dict[str, JSON]:
     return object_schema({str(number): schema for number in range(1, count + 1)})
 
 
-def in_order(found: Mapping[str, T], count: int, service: str, text: str) -> list[T]:
+def in_order(found: Mapping[str, T], count: int, service: str, text: str, things: str = "passages") -> list[T]:
     """Return what an answer to :func:`schema_by_passage` says of the passages 1 to ``count``, in their order.
 
     Args:
@@ -193,6 +193,7 @@ def in_order(found: Mapping[str, T], count: int, service: str, text: str) -> lis
         count: How many were given, at least 1.
         service: Names the model in errors.
         text: The answer as it was given.
+        things: What is numbered, where these are no passages, in errors.
 
     Raises:
         MalformedAnswerError: A passage is missing, or there is one that was not given.
@@ -202,7 +203,7 @@ def in_order(found: Mapping[str, T], count: int, service: str, text: str) -> lis
         missing = [number for number in numbers if number not in found]
         unknown = [number for number in found if number not in numbers]
         msg = (
-            f"{service} was asked about the passages 1 to {count}: missing in its answer are {missing or 'none'}, and "
+            f"{service} was asked about the {things} 1 to {count}: missing in its answer are {missing or 'none'}, and "
             f"unknown are {shorten(ascii(unknown), 200) if unknown else 'none'}"
         )
         raise MalformedAnswerError(msg, service, answer=text)

@@ -5,13 +5,32 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.types import format_citation
+from retrieval_core.types import (
+    AnswerDone,
+    RetrievalDone,
+    SentenceCited,
+    SentenceVerified,
+    format_citation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.ingest.report import IndexReport
-    from retrieval_core.types import Chunk, CitationCheck, ContextPack, Hit, RetrievalResult
+    from retrieval_core.types import (
+        Answer,
+        AnswerEvent,
+        AnswerSentence,
+        Attribution,
+        Chunk,
+        Citation,
+        CitationCheck,
+        ContextPack,
+        Hit,
+        Quote,
+        RetrievalResult,
+        SentenceCheck,
+    )
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
@@ -115,3 +134,124 @@ def report_to_json(report: IndexReport) -> dict[str, Any]:
     if not report.graph_failures:
         del told["graph_failures"]
     return {**told, "seconds": round(report.seconds, 3)}
+
+
+def event_to_json(event: AnswerEvent, checks: Sequence[CitationCheck] | None = None) -> dict[str, Any]:
+    """Return what happened while a question was answered as JSON, its ``type`` first.
+
+    Args:
+        event: Of the stream of an answer.
+        checks: Of the answer's sources, where they were checked; for the last event alone.
+    """
+    told: dict[str, Any] = {"type": event.type}
+    if isinstance(event, RetrievalDone):
+        confidence = None if event.confidence is None else asdict(event.confidence)
+        return {**told, **_grounds_to_json(event.pack), "confidence": confidence}
+    if isinstance(event, SentenceCited):
+        return {**told, "index": event.index, **_sentence_to_json(event.sentence)}
+    if isinstance(event, SentenceVerified):
+        return {**told, **_sentence_check_to_json(event.check)}
+    if isinstance(event, AnswerDone):
+        return {**told, "answer": answer_to_json(event.answer, checks)}
+    return {**told, **asdict(event)}
+
+
+def answer_to_json(answer: Answer, checks: Sequence[CitationCheck] | None = None) -> dict[str, Any]:
+    """Return an answer as JSON.
+
+    Args:
+        answer: To one question.
+        checks: Of its sources, where they were checked.
+    """
+    checked = {"checks": [_check_to_json(check) for check in checks]} if checks is not None else {}
+    return {
+        "query": answer.query,
+        "text": answer.text,
+        "kind": answer.kind,
+        "sentences": [
+            {
+                **_sentence_to_json(sentence),
+                "check": None if sentence.check is None else _sentence_check_to_json(sentence.check),
+            }
+            for sentence in answer.sentences
+        ],
+        "sources": [citation_to_json(source) for source in answer.sources],
+        **_grounds_to_json(answer.pack),
+        "confidence": None if answer.confidence is None else asdict(answer.confidence),
+        "fallbacks": [{"step": fallback.step, "reason": fallback.reason} for fallback in answer.fallbacks],
+        "error": answer.error,
+        "degraded": [asdict(entry) for entry in answer.degraded],
+        "stages": [asdict(record) for record in answer.stages],
+        "usage": None if answer.usage is None else asdict(answer.usage),
+        "latency_ms": round(answer.latency_ms, 3),
+        **checked,
+    }
+
+
+def citation_to_json(citation: Citation) -> dict[str, Any]:
+    """Return a citation as JSON: its number in its pack, where it is from, and its quotes word for word."""
+    return {
+        "number": citation.number,
+        "document_id": citation.document_id,
+        "chunk_ids": list(citation.chunk_ids),
+        "source": citation.source,
+        "title": citation.title,
+        "section_path": list(citation.section_path),
+        "page_span": [citation.page_span.first, citation.page_span.last] if citation.page_span else None,
+        "row_range": list(citation.row_range) if citation.row_range else None,
+        "item_range": list(citation.item_range) if citation.item_range else None,
+        "quotes": [_quote_to_json(quote) for quote in citation.quotes],
+        "citation": format_citation(citation),
+    }
+
+
+def _quote_to_json(quote: Quote) -> dict[str, Any]:
+    span = [quote.span.start, quote.span.end] if quote.span else None
+    return {"text": quote.text, "span": span, "content_hash": quote.content_hash}
+
+
+def _grounds_to_json(pack: ContextPack | None) -> dict[str, Any]:
+    """Return what an answer can rest on; ``searched`` is false where nothing could be searched."""
+    passages = () if pack is None else pack.passages
+    return {
+        "searched": pack is not None,
+        "passages": [
+            {
+                **citation_to_json(passage.citation),
+                "role": passage.role,
+                "score": passage.score,
+                "shortened": passage.shortened,
+            }
+            for passage in passages
+        ],
+        "note": None if pack is None else pack.note,
+    }
+
+
+def _sentence_to_json(sentence: AnswerSentence) -> dict[str, Any]:
+    return {
+        "text": sentence.text,
+        "span": [sentence.span.start, sentence.span.end],
+        "says_something": sentence.says_something,
+        "needs_source": sentence.needs_source,
+        "attributions": [_attribution_to_json(attribution) for attribution in sentence.attributions],
+    }
+
+
+def _attribution_to_json(attribution: Attribution) -> dict[str, Any]:
+    return {
+        "number": attribution.number,
+        "marker": [attribution.marker.start, attribution.marker.end] if attribution.marker else None,
+        "problem": attribution.problem,
+        "citation": None if attribution.citation is None else citation_to_json(attribution.citation),
+    }
+
+
+def _sentence_check_to_json(check: SentenceCheck) -> dict[str, Any]:
+    return {
+        "sentence": check.sentence,
+        "verdict": check.verdict,
+        "passage": check.passage,
+        "quote": None if check.quote is None else _quote_to_json(check.quote),
+        "reason": check.reason,
+    }

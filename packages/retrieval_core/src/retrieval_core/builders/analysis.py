@@ -29,3 +29,8 @@ def build_analyzer(config: AnalysisConfig) -> Analyzer:
     except InvalidParameterError as error:
         msg = f"analysis: {error}"
         raise ConfigurationError(msg) from error
+
+
+def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
+    return build_analyzer(config.model_copy(update={"word_ngrams": 1, "character_ngrams": 0}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import contextmanager
 from functools import wraps
@@ -33,6 +34,8 @@ _STORE = "retrieval_core.store"
 """Where the option ``--store`` is kept, so that each command need not hand it on."""
 FAILURE = 1
 WRONG_USE = 2
+_NOT_PLAIN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
 
 
 def index_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -89,7 +92,7 @@ def common_options(command: Callable[P, R]) -> Callable[P, R]:
     options = [
         click.option("--config", "config_file", metavar="FILE|PRESET", help="A TOML file, or the name of a preset."),
         click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated."),
-        click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on standard output."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -132,6 +135,17 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(text)
 
 
+def print_json_line(document: dict[str, Any]) -> None:
+    """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
+    line = json.dumps(document, ensure_ascii=False)
+    line = _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(document)
+    click.echo(line)
+
+
 def ends_well(command: Callable[P, R]) -> Callable[P, R]:
     """Turn the library's errors, and the file system's, into one message and an exit code.
 
@@ -150,15 +164,19 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def _end_with(error: Exception, *, as_json: bool) -> NoReturn:
+def exit_code(error: Exception) -> int:
+    """Return what a command ends with because of an error."""
     wrong_use = (ConfigurationError, FilterError, InvalidParameterError, QueryValidationError)
     not_installed = (MissingExtraError, ModelNotFoundError)
-    code = WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
+    return WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
+
+
+def _end_with(error: Exception, *, as_json: bool) -> NoReturn:
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": str(error)}})
     else:
         click.secho(f"Error: {error}", fg="red", err=True)
-    raise SystemExit(code)
+    raise SystemExit(exit_code(error))
 
 
 @contextmanager

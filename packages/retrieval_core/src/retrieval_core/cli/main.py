@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from retrieval_core.cli.answer import answer_command
 from retrieval_core.cli.asking import asked
 from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
@@ -124,5 +125,14 @@ def search_command(
         raise SystemExit(FAILURE)
 
 
-for command in (context_command, evaluate_command, graph_command, info_command, stats_command, doctor_command):
+COMMANDS = (
+    answer_command,
+    context_command,
+    evaluate_command,
+    graph_command,
+    info_command,
+    stats_command,
+    doctor_command,
+)
+for command in COMMANDS:
     main.add_command(command)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.cli.probes_of_questions import condenser, pruner, transformer
+from retrieval_core.cli.probes_of_questions import condenser, pruner, transformer, verifier
 from retrieval_core.cli.probing import AbsentError, ask, bounded, built_llm, llm_for_a_stage, made_by, secrets_of
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError
@@ -87,6 +87,8 @@ def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[Ret
         yield "rewriter", SERVICE_SECONDS, _rewriter
     if config.evaluation.enabled:
         yield "evaluation", MODEL_SECONDS, _evaluation
+    if config.answer.verify or ":" in config.answer.verifier:
+        yield "verifier", MODEL_SECONDS, verifier
     if config.cache.enabled and config.cache.kind != "memory":
         yield "cache", SERVICE_SECONDS, _cache
 

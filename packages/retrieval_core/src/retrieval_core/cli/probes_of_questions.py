@@ -1,4 +1,4 @@
-"""What ``retrieval doctor`` asks of what looks at a question, and of what shortens its passages."""
+"""What ``retrieval doctor`` asks of what looks at a question, of what shortens its passages, and of verifiers."""
 
 from __future__ import annotations
 
@@ -57,3 +57,14 @@ def pruner(config: RetrievalConfig, seconds: float) -> str:
         return made_by(config.pruner.kind)
     ask(seconds, lambda: made.keep("Does it work?", [["It works.", "It rains."]]), made)
     return f"{made.id} judges sentences"
+
+
+def verifier(config: RetrievalConfig, _seconds: float) -> str:
+    """Make what holds answers against their passages; one that asks a language model says which."""
+    from retrieval_core.builders.answers import build_verifier  # noqa: PLC0415
+
+    kind = config.answer.verifier
+    if kind == "llm" or (kind == "auto" and config.llm.kind != "none"):
+        return f"asks {llm_for_a_stage(config).id}"
+    build_verifier(config.answer, None)
+    return made_by(kind) if ":" in kind else "words and figures are compared on this machine"

@@ -128,6 +128,7 @@ def secrets_of(config: RetrievalConfig) -> frozenset[str]:
         config.pruner,
         config.cache,
         config.evaluation,
+        config.answer,
     )
     for section in sections:
         found |= _secrets_in(section.options)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What a retrieved text could do to a terminal, or could not be printed at all."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a text could do to a terminal, such as turning the direction of what follows, or could not be printed at all."""
 
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
 
-def _console(*, stderr: bool = False) -> Console:
+def console_of(*, stderr: bool = False) -> Console:
     """Return a console that does not break lines where no person looks at a terminal."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(width=10_000, stderr=stderr)
@@ -46,7 +46,7 @@ def harmless(text: str) -> str:
 
 def print_report(report: IndexReport, location: str) -> None:
     """Print what an indexing run did."""
-    console = _console()
+    console = console_of()
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     console.print(
         f"{report.documents:,} documents, {report.chunks:,} chunks in {location} ({report.seconds:.1f} s): "
@@ -75,7 +75,7 @@ def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: boo
         analyzer: Knows which words of a passage are those of the question.
         with_trace: Whether a table of what each stage did follows.
     """
-    console = _console()
+    console = console_of()
     for entry in result.degraded:
         console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
     if not result.hits:
@@ -151,7 +151,7 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
         with_ledger: Whether a table of everything that was considered follows.
     """
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
-    console = _console(stderr=True)
+    console = console_of(stderr=True)
     for entry in pack.degraded:
         console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
     if not pack.passages:
@@ -185,7 +185,7 @@ def print_evaluation(report: EvaluationReport, name: str) -> None:
                 table.add_row(f"{key} {inner}", f"{figure:.1f}")
         else:
             table.add_row(key, f"{value:.4f}" if isinstance(value, float) else str(value))
-    _console().print(table)
+    console_of().print(table)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -193,12 +193,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
     table = Table(show_header=False)
     for name, value in facts.items():
         table.add_row(name, Text(harmless("-" if value is None else str(value))))
-    _console().print(table)
+    console_of().print(table)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print what was looked at, each with a sign that says how it is."""
-    console = _console()
+    console = console_of()
     for finding in findings:
         sign, colour = _SIGNS[finding.verdict]
         line = Text.assemble((sign, f"bold {colour}"), " ", (finding.subject, "bold"), ": ", harmless(finding.detail))

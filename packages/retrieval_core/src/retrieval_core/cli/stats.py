@@ -48,9 +48,9 @@ def stats_command(
 ) -> None:
     """Say how often the index was asked, how that went, and how much memory it takes.
 
-    Counts, rates and times are those of all processes that keep them beside the index, as the commands search and
-    context do: numbers alone, no text. Memory is that of this process once it has opened the index; models and vectors
-    are loaded when they are first needed, so ask with --load to see them.
+    Counts, rates and times are those of all processes that keep them beside the index, as the commands search, context
+    and answer do: numbers alone, no text. Memory is that of this process once it has opened the index; models and
+    vectors are loaded when they are first needed, so ask with --load to see them.
     """
     from retrieval_core.build import open_index  # noqa: PLC0415
     from retrieval_core.builders.backends import totals_of  # noqa: PLC0415

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
+from typing import Any
+
+from pydantic import Field
 
 from retrieval_core.config.backends import Settings
 
 
 class AnswerConfig(Settings):
-    """Answering a question from its passages."""
+    """Answering a question from its passages; with a language model where one is configured, else in their words."""
 
+    prompt: str | None = None
+    """Instructions to the language model in place of the built-in ones."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The longest answer in the model's tokens; the provider's own bound where it is not set."""
+    abstain_below: float = Field(default=0.15, ge=0, le=1)
+    """With less confidence that the passages bear on the question, the answer is that they do not tell."""
+    without_documents: bool = True
+    """Whether the language model answers in general, and says so, when nothing can be searched."""
     verify: bool = False
-    """Whether answers are held against their passages; this version writes none, so ``true`` is refused."""
-
-    @field_validator("verify")
-    @classmethod
-    def _nothing_is_verified(cls, value: bool) -> bool:
-        if value:
-            msg = "this version writes no answers, so there is nothing to verify; leave it false"
-            raise ValueError(msg)
-        return value
+    """Whether each sentence of a written answer is held against the passages."""
+    verifier: str = "auto"
+    """``llm``, ``local`` (on this machine), ``auto`` (the former where there is a language model) or
+    ``"package.module:factory"``."""
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""

@@ -17,7 +17,7 @@ class TimeoutsConfig(Settings):
     reranking: float | None = Field(default=None, gt=0)
     """Scoring the passages of one request."""
     synthesis: float | None = Field(default=None, gt=0)
-    """Writing an answer; this version writes none."""
+    """Writing an answer, from the request to its last word."""
 
 
 class LimitsConfig(Settings):

@@ -13,7 +13,7 @@ from retrieval_core.errors import SearchError
 from retrieval_core.pipeline.context import check_citations, make_context
 from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden
 from retrieval_core.ports import Fetched
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.types import CitationCheck, Degradation
 

@@ -7,14 +7,15 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from retrieval_core.answer.asked import Grounds, Search
 from retrieval_core.federation.context import check_federated, federated_context
 from retrieval_core.federation.options import SeveralOptions, asked_of, checked_weights
 from retrieval_core.federation.results import make_result
 from retrieval_core.federation.searching import Bounds, Members, Round, search_once
 from retrieval_core.federation.together import Together, look_at, plan_of
+from retrieval_core.pipeline.answers import Answers
 from retrieval_core.pipeline.context import with_budget
 from retrieval_core.pipeline.evaluating import evaluated
-from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.planning import condition_of
 from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
 from retrieval_core.pipeline.rounds import context_of, raise_what_must_not_be_hidden
@@ -23,15 +24,18 @@ from retrieval_core.stages.prune import prune
 from retrieval_core.stages.rewrite import Rewriting, rewrite_while_poor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from retrieval_core.answer.answerer import Answerer
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.federation.options import Asked
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.index import Index
+    from retrieval_core.local_models.lazy import Lazy
     from retrieval_core.observe import Observer
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import Compressor, Evaluator, Pruner, Reranker, Rewriter, TokenCounter
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
-class FederatedIndex(Lifecycle):
+class FederatedIndex(Answers):
     """Several indexes that are searched as one; made by :func:`open_indexes`, or from indexes of any kind.
 
     Each index is asked side by side, as it is configured. What they found becomes one order, see
@@ -59,6 +63,7 @@ class FederatedIndex(Lifecycle):
         pruner: Shows of each passage only the sentences that bear on the question.
         rewriter: Puts a question that found too little in all indexes into other words.
         evaluator: Scores each result.
+        answerer: Answers questions; without one, in the passages' own words.
         together: What looks at a question once for indexes that share it; :func:`open_indexes` gives it.
         observer: Is told what happens, as it happens.
         config: Defaults of every query; each index keeps its own for what it does itself.
@@ -81,6 +86,7 @@ class FederatedIndex(Lifecycle):
         pruner: Pruner | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
+        answerer: Answerer | Lazy[Answerer] | None = None,
         together: Together | None = None,
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
@@ -102,6 +108,7 @@ class FederatedIndex(Lifecycle):
         )
         self._together = together or Together()
         self._evaluator = evaluator
+        self._lazy_answerer = self._answering_with(answerer)
         self._owned = tuple(owned)
 
     @property
@@ -206,14 +213,23 @@ class FederatedIndex(Lifecycle):
             ConfigurationError: Nothing is there that counts tokens.
             RetrievalError: As :meth:`aretrieve`.
         """
+        find = self._grounds(query, filters, max_tokens, options, self._members)
+        with self._watched():
+            return (await find(self._run())).pack
+
+    def _grounds(
+        self, query: str, filters: Filters, max_tokens: int | None, options: SeveralOptions, members: Members
+    ) -> Callable[[Run], Awaitable[Grounds]]:
+        """Return what finds the passages for a question and puts them into a pack, checked as far as that goes."""
         settings = with_budget(self.config.context, max_tokens)
         asked, condition = self._asked(options), condition_of(filters)
-        normal, run = normalize(query, self.config.query), self._run()
-        with self._watched():
-            result = await self._find(run, normal, asked, condition)
-            return await federated_context(
+        normal = normalize(query, self.config.query)
+
+        async def find(run: Run) -> Grounds:
+            result = await self._find(run, normal, asked, condition, members)
+            pack = await federated_context(
                 run,
-                self._members.pipelines,
+                members.pipelines,
                 result,
                 settings,
                 self.token_counter,
@@ -221,6 +237,24 @@ class FederatedIndex(Lifecycle):
                 condition=condition,
                 strict=self.config.strict,
             )
+            return Grounds(result, pack)
+
+        return find
+
+    def _searches(
+        self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
+    ) -> tuple[Search, ...]:
+        full = Search(self._grounds(query, filters, max_tokens, {**options}, self._members))
+        if any(pipeline.embedder is None for pipeline in self._members.pipelines.values()):
+            return (full,)
+        bare = Members(self._members.pipelines, self._members.weights)
+        by_meaning: SeveralOptions = {**options, "mode": "dense", "transforms": ()}
+        return full, Search(self._grounds(query, filters, max_tokens, by_meaning, bare), "dense")
+
+    @property
+    def _embedder_id(self) -> str | None:
+        embedders = {getattr(pipeline.embedder, "id", None) for pipeline in self._members.pipelines.values()}
+        return embedders.pop() if len(embedders) == 1 else None
 
     @cached_property
     def token_counter(self) -> TokenCounter:
@@ -250,10 +284,12 @@ class FederatedIndex(Lifecycle):
 
     async def _answer(self, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
         with self._watched():
-            return await self._find(self._run(), query, asked, condition)
+            return await self._find(self._run(), query, asked, condition, self._members)
 
-    async def _find(self, run: Run, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
-        members, config = self._members, self.config
+    async def _find(
+        self, run: Run, query: Query, asked: Asked, condition: Filter | None, members: Members
+    ) -> RetrievalResult:
+        config = self.config
         bounds = Bounds.of(run, members)
         looked_at = await look_at(bounds.transform, query, asked, self._together, config)
         question = looked_at.query.text
@@ -301,4 +337,4 @@ class FederatedIndex(Lifecycle):
     def _held(self) -> Sequence[object]:
         members = self._members
         plugged_in = (self._evaluator, members.rewriter, members.pruner, members.compressor, *members.rerankers)
-        return (*self._owned, *plugged_in, *self.indexes.values())
+        return (self._lazy_answerer.made, *self._owned, *plugged_in, *self.indexes.values())

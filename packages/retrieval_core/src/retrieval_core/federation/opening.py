@@ -20,6 +20,8 @@ from retrieval_core.build import (
     local_cross_encoder,
     with_transforms,
 )
+from retrieval_core.builders.analysis import build_word_analyzer
+from retrieval_core.builders.answers import build_answerer
 from retrieval_core.builders.pruner import build_pruner
 from retrieval_core.builders.transformers import build_condenser, build_transformers
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from retrieval_core.index import Index
     from retrieval_core.observe import Observer
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter
+    from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter, Verifier
 
 IN_FILES = frozenset({"sqlite", "lancedb", "memory"})
 """Kinds of stores that a path says everything about."""
@@ -53,6 +55,7 @@ def open_indexes(
     llm: LLM | None = None,
     transformers: Mapping[str, QueryTransformer] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> FederatedIndex:
@@ -70,6 +73,7 @@ def open_indexes(
         llm: Used in place of the configured one.
         transformers: Further ones by name, which every query uses that does not name its own.
         reranker: Used in place of the configured one; of several, each one stands in for those before it.
+        verifier: Holds answers against their passages; used in place of the configured one.
         token_counter: Used in place of the configured one.
         observer: Is told what happens to each query, and of the call of each index, but not of what that does.
 
@@ -127,6 +131,7 @@ def open_indexes(
         pruner=build_pruner(config.pruner, embedder, local),
         rewriter=rewriter,
         evaluator=build_evaluator(config.evaluation, llm, embedder),
+        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         together=together,
         observer=observer,
         config=config,

@@ -16,7 +16,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden, value_of
 from retrieval_core.ports import Side
-from retrieval_core.run.runner import Failed, Ok, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.merge import Answer, candidates_first, merge, weighted, without_copies
 from retrieval_core.stages.rerank import rerank

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from retrieval_core.federation.options import Asked
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import QueryTransformer
-    from retrieval_core.run.runner import Failed, Run
+    from retrieval_core.run.outcomes import Failed
+    from retrieval_core.run.runner import Run
     from retrieval_core.stages.embed import Questions
     from retrieval_core.types import Query
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.graph.ledger import Ledger
 from retrieval_core.ports import Change, ChunkRange, FetchRequest
-from retrieval_core.run.runner import Failed, Guard, Run, is_callers_fault
+from retrieval_core.run.outcomes import Failed, is_callers_fault
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:

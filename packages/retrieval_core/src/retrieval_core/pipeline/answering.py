@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 from retrieval_core.cache.key import partition_key, result_key
@@ -15,7 +16,7 @@ from retrieval_core.pipeline.rounds import Parts, raise_what_must_not_be_hidden,
 from retrieval_core.pipeline.similar import SimilarQuestions
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.stages.unmatched import why_nothing_passes
 
@@ -106,9 +107,8 @@ class Answering:
                 latency = run.elapsed_ms
                 return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
-        result = await self._flights.run(
-            names.flight, lambda: self._retrieve_and_keep(run, names, query, plan, troubles)
-        )
+        flight = names.flight if run.seconds is None else f"{names.flight} {ceil(run.seconds)}"
+        result = await self._flights.run(flight, lambda: self._retrieve_and_keep(run, names, query, plan, troubles))
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
 
     async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache
-    from retrieval_core.run.runner import Ok, Run
+    from retrieval_core.run.outcomes import Ok
+    from retrieval_core.run.runner import Run
 
 CACHE_SHARE = 0.05
 """How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""

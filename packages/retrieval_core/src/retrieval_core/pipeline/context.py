@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden, value_of
 from retrieval_core.ports import Fetched
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.stages.budget import assemble
 from retrieval_core.stages.cite import check_citation, request_to_check
 from retrieval_core.stages.expand import Surroundings, surroundings_of, surroundings_request

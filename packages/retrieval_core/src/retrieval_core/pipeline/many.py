@@ -15,7 +15,7 @@ from retrieval_core.errors import (
     SearchError,
 )
 from retrieval_core.ports import EmbedsQueries
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.stages.embed import checked
 from retrieval_core.stages.normalize import normalize
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.local_models.lazy import Lazy
 from retrieval_core.pipeline.answering import Answering
-from retrieval_core.pipeline.context import check_citations, make_context, with_budget
+from retrieval_core.pipeline.answers import Answers
+from retrieval_core.pipeline.context import check_citations
 from retrieval_core.pipeline.evaluating import evaluated
-from retrieval_core.pipeline.lifecycle import Lifecycle
+from retrieval_core.pipeline.grounds import GroundsFinder
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
 from retrieval_core.pipeline.rounds import Parts
@@ -21,6 +21,8 @@ from retrieval_core.stages.search import Sources
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from retrieval_core.answer.answerer import Answerer
+    from retrieval_core.answer.asked import Search
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.filters import Filter, MetadataFilter
     from retrieval_core.observe import Observer
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 
-class RetrievalPipeline(Lifecycle):
+class RetrievalPipeline(Answers):
     """Turns a question into the few passages that answer it.
 
     Args:
@@ -62,6 +64,7 @@ class RetrievalPipeline(Lifecycle):
         pruner: Shows of each passage only the sentences that bear on the question.
         rewriter: Puts a question that found too little into other words.
         evaluator: Scores each result.
+        answerer: Answers questions; without one, in the passages' own words.
         cache: Keeps results for the next time.
         token_counter: Measures contexts; where it is not given, the embedder counts, or the local one does.
         observer: Is told what happens, as it happens.
@@ -85,6 +88,7 @@ class RetrievalPipeline(Lifecycle):
         pruner: Pruner | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
+        answerer: Answerer | Lazy[Answerer] | None = None,
         cache: ResultCache | None = None,
         token_counter: TokenCounter | None = None,
         observer: Observer | None = None,
@@ -109,6 +113,8 @@ class RetrievalPipeline(Lifecycle):
         counts = self._make_token_counter if token_counter is None else lambda: token_counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
         self._answering = Answering(self._parts, self.config, cache, self._clock)
+        self._lazy_answerer = self._answering_with(answerer)
+        self._grounds = GroundsFinder(self._parts, self.config, self._answer_and_tell, lambda: self.token_counter)
         self._owned = tuple(owned)
 
     @property
@@ -196,25 +202,18 @@ class RetrievalPipeline(Lifecycle):
             ConfigurationError: Nothing is there that counts tokens.
             RetrievalError: As :meth:`aretrieve`.
         """
-        settings = with_budget(self.config.context, max_tokens)
-        plan = make_plan(self._parts, self.config, filters, options)
-        primaries = plan.top_k
-        if self._parts.compressor is None:  # so that the ledger and the trace name what was reranked in vain
-            plan = replace(plan, top_k=plan.shortlist)
-        normal = normalize(query, self.config.query)
-        run = self._run()
+        find = self._grounds.full(query, filters, max_tokens, options)
         with self._watched():
-            result = await self._answer_and_tell(run, normal, plan)
-            return await make_context(
-                run,
-                result,
-                settings,
-                self.token_counter,
-                primaries=primaries,
-                store=self._parts.store,
-                condition=plan.condition,
-                strict=self.config.strict,
-            )
+            return (await find(self._run())).pack
+
+    def _searches(
+        self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
+    ) -> tuple[Search, ...]:
+        return self._grounds.searches(query, filters, max_tokens, options)
+
+    @property
+    def _embedder_id(self) -> str | None:
+        return None if self.embedder is None else self.embedder.id
 
     @property
     def token_counter(self) -> TokenCounter:
@@ -335,4 +334,5 @@ class RetrievalPipeline(Lifecycle):
     @property
     def _held(self) -> Sequence[object]:
         parts = self._parts
-        return (self.cache, *self._owned, *parts.transformers.values(), *parts.plugged_in, self.store)
+        first = (self.cache, self._lazy_answerer.made, *self._owned)
+        return (*first, *parts.transformers.values(), *parts.plugged_in, self.store)

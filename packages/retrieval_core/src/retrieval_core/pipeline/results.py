@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.rounds import Round
     from retrieval_core.ports import Candidate
-    from retrieval_core.run.runner import Failed, Run
+    from retrieval_core.run.outcomes import Failed
+    from retrieval_core.run.runner import Run
     from retrieval_core.stages.fuse import Ranked
     from retrieval_core.stages.plan import Plan
     from retrieval_core.stages.rewrite import Rewriting

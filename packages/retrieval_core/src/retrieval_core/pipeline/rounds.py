@@ -15,7 +15,7 @@ from retrieval_core.errors import (
     SearchError,
     ServiceConnectionError,
 )
-from retrieval_core.run.runner import Failed, Ok, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.stages.beside import search_beside
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.format import FormattedContext, format_context

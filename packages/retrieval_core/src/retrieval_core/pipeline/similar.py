@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.caching import ask_cache
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 
 if TYPE_CHECKING:
     from collections.abc import Callable

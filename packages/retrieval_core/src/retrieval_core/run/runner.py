@@ -5,20 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
-from retrieval_core.errors import (
-    ConfigurationError,
-    DeadlineExceededError,
-    DimensionMismatchError,
-    FilterError,
-    InvalidParameterError,
-    MalformedAnswerError,
-    ServiceError,
-    StoreError,
-)
+from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
 from retrieval_core.types import StageRecord
 
@@ -26,48 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.observe import Observer
+    from retrieval_core.run.breaker import CircuitBreaker
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import DroppedPassage
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Ok(Generic[T]):
-    """A call that worked."""
-
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A call that did not work, after everything that could help was tried.
-
-    Attributes:
-        of: Which of several plug-ins of the stage it was; empty where there is one.
-    """
-
-    stage: str
-    error: Exception
-    attempts: int = 0
-    of: str = ""
-
-    @property
-    def reason(self) -> str:
-        """One line for people: what went wrong, without a traceback."""
-        text = " ".join(str(self.error).split()) or type(self.error).__name__
-        return f"{self.of}: {text}" if self.of and self.of not in text else text
-
-
-def is_callers_fault(error: Exception) -> bool:
-    """Whether an error says that something is set up or asked wrongly, so that going on without would hide it."""
-    if isinstance(error, ServiceError):
-        return error.status in {401, 403, 404}
-    if isinstance(error, StoreError):
-        return not error.transient
-    return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +65,13 @@ class Run:
         self._policy = self._guard.policy
         self._backend: str | None = None
         self._repair: Callable[..., Awaitable[object]] | None = None
+        self._has_begun: Callable[[], bool] | None = None
         self._round: int | None = None
         self._started = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
         self._bound_by: str | None = None
+        self._whole = "the query's"
         self._records: list[StageRecord] = []
 
     def until(self, share: float) -> Run:
@@ -139,6 +98,18 @@ class Run:
         """
         remaining = self._remaining()
         return self if remaining is None else self._part(_limit=self.elapsed_ms / 1000 + remaining * part)
+
+    def afresh(self, part: float) -> Run:
+        """Return this run for a search that shares out a deadline of its own: a part of the time that is left.
+
+        Its time begins now; records and clock are the same.
+
+        Args:
+            part: In (0, 1].
+        """
+        remaining = self._remaining()
+        seconds = None if remaining is None else max(0.0, remaining) * part
+        return self._part(_started=self._clock.now(), _seconds=seconds, _limit=seconds, _whole="the search's")
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
@@ -167,10 +138,23 @@ class Run:
         """
         return self._part(_repair=repair)
 
+    def once_begun(self, has_begun: Callable[[], bool]) -> Run:
+        """Return this run for calls that are not made again once some of what they give was used, as of a stream.
+
+        Args:
+            has_begun: Asked after each attempt that failed.
+        """
+        return self._part(_has_begun=has_begun)
+
     def _part(self, **changed: object) -> Run:
         part = object.__new__(Run)
         part.__dict__ = self.__dict__ | changed
         return part
+
+    @property
+    def seconds(self) -> float | None:
+        """The time budget; ``None`` for no bound."""
+        return self._seconds
 
     @property
     def elapsed_ms(self) -> float:
@@ -251,8 +235,10 @@ class Run:
             wrong = None
             try:
                 return await self._attempt(stage, remaining, to_call, arguments, kwargs)
-            except MalformedAnswerError as error:
-                wrong = error
+            except Exception as error:
+                if self._has_begun is not None and self._has_begun():
+                    raise _Final(error) from error
+                wrong = error if isinstance(error, MalformedAnswerError) else None
                 raise
 
         try:
@@ -262,9 +248,9 @@ class Run:
                 value = await attempt()
             except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
                 value = await retry(error, attempt, self._policy, self._clock, self._remaining)
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
-            if breaker is not None and attempts and _is_the_backends_fault(error):
-                breaker.failed(error)
+        except Exception as raised:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
+            error = raised.error if isinstance(raised, _Final) else raised
+            _tell(breaker if attempts else None, error)
             failed = Failed(stage, error, attempts)
             took = (self._clock.now() - started) * 1000
             return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts, round=self._round)
@@ -274,6 +260,18 @@ class Run:
         usage = getattr(value, "usage", None)
         record = StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage, round=self._round)
         return Ok(value), record
+
+    async def settle(
+        self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Ok[T] | Failed:
+        """Return what something that is made of calls comes to, where something else can stand in for it.
+
+        Its calls are timed, bounded and repeated; it is not, once more.
+        """
+        try:
+            return Ok(await function(*args, **kwargs))
+        except RetrievalError as error:
+            return Failed(stage, error)
 
     def _remaining(self) -> float | None:
         return None if self._limit is None else self._limit - (self._clock.now() - self._started)
@@ -312,12 +310,26 @@ class Run:
     def _exceeded(self, stage: str) -> DeadlineExceededError:
         if self._bound_by is not None:
             return DeadlineExceededError(f"{stage} was not done when its {self._bound_by}")
-        share = "" if self._limit == self._seconds else f"its {self._limit:g} s of "
+        share = "" if self._limit == self._seconds else f"its {self._limit:.4g} s of "
         msg = (
-            f"{stage} was not done when {share}the query's {self._seconds:g} s were over; "
+            f"{stage} was not done when {share}{self._whole} {self._seconds:.4g} s were over; "
             "raise deadline_seconds to allow more"
         )
         return DeadlineExceededError(msg)
+
+
+class _Final(Exception):  # noqa: N818 - never seen outside
+    """Carries the error of an attempt after which there must be no other."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _tell(breaker: CircuitBreaker | None, error: Exception) -> None:
+    """Tell a backend's circuit breaker, where there is one, what went wrong."""
+    if breaker is not None and _is_the_backends_fault(error):
+        breaker.failed(error)
 
 
 def _is_the_backends_fault(error: Exception) -> bool:

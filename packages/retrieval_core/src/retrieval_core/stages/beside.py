@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import MalformedAnswerError, SearchError
 from retrieval_core.filters import chunk_fields, matches
 from retrieval_core.ports import Fetched, FetchRequest
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.stages.fuse import Ranked, fuse
 from retrieval_core.stages.search import are_candidates, search
 from retrieval_core.types import Origin, Query, Scores

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Judgements
 from retrieval_core.prompting import shorten
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import DroppedPassage, Judgement
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from retrieval_core.errors import (
     ServiceError,
 )
 from retrieval_core.ports import Reopening
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
-from retrieval_core.run.runner import Failed, Ok, is_callers_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

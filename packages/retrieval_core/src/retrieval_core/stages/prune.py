@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Kept
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.sentences import sentences_of
 from retrieval_core.types import Span
 

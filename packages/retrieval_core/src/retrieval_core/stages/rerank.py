@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Repairing, RerankScores
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import Degradation, Evidence
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewritten
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.stages.normalize import normalize
 from retrieval_core.types import RewriteResult
 

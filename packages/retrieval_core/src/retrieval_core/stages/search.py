@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import SearchError
 from retrieval_core.ports import Candidate, SearchRequest
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.stages.combine import combine_vectors
 from retrieval_core.types import Chunk
 

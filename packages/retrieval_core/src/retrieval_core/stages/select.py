@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import DimensionMismatchError, SearchError
 from retrieval_core.ports import Fetched, FetchRequest
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.stages.beside import origins_of
 from retrieval_core.stages.diversify import maximal_marginal_relevance
 from retrieval_core.stages.fuse import Ranked, cosine_to_score

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
-from retrieval_core.run.runner import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.stages.normalize import normalize
 from retrieval_core.stages.search import are_candidates, is_finite
 

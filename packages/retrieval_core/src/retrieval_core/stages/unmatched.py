@@ -26,7 +26,7 @@ from retrieval_core.filters import (
     chunk_fields,
 )
 from retrieval_core.ports import LIST_TYPES, FieldCatalogue, FieldInfo
-from retrieval_core.run.runner import Failed
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:

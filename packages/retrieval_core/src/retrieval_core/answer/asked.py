@@ -1,0 +1,62 @@
+"""What goes into answering, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from retrieval_core.ports import Message
+    from retrieval_core.run.outcomes import Failed
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Answer, ContextPack, FallbackStep, RetrievalResult
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What an answer is written from."""
+
+    result: RetrievalResult
+    pack: ContextPack
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One way of finding the grounds of an answer.
+
+    Attributes:
+        find: Searches, within a run.
+        step: What it is as a fallback; ``None`` for the first one.
+    """
+
+    find: Callable[[Run], Awaitable[Grounds]]
+    step: FallbackStep | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be answered, and how.
+
+    Attributes:
+        text: As it was asked.
+        history: The conversation before it, oldest first.
+        prompt: Instructions in place of the configured ones.
+        verify: Whether the answer is held against its passages.
+        strict: Whether everything that could be done without is raised instead.
+    """
+
+    text: str
+    history: tuple[Message, ...] = ()
+    prompt: str | None = None
+    verify: bool = False
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An answer and, where it is not complete, what failed."""
+
+    answer: Answer
+    failed: Failed | None = None

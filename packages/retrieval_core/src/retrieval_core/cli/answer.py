@@ -1,0 +1,143 @@
+"""``retrieval answer``: an answer to a question, as it is written, with its sources."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retrieval_core.cli.asking import asked
+from retrieval_core.cli.common import (
+    FAILURE,
+    common_options,
+    ends_well,
+    exit_code,
+    one_of,
+    print_json_line,
+    question_options,
+    read_config,
+)
+from retrieval_core.errors import RetrievalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import IO
+
+    from retrieval_core.federation import FederatedIndex
+    from retrieval_core.index import Index
+    from retrieval_core.types import Answer, AnswerEvent, CitationCheck
+
+INTERRUPTED = 130
+"""What a shell reports of a program that Ctrl-C has ended."""
+
+
+@click.command("answer")
+@click.argument("query")
+@click.option("--max-tokens", type=click.IntRange(1), help="The budget of the passages.  [default: 12000]")
+@click.option("--verify", is_flag=True, help="Hold each sentence that a language model writes against the passages.")
+@click.option("--prompt", metavar="TEXT", help="Instructions to the language model in place of the configured ones.")
+@click.option(
+    "--history",
+    "history_file",
+    type=click.File("rb"),
+    help='The conversation before: a JSON list of turns, oldest first, each {"role": "user", "content": "…"}.',
+)
+@question_options
+@common_options
+@ends_well
+def answer_command(
+    *,
+    query: str,
+    max_tokens: int | None,
+    verify: bool,
+    prompt: str | None,
+    history_file: IO[bytes] | None,
+    top_k: int | None,
+    mode: str | None,
+    filter_json: str | None,
+    index_files: tuple[str, ...],
+    config_file: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Answer QUERY from the passages of the index, and say where each sentence comes from.
+
+    The answer is written by the language model that is configured; without one it is made of the passages' own
+    sentences. It is printed as it comes, then its sources, whose quotes are checked against the index. With --json,
+    every event is one line, as it comes.
+    """
+    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415 - help and completion need none of this
+
+    options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt_override": prompt}
+    options["history"] = None if history_file is None else _turns(history_file)
+    try:
+        config = read_config(
+            config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode
+        )
+        condition = parse_filter(filter_json) if filter_json is not None else None
+        with asked(config, index_files) as index, closing(index.answer_stream(query, condition, **options)) as events:
+            went_well = (_print_lines if as_json else _print_text)(events, index)
+    except KeyboardInterrupt:  # the stream, and with it the model's work, has ended by now
+        click.echo(err=True)
+        raise SystemExit(INTERRUPTED) from None
+    except (RetrievalError, OSError) as error:
+        if isinstance(error, BrokenPipeError) or not as_json:
+            raise
+        print_json_line({"type": "error", "stage": None, "error": type(error).__name__, "reason": str(error)})
+        raise SystemExit(exit_code(error)) from error
+    if not went_well:
+        raise SystemExit(FAILURE)
+
+
+def _turns(file: IO[bytes]) -> Any:
+    """Return what a file holds as JSON; what it means is checked where it is used."""
+    try:
+        return json.loads(file.read())
+    except ValueError as error:
+        msg = f"--history: {file.name} holds no JSON: {error}"
+        raise click.UsageError(msg) from error
+
+
+def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
+    """Print each event as one line of JSON, and return whether there is an answer that holds."""
+    from retrieval_core.serialization import event_to_json  # noqa: PLC0415
+
+    went_well = False
+    for event in events:
+        if event.type == "done":
+            checks = _checked(index, event.answer)
+            went_well = _went_well(event.answer, checks)
+            print_json_line(event_to_json(event, checks))
+        else:
+            print_json_line(event_to_json(event))
+    return went_well
+
+
+def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
+    """Print text as it comes and its sources below it, and return whether there is an answer that holds."""
+    from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
+
+    went_well = False
+    printer = AnswerPrinter()
+    for event in events:
+        printer.take(event)
+        if event.type == "done":
+            checks = _checked(index, event.answer)
+            went_well = _went_well(event.answer, checks)
+            printer.end(event.answer, checks)
+    return went_well
+
+
+def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[CitationCheck] | None:
+    """Return how the sources of an answer compare with the index; ``None`` where that cannot be told."""
+    try:
+        return index.verify(answer.sources) if answer.sources else ()
+    except RetrievalError:
+        return None
+
+
+def _went_well(answer: Answer, checks: Sequence[CitationCheck] | None) -> bool:
+    """Whether an answer is whole, rests on a search, and quotes what the index says."""
+    return answer.error is None and answer.pack is not None and all(check.matches for check in checks or ())

@@ -1,0 +1,64 @@
+"""Streams of events, from work that tells as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+
+    from retrieval_core.run.sync import SyncBridge
+
+T = TypeVar("T")
+
+
+async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) -> AsyncGenerator[T]:
+    """Yield what some work tells, as it tells it; whoever stops listening cancels the work.
+
+    The work is a task of its own, so it goes on while its events wait to be taken, and its context is one throughout.
+
+    Args:
+        work: Called with a function that takes the events.
+
+    Raises:
+        Exception: What the work raises, behind its last event.
+    """
+    queue: asyncio.Queue[tuple[T] | None] = asyncio.Queue()
+
+    async def tell() -> None:
+        try:
+            await work(lambda event: queue.put_nowait((event,)))
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(tell())
+    try:
+        while (event := await queue.get()) is not None:
+            yield event[0]
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
+    """Yield the events of a stream in synchronous code; leaving it closes the stream."""
+
+    busy = asyncio.Lock()  # an interrupt may leave while an event is awaited, and that has to end first
+
+    async def following() -> tuple[T] | None:
+        async with busy:
+            async for event in events:
+                return (event,)
+            return None
+
+    async def leave() -> None:
+        async with busy:
+            await events.aclose()
+
+    try:
+        while (event := bridge.run(following())) is not None:
+            yield event[0]
+    finally:
+        bridge.run(leave())

@@ -1,0 +1,53 @@
+"""What a call comes to: a value or a failure, as values that stages combine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from retrieval_core.errors import (
+    ConfigurationError,
+    DimensionMismatchError,
+    FilterError,
+    InvalidParameterError,
+    ServiceError,
+    StoreError,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ok(Generic[T]):
+    """A call that worked."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call that did not work, after everything that could help was tried.
+
+    Attributes:
+        of: Which of several plug-ins of the stage it was; empty where there is one.
+    """
+
+    stage: str
+    error: Exception
+    attempts: int = 0
+    of: str = ""
+
+    @property
+    def reason(self) -> str:
+        """One line for people: what went wrong, without a traceback."""
+        text = " ".join(str(self.error).split()) or type(self.error).__name__
+        return f"{self.of}: {text}" if self.of and self.of not in text else text
+
+
+def is_callers_fault(error: Exception) -> bool:
+    """Whether an error says that something is set up or asked wrongly, so that going on without would hide it."""
+    if isinstance(error, ServiceError):
+        return error.status in {401, 403, 404}
+    if isinstance(error, StoreError):
+        return not error.transient
+    return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))

@@ -1,0 +1,243 @@
+"""``retrieval answer``: what it prints, as it comes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from retrieval_core.answer.prompt import MISSING, UNAVAILABLE
+from retrieval_core.cli import main
+from retrieval_core.cli.render_answer import AnswerPrinter
+from retrieval_core.types import (
+    Answer,
+    AnswerSentence,
+    Attribution,
+    Citation,
+    CitationCheck,
+    Quote,
+    Span,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = (
+    *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
+    *("--set", "context.token_counter=pipelines:word_counter"),
+    *("--set", "answer.abstain_below=0"),
+    *("--set", "retry.max_retries=0"),
+)
+MOON = "The moon is 384,400 km away."
+QUESTION = "how far away is the moon"
+STEERING = {"\x1b", "\x9b", "\u202e", "\x07", "\r", "\u2066"}
+
+
+@pytest.fixture
+def indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "moon.md").write_text(f"# The moon\n\n## Distance\n\n{MOON} It moves on by 38 mm each year.\n")
+    (tmp_path / "sun.md").write_text(
+        "# The sun\n\n## Distance\n\nThe sun is eight light minutes away from the earth.\n"
+    )
+    assert CliRunner().invoke(main, ["index", "moon.md", "sun.md", *SETTINGS]).exit_code == 0
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["answer", *arguments, *SETTINGS])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def model(text: str, **options: Any) -> tuple[str, ...]:
+    """Return the options for a language model that says one thing."""
+    told = json.dumps({"text": text, **options})
+    return ("--set", "llm.kind=answer_models:writer", "--set", f"llm.options={told}")
+
+
+def events(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    """Return the events of an answer; nothing else is on standard output."""
+    return [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
+
+
+def test_without_a_model_the_passages_answer_and_it_is_said(indexed: Path) -> None:
+    """The text is the passage's own, its source stands below, and the index was asked whether that is true."""
+    assert indexed
+    output = run(QUESTION).stdout
+    assert output.startswith(MOON)
+    assert "Extracted from the passages; no language model is configured." in output
+    assert "[1] Doc: moon.md | Section: The moon > Distance" in output
+    assert "sources match the index" in output
+    assert "Confidence" in output
+
+
+def test_every_event_is_a_line_as_it_comes(indexed: Path) -> None:
+    """Types in their order, once what comes once; each quote stands in its file, letter by letter."""
+    told = events(QUESTION, *model(f"{MOON} [1] Nobody was there. [9]"))
+    assert [event["type"] for event in told[:2]] == ["retrieval_done", "answer_chunk"]
+    assert [event["type"] for event in told].count("done") == 1
+    assert told[-1]["type"] == "done"
+    answer = told[-1]["answer"]
+    text = "".join(event["content"] for event in told if event["type"] == "answer_chunk")
+    assert text.rstrip() == answer["text"] == f"{MOON} [1] Nobody was there. [9]"
+    cited = [event for event in told if event["type"] == "citation"]
+    assert [[item["problem"] for item in event["attributions"]] for event in cited] == [[None], ["unknown"]]
+    assert all(check["matches"] for check in answer["checks"])
+    assert len(answer["checks"]) == len(answer["sources"]) == 1
+    for quote in answer["sources"][0]["quotes"]:
+        start, end = quote["span"]
+        assert (indexed / "moon.md").read_text()[start:end] == quote["text"]
+
+
+def test_marks_stand_below_the_text(indexed: Path) -> None:
+    """A number that there is not, a source that does not hold its sentence, and a sentence without any."""
+    assert indexed
+    said = f"{MOON} [1] The stock market fell on Tuesday. [1] Nobody was there. [9] Elephants like bananas."
+    output = run(QUESTION, *model(said)).stdout
+    assert output.startswith(said)
+    assert "! [1] does not hold this: “The stock market fell on Tuesday. [1]”" in output
+    assert "! there is no passage [9]: “Nobody was there. [9]”" in output
+    assert "! no source: “Elephants like bananas.”" in output
+    assert f"{MOON}”\n" in output
+    assert "Extracted" not in output
+
+
+def test_verdicts_are_printed_where_they_are_asked_for(indexed: Path) -> None:
+    """Each sentence with its verdict and the passage's words; without --verify, nobody judges."""
+    assert indexed
+    wrong = "The moon is 20 km away."
+    given = json.dumps({"contradicted": wrong, "quote": MOON})
+    judged = ("--set", "answer.verifier=answer_models:verifier", "--set", f"answer.options={given}")
+    output = run(QUESTION, "--verify", *judged, *model(f"{wrong} [1] {MOON} [1]")).stdout
+    assert f"✗ “{wrong} [1]” contradicted by [1] “{MOON}” (another figure)" in output
+    assert f"✓ “{MOON} [1]” supported by [1]" in output
+    assert "contradicted" not in run(QUESTION, *judged, *model(f"{wrong} [1]")).stdout
+
+
+def test_a_model_that_dies_in_the_middle(indexed: Path) -> None:
+    """What it said stays, with its sources; the error is told, and the exit code is 1."""
+    assert indexed
+    dying = model(f"{MOON} [1] It was found by nobody at all.", fails_after=9)
+    result = run(QUESTION, *dying, code=1)
+    assert result.stdout.startswith(f"{MOON} [1] It was")
+    assert "[1] Doc: moon.md" in result.stdout
+    assert "Error: the model has gone (answer)" in result.stderr
+    assert result.stderr.count("the model has gone") == 1
+    told = events(QUESTION, *dying, code=1)
+    assert [event["type"] for event in told[-2:]] == ["error", "done"]
+    assert told[-1]["answer"]["error"] == "answer: the model has gone"
+
+
+def test_a_model_that_is_dead_from_the_beginning(indexed: Path) -> None:
+    """The passages answer instead; that it is not for want of a model is said."""
+    assert indexed
+    result = run(QUESTION, *model(MOON, fails_after=0))
+    assert result.stdout.startswith(MOON)
+    assert "Extracted from the passages; the language model could not be used." in result.stdout
+    assert "! answer: the model has gone; answering in the passages' own words" in result.stderr
+
+
+def test_nothing_found(indexed: Path) -> None:
+    """That is an answer too: the specification's words, and exit code 0."""
+    assert indexed
+    result = run("zebra", "--mode", "lexical", *model("never said"))
+    assert result.stdout.startswith(MISSING)
+    assert "Sources" not in result.stdout
+
+
+def test_nothing_could_be_searched(indexed: Path) -> None:
+    """Without documents a model may still help, and says so; for scripts, neither is an answer."""
+    assert indexed
+    dead = ("--set", "store.kind=answer_models:dead_store")
+    result = run(QUESTION, *dead, *model("In general, far."), code=1)
+    assert result.stdout.startswith(f"{UNAVAILABLE}In general, far.")
+    assert "searching by meaning alone" in result.stderr
+    assert "answering without documents" in result.stderr
+    result = run(QUESTION, *dead, code=1)
+    assert "Error: " in result.stderr
+    assert "no way to the store" in result.stderr
+    assert events(QUESTION, *dead, code=1)[-1]["answer"]["searched"] is False
+
+
+def test_nothing_that_is_said_steers_the_terminal(indexed: Path) -> None:
+    """Escape sequences and overrides of the direction reach neither the terminal nor the lines."""
+    (indexed / "moon.md").write_text(
+        f"# The moon\n\n## \x1b[31mFar\u202e away\n\n{MOON} It\x9b31m \u202eis\u2066 far.\n"
+    )
+    assert CliRunner().invoke(main, ["index", "moon.md", *SETTINGS]).exit_code == 0
+    said = f"{MOON} [1] \x1b]0;title\x07 \u202e It\x9b31m \u2066is\r far. [1]"
+    for arguments in ((), model(said), (*model(said), "--json"), ("--json",)):
+        result = run(QUESTION, *arguments)
+        assert not STEERING & set(result.output), arguments
+    text = "".join(event.get("content", "") for event in events(QUESTION, *model(said)))
+    assert text == said
+
+
+def test_a_prompt_and_a_conversation_reach_the_model(indexed: Path) -> None:
+    """Instructions replace the configured ones; turns are shown as data."""
+    asked = ("--set", "llm.kind=answer_models:echo")
+    (indexed / "turns.json").write_text(json.dumps([{"role": "user", "content": "Tell me of the sky."}]))
+    output = run("how far is it", *asked, "--prompt", "Answer as a pirate.", "--history", "turns.json").stdout
+    assert output.startswith("Answer as a pirate.")
+    assert "Tell me of the sky." in output
+
+
+def test_the_budget_holds_for_the_passages(indexed: Path) -> None:
+    """With room for little, little is found."""
+    assert indexed
+    many, few = (len(events(QUESTION, "--max-tokens", budget)[0]["passages"]) for budget in ("1000", "30"))
+    assert many > few > 0
+
+
+def test_several_indexes(indexed: Path) -> None:
+    """Passages of both, and sources that are checked where they are from."""
+    result = CliRunner().invoke(main, ["index", "sun.md", "--index", "sun.db", *SETTINGS])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(main, ["index", "moon.md", "--index", "moon.db", *SETTINGS])
+    assert result.exit_code == 0, result.output
+    assert indexed
+    output = run(QUESTION, "--index", "sun.db", "--index", "moon.db", *model(f"{MOON} [1]")).stdout
+    assert "1 of 1 sources match the index" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("",), "QueryValidationError"),
+        (("moon", "--prompt", " "), "InvalidParameterError"),
+        (("moon", "--verify", "--set", "answer.verifier=llm"), "InvalidParameterError"),
+        (("moon", "--filter", "{"), "FilterError"),
+        (("moon", "--set", "answer.verifier=nonsense"), "ConfigurationError"),
+    ],
+)
+def test_wrong_use(indexed: Path, arguments: tuple[str, ...], told: str) -> None:
+    """Exit code 2, an error for people, and one line for programs."""
+    assert indexed
+    assert "Error: " in run(*arguments, code=2).stderr
+    (event,) = events(*arguments, code=2)
+    assert event.keys() == {"type", "stage", "error", "reason"}
+    assert (event["type"], event["stage"], event["error"]) == ("error", None, told)
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[1]", '{"role": "user"}'])
+def test_a_conversation_that_is_none(indexed: Path, content: str) -> None:
+    """What is in the file is looked at before anything is asked."""
+    (indexed / "turns.json").write_text(content)
+    assert "history" in run("moon", "--history", "turns.json", code=2).stderr
+
+
+def test_a_source_that_has_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """What does not match stands below its source; sources that could not be checked are said to be so."""
+    citation = Citation(1, "moon.md", ("moon.md#0",), (Quote(MOON, Span(0, len(MOON))),))
+    sentence = AnswerSentence(Span(0, len(MOON)), MOON, attributions=(Attribution(1, None, citation),))
+    answer = Answer("how far", MOON, "written", (sentence,))
+    AnswerPrinter().end(answer, (CitationCheck(citation, ("quote 1: it moved",)),))
+    output = capsys.readouterr().out
+    assert "does not match the index: quote 1: it moved" in output
+    assert "0 of 1 sources match the index" in output
+    AnswerPrinter().end(answer, None)
+    assert "the sources could not be checked" in capsys.readouterr().out
