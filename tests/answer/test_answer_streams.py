@@ -28,7 +28,6 @@ TURNS = 2_000
 """Of an event loop: what has not come by then never comes."""
 
 
-not_yet = pytest.mark.xfail(strict=True, reason="in_step and Run do not do this yet")
 
 
 class Endless(FakeLLM):
@@ -139,7 +138,6 @@ def _next_of(stream: Iterator[AnswerEvent], waiting: threading.Event) -> AnswerE
     return next(stream)
 
 
-@not_yet
 def test_a_stream_that_the_loops_own_thread_collects_is_closed() -> None:
     """The garbage collector runs in any thread, also in the one that would have to close the stream."""
     llm = Endless()
@@ -165,7 +163,6 @@ def test_a_stream_that_the_loops_own_thread_collects_is_closed() -> None:
             gc.enable()
 
 
-@not_yet
 def test_a_stream_is_over_when_its_pipeline_is_closed(new_threads: Callable[[], set[str]]) -> None:
     """Whoever reads on gets nothing more, and nothing runs on afterwards."""
     llm = Endless()
@@ -190,7 +187,6 @@ if "closed" in sys.argv:
 """
 
 
-@pytest.mark.xfail(run=False, reason="in_step keeps the process for ever; takes as long as its patience")
 @pytest.mark.parametrize("how", ["closed", "left open"])
 def test_a_program_ends_though_it_left_a_stream(how: str) -> None:
     """A stream that a program forgot does not keep its process, closed pipeline or not."""
@@ -199,7 +195,6 @@ def test_a_program_ends_though_it_left_a_stream(how: str) -> None:
     assert (child.stdout, child.stderr) == ("retrieval_done\n", "")
 
 
-@not_yet
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_a_model_that_fails_as_it_is_left_is_left_all_the_same(has_begun: bool) -> None:
     """An error while a stream is being closed is no reason to ask again on behalf of nobody."""
@@ -276,7 +271,6 @@ def test_a_model_that_is_known_to_be_down_is_not_asked() -> None:
     assert answers[3].fallbacks[0].reason != "answer: refused"
 
 
-@not_yet
 def test_a_model_that_was_never_asked_is_closed_too() -> None:
     """A pipeline owns the answerer that it was given, used or not."""
 

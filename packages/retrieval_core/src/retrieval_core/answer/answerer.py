@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Confidence,
         ContextPack,
         FallbackStep,
+        RetrievalResult,
     )
 
 SEARCH_SHARE = 0.5
@@ -77,12 +78,14 @@ class _Told:
 
     Attributes:
         searched: How many of the run's records belong to the search, and so are in the pack.
+        result: Of the search, once it worked.
     """
 
     emit: Callable[[AnswerEvent], None]
     fallbacks: list[Fallback] = field(default_factory=list["Fallback"])
     troubles: list[Failed] = field(default_factory=list["Failed"])
     searched: int = 0
+    result: RetrievalResult | None = None
 
     def fall_back(self, step: FallbackStep, failed: Failed) -> None:
         """Tell that something stands in for what failed."""
@@ -161,7 +164,7 @@ class Answerer:
             return self._end(run, question, await self._without_documents(run, question, found, told), told)
         grounds = found.value
         pack = grounds.pack
-        told.searched = len(run.records)
+        told.searched, told.result = len(run.records), grounds.result
         asked = str(grounds.result.metadata.get("query_searched") or question.text)
         confidence = retrieval_confidence(asked, grounds.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
         emit(RetrievalDone(pack, confidence))
@@ -272,7 +275,7 @@ class Answerer:
         if failed is not None:
             told.emit(AnswerFailed(failed.stage, type(failed.error).__name__, failed.reason))
         told.emit(AnswerDone(answer))
-        return Outcome(answer, failed)
+        return Outcome(answer, failed, told.result)
 
     async def aclose(self) -> None:
         """Close what it was given and can be closed. Closing twice is fine."""

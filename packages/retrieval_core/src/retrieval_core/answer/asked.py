@@ -56,7 +56,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An answer and, where it is not complete, what failed."""
+    """An answer, and what it rests on.
+
+    Attributes:
+        failed: Why it is not complete.
+        result: Of the search; ``None`` where that failed.
+    """
 
     answer: Answer
     failed: Failed | None = None
+    result: RetrievalResult | None = None

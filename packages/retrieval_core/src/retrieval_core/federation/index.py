@@ -215,7 +215,9 @@ class FederatedIndex(Answers):
         """
         find = self._grounds(query, filters, max_tokens, options, self._members)
         with self._watched():
-            return (await find(self._run())).pack
+            grounds = await find(self._run())
+            self._told(grounds.result)
+            return grounds.pack
 
     def _grounds(
         self, query: str, filters: Filters, max_tokens: int | None, options: SeveralOptions, members: Members
@@ -284,7 +286,9 @@ class FederatedIndex(Answers):
 
     async def _answer(self, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
         with self._watched():
-            return await self._find(self._run(), query, asked, condition, self._members)
+            result = await self._find(self._run(), query, asked, condition, self._members)
+            self._told(result)
+            return result
 
     async def _find(
         self, run: Run, query: Query, asked: Asked, condition: Filter | None, members: Members
@@ -329,8 +333,6 @@ class FederatedIndex(Answers):
         if self._evaluator is not None:
             text = result.formatted_context
             result = await evaluated(run, self._evaluator, query.text, result, text, strict=config.strict)
-        if self._observer is not None:
-            self._observer.answered(result)
         return result
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -14,6 +15,7 @@ from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import QueryOptions, turns
 from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden
 from retrieval_core.run.events import events_of, in_step
+from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -53,7 +55,10 @@ class Answers(Lifecycle):
         """Return what answers, made when the first question is to be answered: most are only searched for."""
         if isinstance(answerer, Lazy):
             return answerer
-        return Lazy(lambda: answerer or _default_answerer(self.config.answer))
+        held = Lazy(lambda: answerer or _default_answerer(self.config.answer))
+        if answerer is not None:
+            held.get()  # and so closed, used or not
+        return held
 
     @abstractmethod
     def _searches(
@@ -91,11 +96,7 @@ class Answers(Lifecycle):
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`; and, with ``strict`` or ``raise_on_error``, what
                 kept the answer from being complete.
         """
-        outcome = await self._work(query, filters, options)(_nobody_listens)
-        if outcome.failed is not None:
-            strict = self.config.strict or self.config.raise_on_error
-            raise_what_must_not_be_hidden((outcome.failed,), strict=strict)
-        return outcome.answer
+        return await self._work(query, filters, options, raises=True)(_nobody_listens)
 
     def answer_stream(
         self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]
@@ -135,9 +136,16 @@ class Answers(Lifecycle):
         return self.aanswer_stream(query, filters, **{**options, "history": conversation_history})
 
     def _work(
-        self, query: str, filters: Filters, options: AnswerOptions
-    ) -> Callable[[Callable[[AnswerEvent], None]], Awaitable[Outcome]]:
-        """Return what answers a question and tells its listener, checked as far as that can be done before."""
+        self, query: str, filters: Filters, options: AnswerOptions, *, raises: bool = False
+    ) -> Callable[[Callable[[AnswerEvent], None]], Awaitable[Answer]]:
+        """Return what answers a question and tells its listener, checked as far as that can be done before.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass.
+            options: The caller's.
+            raises: Whether what keeps an answer from being complete is raised, where it must not be hidden.
+        """
         given: dict[str, Any] = dict(options)
         max_tokens, prompt, verify = (given.pop(name, None) for name in ("max_tokens", "prompt_override", "verify"))
         verify = self.config.answer.verify if verify is None else verify
@@ -150,7 +158,7 @@ class Answers(Lifecycle):
         searches = self._searches(query, filters, max_tokens, QueryOptions(**given))
         question = Question(query, turns(given.get("history")), prompt, verify=verify, strict=self.config.strict)
 
-        async def work(tell: Callable[[AnswerEvent], None]) -> Outcome:
+        async def work(tell: Callable[[AnswerEvent], None]) -> Answer:
             # Making it imports what only answers need.
             answerer = self._lazy_answerer.made or await asyncio.to_thread(self._lazy_answerer.get)
             if verify and answerer.verifier is None:
@@ -158,9 +166,21 @@ class Answers(Lifecycle):
                 raise InvalidParameterError(msg)
             with self._watched():
                 answer = partial(answerer.answer, self._run(), question, searches, tell)
-                return await answer(embedder_id=self._embedder_id)
+                outcome = await answer(embedder_id=self._embedder_id)
+                if raises and outcome.failed is not None:
+                    strict = self.config.strict or self.config.raise_on_error
+                    raise_what_must_not_be_hidden((outcome.failed,), strict=strict)
+                self._told(_as_result(outcome))
+            return outcome.answer
 
         return work
+
+
+def _as_result(outcome: Outcome) -> RetrievalResult:
+    """Return what observers are told of an answer: the result it rests on, with its time and all that failed."""
+    answer = outcome.answer
+    found = outcome.result or RetrievalResult(answer.query, (), "", {"error": answer.error or "search"}, 0.0)
+    return replace(found, latency_ms=answer.latency_ms, degraded=answer.degraded)
 
 
 def _default_answerer(config: AnswerConfig) -> Answerer:

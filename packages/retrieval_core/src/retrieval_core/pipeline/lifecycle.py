@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.observe import Observer
     from retrieval_core.run.clock import Clock
+    from retrieval_core.types import RetrievalResult
 
 PATIENCE = 5.0
 """How many seconds closing waits for a synchronous plug-in."""
@@ -78,6 +79,11 @@ class Lifecycle(Closing):
     def _watched(self) -> AbstractContextManager[None]:
         """Return the context in which one question is answered."""
         return nullcontext() if self._observer is None else self._observer.query()
+
+    def _told(self, result: RetrievalResult) -> None:
+        """Tell who watches what a question came to; inside :meth:`_watched`."""
+        if self._observer is not None:
+            self._observer.answered(result)
 
     @property
     @abstractmethod

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         TokenCounter,
     )
     from retrieval_core.run.clock import Clock
-    from retrieval_core.run.runner import Run
     from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult
 
@@ -114,7 +113,7 @@ class RetrievalPipeline(Answers):
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
         self._answering = Answering(self._parts, self.config, cache, self._clock)
         self._lazy_answerer = self._answering_with(answerer)
-        self._grounds = GroundsFinder(self._parts, self.config, self._answer_and_tell, lambda: self.token_counter)
+        self._grounds = GroundsFinder(self._parts, self.config, self._answering.answer, lambda: self.token_counter)
         self._owned = tuple(owned)
 
     @property
@@ -204,7 +203,9 @@ class RetrievalPipeline(Answers):
         """
         find = self._grounds.full(query, filters, max_tokens, options)
         with self._watched():
-            return (await find(self._run())).pack
+            grounds = await find(self._run())
+            self._told(grounds.result)
+            return grounds.pack
 
     def _searches(
         self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
@@ -292,13 +293,9 @@ class RetrievalPipeline(Answers):
 
     async def _answer(self, query: Query, plan: Plan) -> RetrievalResult:
         with self._watched():
-            return await self._answer_and_tell(self._run(), query, plan)
-
-    async def _answer_and_tell(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        result = await self._answering.answer(run, query, plan)
-        if self._observer is not None:
-            self._observer.answered(result)
-        return result
+            result = await self._answering.answer(self._run(), query, plan)
+            self._told(result)
+            return result
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
         """Return a result with its scores for the response that was written with it.

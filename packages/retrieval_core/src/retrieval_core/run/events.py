@@ -43,11 +43,16 @@ async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) ->
 
 
 def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
-    """Yield the events of a stream in synchronous code; leaving it closes the stream."""
+    """Yield the events of a stream in synchronous code; leaving it closes the stream.
 
+    The stream lives on the bridge's loop, and is over when that is closed.
+    """
     busy = asyncio.Lock()  # an interrupt may leave while an event is awaited, and that has to end first
+    loop: asyncio.AbstractEventLoop | None = None
 
     async def following() -> tuple[T] | None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
         async with busy:
             async for event in events:
                 return (event,)
@@ -58,7 +63,8 @@ def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
             await events.aclose()
 
     try:
-        while (event := bridge.run(following())) is not None:
+        while (loop is None or bridge.is_on(loop)) and (event := bridge.run(following())) is not None:
             yield event[0]
     finally:
-        bridge.run(leave())
+        if loop is not None and bridge.is_on(loop):
+            bridge.run_or_leave(leave)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from concurrent.futures import CancelledError
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retrieval_core.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class SyncBridge:
         self._thread: Thread | None = None
         self._process = os.getpid()
         self._inherited: list[asyncio.Runner | None] = []
+        self._begun: set[asyncio.Task[object]] = set()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and return its result; an interrupt of the caller cancels it.
@@ -58,6 +60,26 @@ class SyncBridge:
         except BaseException:
             future.cancel()
             raise
+
+    def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether a loop is the background loop of today, and runs."""
+        runner = self._runner
+        return runner is not None and self._process == os.getpid() and runner.get_loop() is loop
+
+    def run_or_leave(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run what cleans up, and wait for it where that can be done.
+
+        In the background loop's own thread, where the garbage collector may call it, it is begun alone. When the
+        interpreter ends, the loop does not run any more, and nothing is done.
+        """
+        if sys.is_finalizing():
+            return
+        if self._thread is not current_thread():
+            self.run(make())
+        elif self._runner is not None:
+            loop = self._runner.get_loop()
+            self._begun.add(task := loop.create_task(make()))
+            task.add_done_callback(self._begun.discard)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._runner is None or self._thread is None or not self._thread.is_alive():

@@ -116,7 +116,7 @@ class Answer:
         fallbacks: What stood in for what failed, in order.
         error: Why the answer is not complete; ``None`` where it is.
         degraded: Everything that did not work as configured, from the search on.
-        stages: One record for each stage after those of the pack, in the order they ended; of all where there is no pack.
+        stages: One record for each stage after those of the pack, in the order they ended; without a pack, of all.
     """
 
     query: str
