@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from concurrent.futures import CancelledError
-from threading import Lock, Thread, current_thread
+from threading import RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import ServiceError
@@ -29,7 +29,7 @@ class SyncBridge:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # the garbage collector may close a stream while it is held
         self._runner: asyncio.Runner | None = None
         self._thread: Thread | None = None
         self._process = os.getpid()
@@ -96,7 +96,7 @@ class SyncBridge:
         """
         if self._process != os.getpid():
             self._inherited.append(self._runner)
-            self._lock, self._runner, self._thread, self._process = Lock(), None, None, os.getpid()
+            self._lock, self._runner, self._thread, self._process = RLock(), None, None, os.getpid()
 
     def close(self, patience: float = PATIENCE) -> None:
         """Stop the background loop, cancelling what still runs on it.
