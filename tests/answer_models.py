@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, CompletionRequest, SearchRequest
 
 
-def writer(text: str = "", fails_after: int | None = None) -> FakeLLM:
+def writer(text: str = "", fails_after: int | None = None, status: int | None = None) -> FakeLLM:
     """Return a model that says one thing; it may fail after some words of it."""
     llm = FakeLLM(lambda _request: text)
     if fails_after is not None:
-        llm.failure, llm.failure_after = ServiceError("the model has gone"), fails_after
+        llm.failure, llm.failure_after = ServiceError("the model has gone", status=status), fails_after
     return llm
 
 

@@ -65,13 +65,13 @@ def an_answering_pipeline(
     )
 
 
-async def asked(llm: FakeLLM) -> None:
-    """Wait until a model was asked something."""
+async def asked(llm: FakeLLM, times: int = 1) -> None:
+    """Wait until a model was asked so often; what comes before that is partly done in threads."""
     for _ in range(10_000):
-        if llm.requests:
+        if len(llm.requests) >= times:
             return
-        await asyncio.sleep(0)
-    msg = "nobody asked the model"
+        await asyncio.to_thread(int)
+    msg = f"the model was asked {len(llm.requests)} times, and not {times}"
     raise AssertionError(msg)
 
 

@@ -130,6 +130,17 @@ CHOOSING = (
     Case("altered", 4, "The controller compares the live state with the desired state in Git every 5 minutes."),
     Case("altered", 5, "Northern Europe had revenue of 44.9 million euros in 2022 and 51.3 million in 2023."),
     Case("altered", 6, "Adults take one tablet of 600 mg every eight hours with food."),
+    # With another unit, and so short that one word makes another sentence of them.
+    Case("altered", 1, "Press both buttons for 5 minutes to start the programme."),
+    Case("altered", 3, "It was opened to traffic on 4 June 1931 and cost 2.3 million dollars."),
+    Case("altered", 6, "Adults take one tablet of 400 \u00b5g every eight hours with food."),
+    Case("altered", 6, "Store it below 25 °F in the original package."),
+    Case("unrelated", 7, "Owls eat stones."),
+    Case("unrelated", 2, "Parents receive medals."),
+    Case("unrelated", 3, "Trams carry mail."),
+    Case("quoted", 7, "Owls struck mice."),
+    Case("paraphrased", 6, "In the package it must be stored below 25 °C."),
+    Case("paraphrased", 4, "It compares them every 180 seconds with the desired state in Git."),
 )
 """By these the thresholds were chosen."""
 

@@ -63,7 +63,14 @@ MAY_THIRD = frozenset({"2019-05-03", "2019-05", "--05-03", "2019"})
         ("2019-05-03T10:30:00Z", MAY_THIRD | {"10:30"}),
         ("the 1990s", {"1990s"}),
         ("the third, the 3rd", {"#3"}),
-        ("one third of", NOTHING),
+        ("one third of, \u2153 of", {"1/3"}),
+        ("2\u00bd and 2 1/2 of", {"2.5", "2", "1/2"}),
+        ("two thirds of, 2/3 of", {"2/3"}),
+        ("half an hour", {"1/2"}),
+        ("the first half", NOTHING),
+        ("$5m", {"5000000"}),
+        ("5 percentage points", {"5"}),
+        ("one third", NOTHING),
         ("sha256, GPT-4, utf8, COVID-19, IL6", NOTHING),
         ("mid-2019", {"2019"}),
         ("--replicas=3 and port:8080", {"3", "8080"}),
@@ -101,6 +108,17 @@ def test_figures_know_their_place_and_unit() -> None:
         ("on 3 May 2019", "in May 2019", ("2019-05-03",)),
         ("5%", "5", ()),
         ("1.2.3", "1.2.4", ("1.2.3",)),
+        ("Python 3.1", "Python 3.10", ("3.1",)),
+        ("5 kW", "5 W", ("5",)),
+        ("5000 W", "5 kW", ()),
+        ("100 yuan", "100 yen", ("100",)),
+        ("$5", "$5m", ("5",)),
+        ("3 percent", "3 percentage points", ("3%",)),
+        ("120 kilometres", "120 square kilometres", ("120",)),
+        ("120 km\u00b2", "120 square kilometres", ()),
+        ("half an hour", "30 minutes", ()),
+        ("50% of them", "half of them", ()),
+        ("one third of them", "two thirds of them", ("1/3",)),
     ],
 )
 def test_missing_figures(claim: str, evidence: str, missing: tuple[str, ...]) -> None:
@@ -129,6 +147,17 @@ def test_missing_figures(claim: str, evidence: str, missing: tuple[str, ...]) ->
         ("Redirects are followed.", "Redirects are not followed.", "denied", ("followed",)),
         ("Redirects aren't followed.", "Redirects are followed.", "denied", ("followed",)),
         ("Windows is still supported.", "Windows is no longer supported.", "denied", ("supported",)),
+        ("It runs once per week.", "It runs once per day.", "other_words", (("per week", "per day"), ("week", "day"))),
+        ("All of it is sold.", "Half of it is sold.", "other_words", (("All", "Half"),)),
+        ("They won 1-2.", "They won 2-1.", "other_figures", (("1-2", "2-1"),)),
+        ("Use a ratio of 1:3.", "Use a ratio of 3:1.", "other_figures", (("1:3", "3:1"),)),
+        ("It was 10 of 7 people.", "It was 7 of 10 people.", "other_figures", (("10 of 7", "7 of 10"),)),
+        ("It has 10^2 rows.", "It has 2^10 rows.", "other_figures", (("10^2", "2^10"),)),
+        ("A12 has 8 ports.", "A12 has 4 ports and B12 has 8 ports.", "other_figures", (("8", "4"),)),
+        ("In 2019 it was 7%.", "In 2019 it was 5% and in 2020 7%.", "other_figures", (("2019", "2020"), ("7%", "5%"))),
+        ("North had 44 in 2022.", "north; 2022 41; 2023 44", "other_figures", (("44", "41"), ("2022", "2023"))),
+        ("Germany won in 2014.", "France won in 2014.", "other_names", (("Germany", "France"),)),
+        ("Smoking cures cancer.", "Smoking causes cancer.", "opposites", (("cures", "causes"),)),
         ("Solvana acquired Nordlicht.", "Nordlicht acquired Solvana.", "swapped", ("Solvana", "Nordlicht")),
         ("It moved from Bremen to Kiel.", "It moved from Kiel to Bremen.", "swapped", ("Bremen", "Kiel")),
     ],
@@ -150,6 +179,11 @@ def test_what_contradicts(claim: str, evidence: str, where: str, what: object) -
         ("It keeps no more than ten revisions.", "It keeps ten revisions."),
         ("Not only readers write.", "Readers write."),
         ("Ordering across partitions is not guaranteed.", "Ordering is guaranteed, but not across partitions."),
+        ("Logs are disabled by default.", "Logs are not enabled by default."),
+        ("It is not sold in Peru.", "It is sold in Chile and Bolivia, but not in Peru."),
+        ("B12 has 8 ports.", "A12 has 4 ports and B12 has 8 ports."),
+        ("The bridge has 4 lanes.", "The bridge is 412 m long and has four lanes."),
+        ("It runs daily.", "It runs once a day."),
         ("Switch it on.", "Turn on the switch on Sundays."),
     ],
 )
@@ -163,6 +197,23 @@ def test_a_name_of_the_context_is_not_missing() -> None:
     claim, evidence = "The Vela 3 weighs 2 kg.", "It weighs 2 kg."
     assert differences(claim, evidence).missing_names == ("Vela",)
     assert differences(claim, evidence, f"This is the Vela 3. {evidence}").missing_names == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "strange"),
+    [
+        ("Ducks eat insects and small mammals.", "Ducks eat insects, seeds and small fish.", ("mammals",)),
+        ("Nests are raided by foxes and bears.", "Nests are raided by foxes and rats.", ("bears",)),
+        ("Redis keeps sessions in memory.", "Postgres keeps sessions in memory.", ("Redis",)),
+        ("Only clerks have a key.", "Clerks have a key.", ("Only",)),
+        ("Clerks have a key.", "Only clerks have a key.", ()),
+        ("Passengers buy tickets before they board.", "Tickets must be bought before boarding.", ()),
+        ("Ducks eat fish.", "Ducks eat insects, seeds and small fish.", ()),
+    ],
+)
+def test_strange_words(claim: str, evidence: str, strange: tuple[str, ...]) -> None:
+    """In what is else the evidence's wording, a word that it lacks is a fact that was altered or added."""
+    assert differences(claim, evidence).strange_words == strange
 
 
 def test_covered() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import TroubledStore, filled
+from pipelines import TroubledStore, filled, word_counter
 from retrieval_core import open_index
 from retrieval_core.build import build_pipeline
 from retrieval_core.builders.graph import build_graph_builder
@@ -56,7 +56,7 @@ def test_instructions_of_ones_own_reach_the_models(tmp_path: Path) -> None:
     llm = FakeLLM(answer)
     store = TroubledStore()
     filled(store)
-    with build_pipeline(config, store, FakeEmbedder(), llm=llm) as pipeline:
+    with build_pipeline(config, store, FakeEmbedder(), llm=llm, token_counter=word_counter()) as pipeline:
         result = pipeline.retrieve(QUESTION)
         pipeline.answer(QUESTION)
     assert {item.stage for item in result.degraded} == {"transform", "rerank", "compress", "rewrite"}

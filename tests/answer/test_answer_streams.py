@@ -28,8 +28,6 @@ TURNS = 2_000
 """Of an event loop: what has not come by then never comes."""
 
 
-
-
 class Endless(FakeLLM):
     """A model that says a word, and then nothing for ever.
 
@@ -228,8 +226,7 @@ def test_a_model_that_fails_as_it_is_left_is_left_all_the_same(has_begun: bool) 
             assert len(llm.requests) == 1
             llm.wanted = 2
             whole = asyncio.create_task(pipeline.aanswer(QUESTION))
-            await _turns()
-            assert len(llm.requests) == 2
+            await asked(llm, 2)
             whole.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await _ended(whole)

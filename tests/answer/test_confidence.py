@@ -23,7 +23,19 @@ from retrieval_core.answer.confidence import (
     with_support,
 )
 from retrieval_core.embedders.local import LocalEmbedder
-from retrieval_core.types import AnswerSentence, Chunk, Confidence, Hit, Scores, SentenceCheck, Span, Verdict
+from retrieval_core.types import (
+    AnswerSentence,
+    Attribution,
+    Chunk,
+    Citation,
+    Confidence,
+    Hit,
+    Quote,
+    Scores,
+    SentenceCheck,
+    Span,
+    Verdict,
+)
 from support import approx
 
 if TYPE_CHECKING:
@@ -124,9 +136,9 @@ def test_the_best_cosine_counts_wherever_it_stands_among_the_first_ten() -> None
 def test_missing_words_are_named_as_they_are_written() -> None:
     """The explanation names words of the question that none of the first three hits has, five at most."""
     told = confidence_of([hit("rotate the logs")]).explanation
-    assert "The first passage holds 50% of the question's content words. Missing: Kafka, broker." in told
+    assert "The first hit holds 50% of the question's content words. Missing: Kafka, broker." in told
     many = confidence_of([hit("x"), hit("y")], "one red blue green white black cup").explanation
-    assert "The first 2 passages hold 0% " in many
+    assert "The first 2 hits hold 0% " in many
     assert "Missing: one, red, blue, green, white …" in many
     assert "Missing" not in confidence_of([hit("rotate Kafka broker logs")]).explanation
 
@@ -232,13 +244,24 @@ def test_sentences_that_say_nothing_do_not_count() -> None:
 
 
 def test_what_was_not_looked_at_is_not_supported() -> None:
-    """Where a part was verified, the rest counts as unsupported, and is told; where nothing was, nothing changes."""
+    """Where a part was verified, the rest counts as unsupported, and is told; without an answer there is no support."""
     before = Confidence(0.8, 0.8, explanation="Before.")
     after = with_support(before, sentences("supported", None))
     assert after.support == 0.5
     assert after.explanation.endswith("1 sentence could not be verified.")
-    assert with_support(before, sentences(None, None)) == before
-    assert with_support(before, []) == before
+    nothing = with_support(before, [])
+    assert (nothing.value, nothing.support) == (0, 0)
+    assert nothing.explanation == "Before. Nothing was answered."
+
+
+def test_without_verification_sources_count() -> None:
+    """A sentence that says something and has no source is not supported."""
+    before = Confidence(0.8, 0.8, explanation="Before.")
+    first, second = sentences(None, None)
+    citation = Citation(1, "d", ("c",), (Quote("words"),))
+    after = with_support(before, [replace(first, attributions=(Attribution(1, None, citation),)), second])
+    assert (after.value, after.support) == (0.4, 0.5)
+    assert after.explanation == "Before. 1 of 2 sentences of the answer have a source."
 
 
 @given(st.floats(0, 1), st.lists(VERDICTS, max_size=8))

@@ -53,13 +53,13 @@ class Scripted:
 
 
 def extracted(
-    pack: ContextPack, scorer: Scripted | None = None, query: str = "How far is the moon?"
+    pack: ContextPack, scorer: Scripted | None = None, query: str = "How far is the moon?", least_score: float = 0.0
 ) -> tuple[Extracted, tuple[StageRecord, ...]]:
     """Make an answer."""
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     try:
-        return asyncio.run(extract(run, scorer, query, pack, ANALYZER)), run.records
+        return asyncio.run(extract(run, scorer, query, pack, ANALYZER, least_score=least_score)), run.records
     finally:
         pool.close()
 
@@ -121,6 +121,15 @@ def test_words_choose_where_the_scorer_fails(answer: object) -> None:
     assert records[-1].decision == "by words"
 
 
+def test_where_nothing_scores_enough_there_is_no_answer() -> None:
+    """The best sentence must reach the least score, and the record says that none does."""
+    scorer = Scripted(RerankScores((0.1, 0.2, 0.1, 0.1)))
+    result, records = extracted(whole(MOON), scorer, least_score=0.3)
+    assert result == Extracted()
+    assert records[-1].decision == "no sentence scores 0.3 or more"
+    assert extracted(whole(MOON), scorer, least_score=0.2)[0].text
+
+
 def test_a_scorer_is_asked_in_its_batches() -> None:
     """No call has more texts than the scorer takes, and all are scored."""
     scorer = Scripted(batch_size=3)
@@ -139,9 +148,8 @@ def test_a_scorer_reads_titles_and_introductions() -> None:
 
 
 def test_nothing_to_score_is_not_sent() -> None:
-    """One candidate is the answer, and an empty pack gives none."""
+    """An empty pack gives no answer, and nobody is asked."""
     scorer = Scripted()
-    assert extracted(whole("The moon is far away."), scorer)[0].text == "The moon is far away. [1]"
     assert extracted(whole(), scorer)[0] == Extracted()
     assert extracted(whole("", "\n\n---\n"), scorer)[0] == Extracted()
     assert scorer.calls == []

@@ -40,6 +40,8 @@ def sentences(text: str, size: int | None = None) -> list[str]:
         ("Use `a. B` and `c", ["Use `a. B` and `c"]),
         ("A\n\n---\n\nB\n***\n", ["A", "---", "B", "***"]),
         ("> Quoted\n> text. More\n\n**Bold.** Then", ["> Quoted\n> text.", "More", "**Bold.**", "Then"]),
+        ("1.. Next. 2... And", ["1.. Next.", "2... And"]),
+        (r"Done. \[1\] Next.\[2, p. 3\] More [cite: 4].", [r"Done. \[1\]", r"Next.\[2, p. 3\]", "More [cite: 4]."]),
         ("完成。[1]次です。【2】終わり", ["完成。[1]", "次です。【2】", "終わり"]),
         ("שלום עולם. מה שלומך? 🙂🙂 טוב.", ["שלום עולם.", "מה שלומך?", "🙂🙂 טוב."]),
         (" \n\t ", []),

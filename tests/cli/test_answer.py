@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +11,6 @@ from click.testing import CliRunner, Result
 
 from retrieval_core.answer.prompt import MISSING, UNAVAILABLE
 from retrieval_core.cli import main
-from retrieval_core.cli.render_answer import AnswerPrinter
-from retrieval_core.types import (
-    Answer,
-    AnswerSentence,
-    Attribution,
-    Citation,
-    CitationCheck,
-    Quote,
-    Span,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,8 +62,9 @@ def test_without_a_model_the_passages_answer_and_it_is_said(indexed: Path) -> No
     assert output.startswith(MOON)
     assert "Extracted from the passages; no language model is configured." in output
     assert "[1] Doc: moon.md | Section: The moon > Distance" in output
-    assert "sources match the index" in output
-    assert "Confidence" in output
+    assert re.search(r"quotes of (\d) of \1 sources are unchanged in the index", output)
+    assert "\nPassages bear on the question: " in output
+    assert "\nConfidence in the answer: " in output
 
 
 def test_every_event_is_a_line_as_it_comes(indexed: Path) -> None:
@@ -130,6 +122,9 @@ def test_a_model_that_dies_in_the_middle(indexed: Path) -> None:
     told = events(QUESTION, *dying, code=1)
     assert [event["type"] for event in told[-2:]] == ["error", "done"]
     assert told[-1]["answer"]["error"] == "answer: the model has gone"
+    verified = run(QUESTION, "--verify", *dying, code=1)
+    assert "Not verified: the answer is not complete." in verified.stdout
+    assert "Confidence in the answer" not in verified.stdout
 
 
 def test_a_model_that_is_dead_from_the_beginning(indexed: Path) -> None:
@@ -141,12 +136,22 @@ def test_a_model_that_is_dead_from_the_beginning(indexed: Path) -> None:
     assert "! answer: the model has gone; answering in the passages' own words" in result.stderr
 
 
+@pytest.mark.parametrize(("status", "code"), [(400, 0), (401, 1), (403, 1), (404, 1)])
+def test_what_is_too_long_falls_back_and_what_is_set_up_wrongly_does_not(indexed: Path, status: int, code: int) -> None:
+    """A request that is refused as too long has status 400; a wrong key or model must not stay unseen."""
+    assert indexed
+    result = run(QUESTION, *model(MOON, fails_after=0, status=status), code=code)
+    assert result.stdout.startswith(MOON) is (code == 0)
+    assert ("Error: the model has gone" in result.stderr) is (code == 1)
+
+
 def test_nothing_found(indexed: Path) -> None:
     """That is an answer too: the specification's words, and exit code 0."""
     assert indexed
     result = run("zebra", "--mode", "lexical", *model("never said"))
     assert result.stdout.startswith(MISSING)
     assert "Sources" not in result.stdout
+    assert "Confidence in the answer" not in result.stdout
 
 
 def test_nothing_could_be_searched(indexed: Path) -> None:
@@ -186,11 +191,48 @@ def test_a_prompt_and_a_conversation_reach_the_model(indexed: Path) -> None:
     assert "Tell me of the sky." in output
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--verify",), "! --verify has no effect without a language model; see llm.kind\n"),
+        (("--prompt", "Be short."), "! --prompt has no effect without a language model; see llm.kind\n"),
+        (
+            ("--prompt", "Be short.", "--verify"),
+            "! --verify and --prompt have no effect without a language model; see llm.kind\n",
+        ),
+    ],
+)
+def test_options_without_effect_are_told(indexed: Path, options: tuple[str, ...], told: str) -> None:
+    """On standard error, once; with a model there is nothing to tell, and nor is there for a setting."""
+    assert indexed
+    result = run(QUESTION, *options)
+    assert result.stderr == told
+    assert ("Not verified: the answer consists of quotes." in result.stdout) is ("--verify" in options)
+    assert "no effect" not in run(QUESTION, *options, *model(f"{MOON} [1]")).stderr
+    result = run(QUESTION, "--set", "answer.verify=true")
+    assert not result.stderr
+    assert "Not verified: the answer consists of quotes." in result.stdout
+
+
 def test_the_budget_holds_for_the_passages(indexed: Path) -> None:
     """With room for little, little is found."""
     assert indexed
     many, few = (len(events(QUESTION, "--max-tokens", budget)[0]["passages"]) for budget in ("1000", "30"))
     assert many > few > 0
+
+
+def test_hits_are_counted_and_what_stands_around_them_is_not(indexed: Path) -> None:
+    """``--top-k`` is the number of hits; their sections come beside them."""
+    phases = "A cycle of its phases takes twenty-nine and a half days, from one new moon to the next one."
+    (indexed / "moon.md").write_text(f"# The moon\n\n{MOON}\n\n## Phases\n\n{phases}\n")
+    sizes = ("--set", "chunking.max_tokens=30", "--set", "chunking.min_tokens=0")
+    small = ("--index", "small.db", *sizes)
+    result = CliRunner().invoke(main, ["index", "moon.md", *small, *SETTINGS])
+    assert result.exit_code == 0, result.output
+    roles = [passage["role"] for passage in events(QUESTION, "--top-k", "1", *small)[0]["passages"]]
+    assert roles.count("primary") == 1
+    assert len(roles) > 1
+    assert "The most hits." in CliRunner().invoke(main, ["answer", "--help"]).output
 
 
 def test_several_indexes(indexed: Path) -> None:
@@ -201,7 +243,7 @@ def test_several_indexes(indexed: Path) -> None:
     assert result.exit_code == 0, result.output
     assert indexed
     output = run(QUESTION, "--index", "sun.db", "--index", "moon.db", *model(f"{MOON} [1]")).stdout
-    assert "1 of 1 sources match the index" in output
+    assert "quotes of 1 of 1 sources are unchanged in the index" in output
 
 
 @pytest.mark.parametrize(
@@ -223,21 +265,8 @@ def test_wrong_use(indexed: Path, arguments: tuple[str, ...], told: str) -> None
     assert (event["type"], event["stage"], event["error"]) == ("error", None, told)
 
 
-@pytest.mark.parametrize("content", ["no JSON", "[1]", '{"role": "user"}'])
+@pytest.mark.parametrize("content", ["no JSON", "[1]", '{"role": "user"}', "[" * 200_000], ids=range(4))
 def test_a_conversation_that_is_none(indexed: Path, content: str) -> None:
     """What is in the file is looked at before anything is asked."""
     (indexed / "turns.json").write_text(content)
     assert "history" in run("moon", "--history", "turns.json", code=2).stderr
-
-
-def test_a_source_that_has_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """What does not match stands below its source; sources that could not be checked are said to be so."""
-    citation = Citation(1, "moon.md", ("moon.md#0",), (Quote(MOON, Span(0, len(MOON))),))
-    sentence = AnswerSentence(Span(0, len(MOON)), MOON, attributions=(Attribution(1, None, citation),))
-    answer = Answer("how far", MOON, "written", (sentence,))
-    AnswerPrinter().end(answer, (CitationCheck(citation, ("quote 1: it moved",)),))
-    output = capsys.readouterr().out
-    assert "does not match the index: quote 1: it moved" in output
-    assert "0 of 1 sources match the index" in output
-    AnswerPrinter().end(answer, None)
-    assert "the sources could not be checked" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,11 @@ SEE_LLM = ("missing", "not looked at, as the language model cannot be used; see 
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+needs_graph = pytest.mark.skipif(
+    find_spec("rustworkx") is None, reason="needs the extra graph: pip install 'retrieval-core[graph]'"
+)
 
 
 def findings(**given: Any) -> dict[str, tuple[str, str]]:
@@ -61,6 +67,7 @@ def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
     assert "NoSuchTransformer" in detail
 
 
+@needs_graph
 def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
     """From the file of one's own, and from what was extracted, which need not be there yet."""
     triples = tmp_path / "facts.jsonl"
@@ -72,6 +79,7 @@ def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
     assert findings(transform__use=["graph"], **extracted)[subject] == ("ok", "0 entities and 0 relations")
 
 
+@needs_graph
 def test_a_graph_that_cannot_be_read(tmp_path: Path) -> None:
     """The finding names the file."""
     for name, text in (("absent.jsonl", None), ("broken.jsonl", "no JSON\n")):

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult
 
 
-
-
 class Slow(FakeLLM):
     """A model that takes seconds for a word, and then says nothing for ever unless it is told to end."""
 

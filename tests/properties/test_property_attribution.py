@@ -25,6 +25,10 @@ MARKUP = (
         "【1】",
         "[99]",
         "[^2]",
+        "[source: 2]",
+        "[1, p. 3]",
+        "\\[1\\]",
+        "\\",
         "[",
         "]",
         "[1",
@@ -163,7 +167,7 @@ def test_markers_stand_where_they_say(text: str) -> None:
     for marker in markers_of(text):
         shown = text[marker.span.start : marker.span.end]
         assert end <= marker.span.start
-        assert shown[0] in "[【"
+        assert shown[0] in "\\[【"
         assert shown[-1] in "]】"
         assert str(marker.numbers[0]) in shown
         assert len(set(marker.numbers)) == len(marker.numbers) >= 1

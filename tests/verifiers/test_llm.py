@@ -99,12 +99,12 @@ def test_the_schema_names_every_sentence() -> None:
 
 def test_long_texts_are_shortened() -> None:
     """Neither a passage nor a sentence makes a request longer than its share; a quote may be from what was shown."""
-    llm = FakeLLM([{"1": {**YES, "passage": 1, "quote": "word word"}}])
+    llm = FakeLLM([{"1": {**YES, "passage": 1, "quote": "word word word"}}])
     found = verify(llm, ["term " * 5000], ["word " * 10_000])
     shown = dict(data_of(llm.requests[0]))
     assert len(shown["passage 1"]) <= 6000
     assert len(shown["sentence 1"]) <= 2000
-    assert found.verdicts[0].quote == "word word"
+    assert found.verdicts[0].quote == "word word word"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -152,12 +152,44 @@ def test_a_verdict_without_its_quote_is_none(answer: object, reason: str) -> Non
     [
         ("It opened in 1898.", "It opened\n  in 1898."),
         ("  It opened\tin  1898. ", "It opened\n  in 1898."),
-        ("opened in", "opened\n  in"),
+        ("opened in 1898", "opened\n  in 1898"),
     ],
 )
 def test_a_quote_is_found_but_for_white_space(quote: str, passage: str) -> None:
     """Any white space counts as one space, and the passage's own is returned."""
     assert judged({**NO, "quote": quote}).quote == passage
+
+
+@pytest.mark.parametrize(
+    ("quote", "sentence", "verdict"),
+    [
+        (".", "Dogs are allowed.", "not_found"),
+        ("They", "Dogs are allowed.", "not_found"),
+        ("ticket", "Cats are forbidden.", "not_found"),
+        ("ticket", "A ticket is needed.", "supported"),
+        ("Dogs are allowed.", "You may bring pets.", "supported"),
+        ("Dogs are allowed.", "\u72ac\u3092\u9023\u308c\u3066\u3082\u3088\u3044\u3002", "supported"),
+    ],
+)
+def test_a_quote_has_to_do_with_the_sentence(quote: str, sentence: str, verdict: str) -> None:
+    """A word or two that the sentence does not have decide nothing; a longer quote may say it in other words."""
+    found = verify(FakeLLM([{"1": {**YES, "quote": quote}}]), (sentence,)).verdicts[0]
+    assert found.verdict == verdict
+    if verdict == "not_found":
+        assert found.reason.startswith(f"the model says supported, but its quote {quote!r} has no word")
+
+
+def test_a_figure_that_the_passage_lacks_is_not_supported() -> None:
+    """A model that overlooks another number is overruled, and told why; other forms of a figure are the same."""
+    answer = {**YES, "passage": 1, "quote": "It opened in 1898."}
+    found = verify(FakeLLM([{"1": answer}]), ("It opened in 1989.",)).verdicts[0]
+    assert found == Verified("not_found", reason="the model says supported, but passage 1 does not have '1989'")
+    same = verify(
+        FakeLLM([{"1": {**YES, "passage": 1, "quote": "90 seconds"}}]), ("1.5 minutes",), ["It takes 90 seconds."]
+    )
+    assert same.verdicts[0].verdict == "supported"
+    other = verify(FakeLLM([{"1": {**answer, "verdict": "contradicted"}}]), ("It opened in 1989.",)).verdicts[0]
+    assert other.verdict == "contradicted"
 
 
 def test_not_found_needs_no_quote() -> None:

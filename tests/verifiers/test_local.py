@@ -27,7 +27,7 @@ def one(sentence: str, *passages: str) -> Verified:
 
 @pytest.mark.parametrize(
     ("half", "floor"),
-    [("choosing", 0.94), ("reporting", 0.87)],
+    [("choosing", 0.93), ("reporting", 0.87)],
 )
 def test_accuracy(half: Half, floor: float) -> None:
     """Of the hand-made sentences, at least this part is judged right, and supported ones are mostly so."""
@@ -93,6 +93,19 @@ def test_contradicted_with_its_reason(sentence: str, passage: str, reason: str) 
     assert found.reason == reason
 
 
+def test_supported_says_which_words_are_lacking() -> None:
+    """Words that the passage does not have are named, since one of them may say something else."""
+    found = one("They completed the lighthouse construction in 1829.", CHARTER)
+    assert found.verdict == "supported"
+    assert found.reason == "the passage says the same, but for: 'construction'"
+
+
+def test_an_altered_word_is_not_found() -> None:
+    """A sentence that is the passage's but for one word is not supported, and the word is named."""
+    found = one("The windmill was completed in 1829.", CHARTER)
+    assert found == Verified("not_found", reason="no passage that is near has 'windmill'")
+
+
 def test_not_found_with_its_reason() -> None:
     """The reason names the figures and names that no passage has, or says how near the nearest comes."""
     assert one("It has 94 rooms.", CHARTER) == Verified("not_found", reason="no passage that is near has '94'")
@@ -123,11 +136,15 @@ def test_tables(sentence: str, verdict: str) -> None:
         ("Run `kubectl apply -f site.yaml` to install it.", "supported"),
         ("Run `kubectl delete -f site.yaml` to install it.", "contradicted"),
         ("Run `kubectl apply -f other.yaml` to install it.", "contradicted"),
+        ("Run `kubectl get pods --namespace dev`.", "contradicted"),
+        ("Run `kubectl get pods --namespace prod`.", "supported"),
     ],
 )
 def test_code(sentence: str, verdict: str) -> None:
     """A command is compared to the character."""
-    assert one(sentence, "## Install\n\nTo install it, run `kubectl apply -f site.yaml` as admin.").verdict == verdict
+    block = "```\nkubectl login\nkubectl get pods --namespace prod\n```"
+    passage = f"## Install\n\nTo install it, run `kubectl apply -f site.yaml` as admin.\n\nTo look, run:\n\n{block}"
+    assert one(sentence, passage).verdict == verdict
 
 
 def test_clauses_are_held_against_the_passages_alone() -> None:

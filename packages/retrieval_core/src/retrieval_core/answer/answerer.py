@@ -18,6 +18,7 @@ from retrieval_core.answer.writing import Draft, write
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.types import (
     Answer,
     AnswerChunk,
@@ -104,6 +105,7 @@ class Answerer:
         llm: Writes answers.
         verifier: Holds them against the passages.
         scorer: Chooses the sentences of an answer that is not written; without one, words do.
+        least_score: What it must give the best of them for there to be such an answer, in [0, 1].
         analyzer: Turns text into terms; English by default.
         config: The settings.
 
@@ -119,6 +121,7 @@ class Answerer:
         *,
         verifier: Verifier | None = None,
         scorer: Reranker | None = None,
+        least_score: float = 0.0,
         analyzer: Analyzer | None = None,
         config: AnswerConfig | None = None,
     ) -> None:
@@ -134,6 +137,7 @@ class Answerer:
         self.llm = llm
         self.verifier = verifier
         self.scorer = scorer
+        self._least_score = least_score
         self.config = config or AnswerConfig()
         self._analyzer = analyzer or Analyzer()
 
@@ -170,10 +174,7 @@ class Answerer:
         emit(RetrievalDone(pack, confidence))
         grounded = Made(pack=pack, confidence=confidence)
         if not pack.passages or (confidence is not None and confidence.value < self.config.abstain_below):
-            draft = self._draft_without_sources(told)
-            draft.take(MISSING, "")
-            draft.end()
-            return self._end(run, question, grounded.drafted(draft, "abstained"), told)
+            return self._end(run, question, self._abstained(grounded, told), told)
         if self.llm is None:
             return self._end(run, question, await self._extracted(run, asked, grounds, grounded, told), told)
         request = answer_request(
@@ -207,7 +208,7 @@ class Answerer:
                 told.fall_back(search.step, failed)
             found = await run.settle("search", search.find, run.afresh(SEARCH_SHARE))
             if isinstance(found, Failed):
-                if question.strict or is_callers_fault(found.error):
+                if question.strict or is_callers_fault(found.error) or isinstance(found.error, PoolClosedError):
                     raise found.error
                 failed = found
             elif (error := found.value.result.metadata.get("error")) is not None:
@@ -215,6 +216,13 @@ class Answerer:
             else:
                 return found
         return failed
+
+    def _abstained(self, grounded: Made, told: _Told) -> Made:
+        """Answer that the passages do not tell."""
+        draft = self._draft_without_sources(told)
+        draft.take(MISSING, "")
+        draft.end()
+        return grounded.drafted(draft, "abstained")
 
     def _draft_without_sources(self, told: _Told) -> Draft:
         return Draft(Sources((), self._analyzer), told.emit)
@@ -233,8 +241,10 @@ class Answerer:
 
     async def _extracted(self, run: Run, query: str, grounds: Grounds, grounded: Made, told: _Told) -> Made:
         """Answer with the passages' own sentences."""
-        extracted = await extract(run, self.scorer, query, grounds.pack, analyzer=self._analyzer)
+        extracted = await extract(run, self.scorer, query, grounds.pack, self._analyzer, least_score=self._least_score)
         told.troubles.extend(extracted.failures)
+        if not extracted.text:
+            return self._abstained(grounded, told)
         end = 0
         for index, sentence in enumerate(extracted.sentences):
             told.emit(AnswerChunk(extracted.text[end : sentence.span.end]))
@@ -250,22 +260,20 @@ class Answerer:
         for check in checked.checks:
             told.emit(SentenceVerified(check))
         told.troubles.extend(checked.failures)
-        confidence = made.confidence
-        if confidence is not None and checked.checks and not checked.failures:
-            confidence = with_support(confidence, checked.sentences)
-        return replace(made, sentences=checked.sentences, confidence=confidence)
+        return replace(made, sentences=checked.sentences)
 
     def _end(self, run: Run, question: Question, made: Made, told: _Told) -> Outcome:
         """Tell the end of an answer, and return it."""
-        failed = made.failed
-        pack = made.pack
+        failed, pack, confidence = made.failed, made.pack, made.confidence
+        if confidence is not None and confidence.value:  # what was not answered is nothing to rely on
+            confidence = with_support(confidence, () if made.kind == "abstained" else made.sentences)
         answer = Answer(
             query=question.text,
             text=made.text,
             kind=made.kind,
             sentences=made.sentences,
             pack=pack,
-            confidence=made.confidence,
+            confidence=confidence,
             fallbacks=tuple(told.fallbacks),
             error=None if failed is None else f"{failed.stage}: {failed.reason}",
             degraded=_degraded(pack, told.troubles if failed is None else (*told.troubles, failed)),

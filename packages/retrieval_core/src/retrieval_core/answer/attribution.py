@@ -13,9 +13,21 @@ from math import log
 from typing import TYPE_CHECKING
 
 from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.markers import Marker, markers_of, plain, says_something
-from retrieval_core.answer.matching import GAIN, Claim, Match, SearchedPassage, content_words, holds, union
-from retrieval_core.claims import figures_of
+from retrieval_core.answer.markers import Marker, markers_of, noted, plain, says_something
+from retrieval_core.answer.matching import (
+    FEW,
+    GAIN,
+    Claim,
+    Match,
+    SearchedPassage,
+    content_words,
+    has_figures,
+    has_words,
+    holds,
+    union,
+)
+from retrieval_core.answer.names import Writing
+from retrieval_core.claims import figures_in
 from retrieval_core.types import AnswerSentence, Attribution, Span, format_citation
 
 if TYPE_CHECKING:
@@ -29,8 +41,9 @@ CITED = 0.4
 """The least part of a sentence, by the weight of its words, that a passage holds which it can be from.
 
 Halfway between the most that a passage held of a sentence from elsewhere (0.25) and the least of one of its own (0.57),
-for the 30 sentences that ``tests/attribution_cases.py`` has for choosing. Of the 30 for checking, all 17 that are from
-their passage are found there, none of the 6 with another figure, and none in the passages that they are not from.
+for the 30 longer sentences that ``tests/attribution_cases.py`` has for choosing. Of the 30 for checking, all 17 that
+are from their passage are found there, none of the 6 with another figure, and none in the passages that they are not
+from.
 """
 AUTOMATIC = 0.65
 """The same where the sentence does not name the passage: nearer to its own words, since nobody else vouches for it.
@@ -39,8 +52,6 @@ Of the 17 sentences for checking, 15 are found without a marker, and none in ano
 """
 SHARE = 0.25
 """The least part that a passage holds which has the sentence together with others: what no passage held by accident."""
-_FEWEST_TERMS = 3
-"""Words of a sentence, or a part of one, that can be told from others by them alone."""
 _OTHER_WORD = "zzkq"
 
 
@@ -61,6 +72,7 @@ class Sources:
             if passage.citation.number not in self._passages:
                 self._passages[passage.citation.number] = SearchedPassage(passage.citation, self._analyzer)
         self._count = sum(map(len, self._passages.values()))
+        self._writing: Writing | None = None
         self._counts: Counter[str] = Counter()
         for passage in self._passages.values():
             self._counts.update({term: len(places) for term, places in passage.places.items()})
@@ -72,18 +84,19 @@ class Sources:
         passage's sentences hold at least :data:`CITED` of what the marker stands behind: the sentence, or the part of
         it behind the marker before. A passage that holds less, but at least :data:`SHARE`, has quotes where it adds
         something to the other passages cited there, and all of them together hold it. A passage that does not hold its
-        part may hold :data:`AUTOMATIC` of the sentence instead. In each case no figure may be missing.
+        part may hold :data:`AUTOMATIC` of the sentence instead. In each case no figure may be missing or have another
+        unit, and a sentence or part of :data:`~retrieval_core.answer.matching.FEW` words must be held nearly whole.
 
         A sentence without a marker that says something gets the passage that holds most of it, if it is at least
-        :data:`AUTOMATIC`, and no figure is missing. A line of a list of sources, which has but the number and the name
-        of a passage, says nothing.
+        :data:`AUTOMATIC`, no figure is missing, and all names are in the passage, its title or a heading.
+        A line of a list of sources, which has but the number and the name of a passage, says nothing.
 
         Args:
             text: The sentence with its markers.
             span: Where it stands in the answer.
         """
         markers, says = markers_of(text), says_something(text)
-        if markers and self._is_listed(text, markers[0]):
+        if self._is_listed(text, markers):
             return AnswerSentence(span, text, says_something=False)
         attributions: tuple[Attribution, ...] = ()
         if markers:
@@ -102,7 +115,7 @@ class Sources:
         together: dict[Claim, list[int]] = {}
         for number in where:
             claim = claims.get(number, whole)
-            together.setdefault(claim if len(claim.terms) >= _FEWEST_TERMS else whole, []).append(number)
+            together.setdefault(claim if len(claim.terms) >= FEW else whole, []).append(number)
         held: dict[int, Match] = {}
         for claim, numbers in together.items():
             held |= self._held(claim, numbers, CITED)
@@ -122,27 +135,39 @@ class Sources:
             return Attribution(number, marker, problem="unsupported")
         return Attribution(number, marker, replace(passage.citation, quotes=passage.quotes(match.windows)))
 
-    def _is_listed(self, text: str, marker: Marker) -> bool:
-        passage = self._passages.get(marker.numbers[0])
-        if passage is None or text[: marker.span.start].strip(" \t-*+•"):
+    def _is_listed(self, text: str, markers: Sequence[Marker]) -> bool:
+        number, span = (markers[0].numbers[0], markers[0].span) if markers else noted(text)
+        passage = self._passages.get(number)
+        if passage is None or text[: span.start].strip(" \t-*+•"):
             return False
         citation = passage.citation
         names = f"{citation.title or ''} {citation.source or ''} {format_citation(citation)}"
-        listed = self._analyzer.terms(plain(text))
+        listed = self._analyzer.terms(plain(text)[0 if markers else span.end :])
         return bool(listed) and set(listed) <= set(self._analyzer.terms(names))
 
     def _found(self, text: str) -> tuple[Attribution, ...]:
         claim = self._claim(plain(text))
-        if len(claim.terms) < _FEWEST_TERMS:
+        if len(claim.terms) < FEW:
             return ()
-        best, found = None, Match()
+        best, found, names = None, Match(), None
         for most, number in sorted(((self._most(claim, number), -number) for number in self._passages), reverse=True):
             if most < AUTOMATIC or most <= found.share:
                 break
             match = self._passages[-number].match(claim)
-            if match.share > found.share and holds(claim, match, AUTOMATIC):
+            if match.share <= found.share or not holds(claim, match, AUTOMATIC):
+                continue
+            names = self._names(text) if names is None else names
+            if all(self._passages[-number].has_name(name, terms) for name, terms in names.items()):
                 best, found = -number, match
         return () if best is None else (self._attribution(best, None, found),)
+
+    def _names(self, text: str) -> dict[str, list[str]]:
+        if self._writing is None:
+            citations = [passage.citation for passage in self._passages.values()]
+            quotes = (quote.text for citation in citations for quote in citation.quotes)
+            around = (name for citation in citations for name in (citation.title or "", *citation.section_path))
+            self._writing = Writing((*quotes, *around))
+        return {name: self._analyzer.terms(name) for name in self._writing.names_of(plain(text))}
 
     def _most(self, claim: Claim, number: int) -> float:
         """Return how much of a claim is anywhere in a passage: no match has more."""
@@ -155,14 +180,15 @@ class Sources:
         terms = tuple(dict.fromkeys(term for term in terms if _OTHER_WORD not in term))
         weights = [log(1 + self._count / max(1, self._counts[term])) for term in terms]
         total = sum(weights) or 1.0
-        return Claim(terms, tuple(weight / total for weight in weights), figures_of(text))
+        figures = {(figure.values, figure.unit): figure for figure in figures_in(text)}
+        return Claim(terms, tuple(weight / total for weight in weights), tuple(figures.values()))
 
 
 def _held_together(claim: Claim, matches: dict[int, Match], held: dict[int, Match], least: float) -> dict[int, Match]:
     """Return the matches that hold a claim only with the others, and add to them."""
     partial = {number: match for number, match in matches.items() if match.share >= SHARE}
     together = union(partial.values())
-    if len(partial) < 2 or claim.share(together.mask) < least or not claim.figures <= together.figures:
+    if len(partial) < 2 or not has_words(claim, together, least) or not has_figures(claim, together):
         return {}
     added: dict[int, Match] = {}
     for number in partial.keys() - held.keys():

@@ -124,27 +124,37 @@ def retrieval_confidence(
 
 
 def with_support(confidence: Confidence, sentences: Sequence[AnswerSentence]) -> Confidence:
-    """Return the confidence in a verified answer: that in its passages, times the part of it that they support.
+    """Return the confidence in an answer: that in its passages, times the part of it that they support.
+
+    Where sentences were verified, those count that are said to be supported; one that is contradicted, not found or was
+    not looked at does not. Otherwise those count that have a source.
 
     Args:
         confidence: In the passages.
-        sentences: All of the answer's, with their checks. Only those that say something count. One that is
-            contradicted, not found or was not looked at is not supported.
-
-    Returns:
-        The same confidence where no such sentence was looked at.
+        sentences: All of the answer's; only those that say something count. Where none does, nothing is supported.
     """
     telling = [sentence for sentence in sentences if sentence.says_something]
+    if not telling:
+        return _times(confidence, 0.0, "Nothing was answered.")
     verdicts = [sentence.check.verdict for sentence in telling if sentence.check is not None]
+    count = _counted(len(telling), "sentence")
     if not verdicts:
-        return confidence
+        sourced = sum(sentence.has_source for sentence in telling)
+        return _times(
+            confidence,
+            sourced / len(telling),
+            f"{sourced} of {count} of the answer {'has' if len(telling) == 1 else 'have'} a source.",
+        )
     supported = verdicts.count("supported")
-    support = supported / len(telling)
-    parts = [f"The passages support {supported} of {_counted(len(telling), 'sentence')} of the answer"]
-    parts += [f"contradict {count}"] if (count := verdicts.count("contradicted")) else []
+    parts = [f"The passages support {supported} of {count} of the answer"]
+    parts += [f"contradict {wrong}"] if (wrong := verdicts.count("contradicted")) else []
     told = f"{' and '.join(parts)}."
     if missed := len(telling) - len(verdicts):
         told += f" {_counted(missed, 'sentence')} could not be verified."
+    return _times(confidence, supported / len(telling), told)
+
+
+def _times(confidence: Confidence, support: float, told: str) -> Confidence:
     return replace(
         confidence,
         value=min(1.0, max(0.0, confidence.retrieval * support)),
@@ -196,7 +206,7 @@ def _explained(question: str, signals: Signals, read: int) -> Iterator[str]:
     if signals.coverage is None:
         yield "The question has stop words alone, so that the words of the passages say nothing."
     else:
-        first = "passage holds" if read == 1 else f"{read} passages hold"
+        first = "hit holds" if read == 1 else f"{read} hits hold"
         yield f"The first {first} {signals.coverage:.0%} of the question's content words."
     if signals.missing:
         rest = " …" if len(signals.missing) > _NAMED else "."

@@ -31,6 +31,8 @@ LONGEST_ANSWER = 1000
 """Code points of an answer's quotes; only the first one may be longer."""
 WEAKEST = 0.01
 """The odds by a scorer's score, beside the best one's, below which a sentence is left out."""
+LEAST_LOCAL_SCORE = 0.01
+"""The local cross-encoder's score that one sentence at least must have: docs/measurements.md says what that refuses."""
 ALIKE = 0.6
 """The part of a sentence's terms from which on it says what another one has said."""
 
@@ -43,7 +45,7 @@ class Extracted:
     """An answer of quotes.
 
     Attributes:
-        text: Each stretch of the passages byte for byte, with ``[n]`` behind it; empty where the pack says nothing.
+        text: Each stretch of the passages byte for byte, with ``[n]`` behind it; empty where none of them answers.
         sentences: One for each stretch, in order.
         failures: Calls that failed; words chose instead.
     """
@@ -54,7 +56,14 @@ class Extracted:
 
 
 async def extract(
-    run: Run, scorer: Reranker | None, query: str, pack: ContextPack, analyzer: Analyzer, *, most: int = MOST
+    run: Run,
+    scorer: Reranker | None,
+    query: str,
+    pack: ContextPack,
+    analyzer: Analyzer,
+    *,
+    most: int = MOST,
+    least_score: float = 0.0,
 ) -> Extracted:
     """Make an answer of the sentences of a pack that bear most on the question.
 
@@ -65,17 +74,21 @@ async def extract(
         pack: What may be quoted.
         analyzer: Makes the terms that are compared.
         most: The most sentences that are scored, at least 1.
+        least_score: What the best sentence must score for any to be taken, in [0, 1].
     """
     started = run.elapsed_ms
     found = candidates(pack, analyzer, query, most=most)
     scores: tuple[float, ...] | None = None
     failures: tuple[Failed, ...] = ()
-    if scorer is not None and len(found) > 1:
+    if scorer is not None and found:
         scored = await _scores(run, scorer, query, [_as_read(candidate) for candidate in found])
         if isinstance(scored, Failed):
             failures = (scored,)
         else:
             scores = scored
+    if scores is not None and max(scores) < least_score:
+        run.note("extract", started, len(found), 0, f"no sentence scores {least_score:g} or more")
+        return Extracted()
     chosen = choose(found, scores)
     text, sentences = compose(chosen)
     how = "words" if scores is None or scorer is None else scorer.id

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retrieval_core.answer.prompt import MISSING
+from retrieval_core.claims import figures_of
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -15,28 +16,29 @@ if TYPE_CHECKING:
 MOST_IN_RANGE = 20
 """The most numbers that ``[1-9]`` may stand for; of a longer range only the ends are read."""
 
-_OPEN, _CLOSE = "[\\[【［]", "[\\]】］]"  # noqa: RUF001
+_OPEN, _CLOSE = r"(?:\\?\[|[【［])", r"(?:\\?\]|[】］])"  # noqa: RUF001
 _INSIDE = "[^\\[\\]【】［］\\n]"  # noqa: RUF001
-_NAMED = r"(?i:(?:passage|source|document|doc|snippet|reference|ref)s?[ ]?#?)?"
-_ITEM = rf"\^?{_NAMED}\s?(\d{{1,15}})(?:\s?[-‐-―−~]\s?(\d{{1,15}}))?"  # noqa: RUF001
-_PLAIN_ITEM = _ITEM.replace("(\\d", "(?:\\d")
+_NAMED = r"(?i:(?:passage|source|document|doc|snippet|reference|ref|citation|cite)s?[ ]?:?[ ]?)?#?"
+_ITEM = rf"\^?{_NAMED}\s?(\d{{1,15}})(?:\s?[-‐-―−~]\s?(\d{{1,15}}))?\^?"  # noqa: RUF001
+_PLACE = r"(?:,?\s?(?:pages?|pp?\.|sections?|sec\.|§|chapters?|ch\.|lines?)\s?\d{1,9}(?:\s?[-‐-―−]\s?\d{1,9})?)?"  # noqa: RUF001
+_PLAIN_ITEM = _ITEM.replace("(\\d", "(?:\\d") + _PLACE
 # The look ahead bounds what is tried at a bracket, and makes the end of a growing text as good as any other.
 MARKER = (
     rf"{_OPEN}(?={_INSIDE}{{1,60}}{_CLOSE})\s?{_PLAIN_ITEM}(?:\s?(?:[,;、，；/&]|and\b)\s?{_PLAIN_ITEM})*+"  # noqa: RUF001
-    rf"(?:†{_INSIDE}*+)?\s?{_CLOSE}(?!\()"
+    rf"(?:†[^\[\]【】［］\n\\]*+|\.)?\s?{_CLOSE}(?!\()"  # noqa: RUF001
 )
 """Matches ``[1]``, ``[1, 2]``, ``[1-3]``, ``【1】`` and the like, but not the text of a link."""
-HALF_MARKER = rf"(?:{_OPEN}{_INSIDE}{{0,60}})?\Z"
+HALF_MARKER = rf"(?:{_OPEN}{_INSIDE}{{0,60}}|\\)?\Z"
 """Matches at the end of a text, and where a marker may be that is not complete yet."""
 
 _MARKER = re.compile(MARKER)
-_NUMBERS = re.compile(_ITEM)
+_NUMBERS = re.compile(_ITEM + _PLACE)
 _TICKS = re.compile("`+")
 _FENCE = re.compile(r"[\s>]*(?:(?:[-*+•]|\d{1,9}[.)])[^\S\n]+)?(`{3,}|~{3,})[^\n]*(?:\n|\Z)")
 _LAST_FENCE = re.compile(r"[^\S\n]*>?[^\S\n]*(`{3,}|~{3,})")
 _IDENTIFIER = re.compile(r"(?:\A|[^\w-])(?:[a-z]|\w{1,40}_\w{1,40})\Z")
 _INDEXED = re.compile(r"\s?=[^=]|\.[a-z_]\w*[ (=.]|\[\D")
-_BETWEEN = re.compile(r"\s*(?:[,;]|and)?\s*\Z")
+_BETWEEN = re.compile(r"\s*+(?:[,;]|and)?\s*+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Marker:
 def markers_of(text: str) -> tuple[Marker, ...]:
     """Return the marks of a sentence, in order.
 
-    ``[1]``, ``[1][2]``, ``[1, 2]``, ``[1-3]``, ``[^1]``, ``[Source 1]`` and the same in full-width brackets are marks.
+    ``[1]``, ``[1][2]``, ``[1, 2]``, ``[1-3]``, ``[^1]``, ``[#1]``, ``[Source: 1]``, ``[1, p. 3]`` and the same in
+    full-width or escaped brackets are marks.
     What is in code, the text of a link (``[1](url)``), the definition of a note (``[1]: …``), an index (``a[1]``) and
     an interval (``[0, 1]``) is none. Takes time in proportion to the text.
     """
@@ -121,6 +124,12 @@ def end_of_code(text: str, start: int, end: int, until: int) -> int | None:
     return None
 
 
+def noted(text: str) -> tuple[int, Span]:
+    """Return the number that a text defines as a note's (``[1]: …``), and where that stands; else 0 and nothing."""
+    note = _NOTE.match(text)
+    return (0, Span(0, 0)) if note is None else (int(note[1]), Span(*note.span()))
+
+
 def plain(sentence: str) -> str:
     """Return a sentence without its marks, and without the white space and commas that set them off."""
     parts: list[str] = []
@@ -133,17 +142,35 @@ def plain(sentence: str) -> str:
     return ("".join(parts) + rest).strip() if parts else sentence.strip()
 
 
-_FEWEST = 30
-"""Words of an introduction or an admission that may say something beside."""
-_HEADING = re.compile(r"#{1,6}(?:\s[^\n]*)?\Z")
-_BOLD = re.compile(r"(\*\*|__)[^*_\n]{1,100}\1:?\Z")
-_DEFINITION = re.compile(r"\[\^?\w{1,20}\]:")
+_MOST_INTRODUCING = 20
+"""Words of an introduction or an admission; a longer one says something beside."""
+_MOST_LABELLING = 6
+"""Words of a line in bold, of a heading, or of a cell in the head of a table, that may be a name for what follows."""
+_LEAD = re.compile(r"[\s>]*(?:[-*+•]\s+|\d{1,9}[.)]\s+)?[*_\"'“]*")
+_EMPHASIS = "*_\"'”“"
+_HEADING = re.compile(r"#{1,6}(?:\s([^\n]*))?\Z")
+_BOLD = re.compile(r"(\*\*|__)([^*_\n]{1,100})\1:?\Z")
+_DEFINITION = re.compile(r"\[\^?\w{1,20}\]:\s*")
+_NOTE = re.compile(r"\[\^?(\d{1,15})\]:\s*")
+_TARGET = re.compile(r"\S*(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)))?\s*\Z")
 _QUESTION = re.compile("[?？؟][\"'”’»)\\]*_]*\\Z")  # noqa: RUF001
-_EMPHASIS = re.compile(r"\A[\s>]*(?:[-*+•]\s+|\d{1,9}[.)]\s+)?[*_\"'“]*|[*_\"'”]+\Z")
+_NUMBERED = re.compile(
+    r"\s*(?:(?i:step|option|part|phase|method|example|section|chapter)\s\d{1,3}(?:[.:)](?=\s)|:?\Z)"
+    r"|\d{1,3}[.)](?=\s))"
+)
+"""What numbers a heading: "2. ", "Step 3"."""
+_VERB = (
+    r"(?:am|is|are|was|were|be|been|has|have|had|can|could|may|might|must|will|would|shall|should|does|do|did"
+    r"|\w+n['’]t)\b"  # noqa: RUF001
+)
+_CLAIMS = re.compile(
+    rf"\b(?:{_VERB}|(?:yes|no|not|never|none|nobody|nothing|cannot|true|false|correct)\b)", re.IGNORECASE
+)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _POLITE = re.compile(
     r"(?:hello|hi|hi there|hey|sure|sure thing|certainly|of course|absolutely|great question|good question|thank you"
     r"|thanks|you're welcome|happy to help|i hope (?:this|that) helps|hope (?:this|that) helps"
-    r"|(?:please )?let me know if [^.!?]{0,100})[.!]*",
+    r"|(?:please )?let me know if you(?:'d like| would like| need| want| have)\b[^.!?,;:–—()]{0,80})[.!]*",  # noqa: RUF001
     re.IGNORECASE,
 )
 _ADMISSION = re.compile(
@@ -156,29 +183,75 @@ _ADMISSION = re.compile(
     r"(?:contains?|mentions?|says?|tells?|provides?|includes?|specif(?:y|ies)|states?|gives?|describes?)\b)",
     re.IGNORECASE,
 )
-_CLAIMS_MORE = re.compile(r"\d|[;:]|\b(?:but|however|although|though|while|only|except|instead|yet)\b", re.IGNORECASE)
+_ASKED = re.compile(
+    r"(?:\s+(?:any|anything|information|details|more|further|specific|about|on|regarding|concerning|as to|of)\b)*"
+    r"\s+(?:whether|if|how|what|when|where|who|why|which)\b",
+    re.IGNORECASE,
+)
+"""What is left open behind an admission: whatever follows is not claimed."""
+_MORE = (
+    r"[\d,;:–—()|]"  # noqa: RUF001
+    r"|\b(?:and|but|however|although|though|while|only|except|instead|yet|because|since|as|so|than|beyond|besides"
+    r"|otherwise|other|else|reasons?|doubts?|wrong|contrary|contradict\w*|exceptions?|problems?|errors?|faults?)\b"
+    r"|[.!?](?=\s)"
+)
+_CLAIMS_MORE = re.compile(_MORE, re.IGNORECASE)
+_CLAUSE = re.compile(rf"\bthat\b(?!\s+(?:information|answer|detail|question|in\b)|[.!]*\Z)|\b{_VERB}", re.IGNORECASE)
 
 
 def says_something(text: str) -> bool:
     """Whether a sentence of an answer claims something, and so needs a source. When in doubt, it does.
 
-    These claim nothing: what has neither letters nor digits; headings, and lines in bold alone; the head of a table;
-    the definition of a note; what introduces a list or block, up to the colon at its end, unless it is long; questions;
-    greetings; and that the passages do not tell, unless there is a figure in it or a ``but``. ``Yes.`` claims
-    something, though no passage can be found by it.
+    These claim nothing, where no figure is in them: headings, lines in bold alone and cells of a table's head, as long
+    as they are names and no sentences; what introduces a list or block, up to the colon at its end, unless it is long;
+    questions; greetings; and that the passages do not tell, unless a clause follows. Nor does what has neither letters
+    nor digits, or the definition of a link. ``Yes.`` claims something, though no passage can be found by it.
     """
     said = plain(text)
     if said.startswith(("```", "~~~")):
         return True
-    if _HEADING.match(said) or _BOLD.match(said) or _DEFINITION.match(said) or _is_table_head(said):
+    if not any(character.isalnum() for character in said):
         return False
-    words = _EMPHASIS.sub("", said).replace("’", "'")  # noqa: RUF001
-    is_short = len(words.split()) <= _FEWEST
-    is_introduction = is_short and words.endswith((":", "："))  # noqa: RUF001
-    is_empty = not any(character.isalnum() for character in said)
-    if is_empty or is_introduction or _QUESTION.search(said) or _POLITE.fullmatch(words):
+    if (definition := _DEFINITION.match(said)) is not None:
+        return _TARGET.match(said, definition.end()) is None
+    labels = _labels(said)
+    return _claims(said) if labels is None else not all(labels)
+
+
+def _labels(said: str) -> tuple[bool, ...] | None:
+    """Tell of each part of a heading, a line in bold or a table's head whether it is a label; of others, ``None``."""
+    if (heading := _HEADING.match(said)) is not None:
+        return (_is_label(heading[1] or "", is_heading=True),)
+    if (bold := _BOLD.match(said)) is not None:
+        return (_is_label(bold[2]),)
+    if _is_table_head(said):
+        head = said[: said.rfind("\n")] if "\n" in said else ""
+        return tuple(_is_label(_YEAR.sub("", cell)) for cell in head.split("|"))
+    return None
+
+
+def _claims(said: str) -> bool:
+    """Whether running text claims something."""
+    words = said[_end_of_lead(said) :].rstrip(_EMPHASIS).replace("’", "'")  # noqa: RUF001
+    if _POLITE.fullmatch(words) or (words.endswith((":", "：")) and len(words.split()) <= _MOST_INTRODUCING):  # noqa: RUF001
+        return bool(figures_of(words))
+    return bool(figures_of(words)) if _QUESTION.search(said) else not _admits(words)
+
+
+def _end_of_lead(text: str) -> int:
+    """Return where a sentence begins, behind the mark of its list and what emphasizes it."""
+    lead = _LEAD.match(text)
+    return 0 if lead is None else lead.end()
+
+
+def _is_label(text: str, *, is_heading: bool = False) -> bool:
+    """Whether a text is but a name for what follows, as headings are."""
+    number = _NUMBERED.match(text)
+    name = (text if number is None else text[number.end() :]).strip(f" \t{_EMPHASIS}")
+    most = 2 * _MOST_LABELLING if is_heading else _MOST_LABELLING
+    if name.endswith((".", "!", "。")) or len(name.split()) > most or figures_of(name):
         return False
-    return not (is_short and _admits(words))
+    return is_heading or name.endswith(("?", "？")) or _CLAIMS.search(name) is None  # noqa: RUF001
 
 
 def _admits(words: str) -> bool:
@@ -186,7 +259,10 @@ def _admits(words: str) -> bool:
     if words.rstrip(".!").casefold() == MISSING.rstrip(".").casefold():
         return True
     admission = _ADMISSION.match(words)
-    return admission is not None and _CLAIMS_MORE.search(words, admission.end()) is None
+    if admission is None or len(words.split()) > _MOST_INTRODUCING or _CLAIMS_MORE.search(words, admission.end()):
+        return False
+    asked = _ASKED.match(words, admission.end())
+    return not figures_of(words) and (asked is not None or _CLAUSE.search(words, admission.end()) is None)
 
 
 def _is_table_head(text: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from retrieval_core.claims import figures_of
+from retrieval_core.claims import Figure, figures_in
+from retrieval_core.claims.units import same_quantity
 from retrieval_core.sentences import sentences_of
 from retrieval_core.types import Quote, Span
 
@@ -32,6 +33,14 @@ _SCALES = {"thousand": 3, "million": 6, "billion": 9}
 _IN_SCALE = re.compile(r"\bin (?:[A-Za-z$€£]{1,10} )?(thousand|million|billion)s?\b", re.IGNORECASE)
 """What says of the figures of a table that zeros are left out."""
 _DECIMAL = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
+FEW = 3
+"""Words of a claim that can differ from another claim by one of them alone."""
+_NEARLY_WHOLE = 0.75
+"""The least part of a claim of so few words that a passage holds which it can be from.
+
+Of two or three words that are as rare, one that is missing leaves two thirds at most.
+"""
+_POUNDS = {"lb", "£"}
 
 
 class _Unit(NamedTuple):
@@ -51,11 +60,12 @@ class Claim(NamedTuple):
 
     Attributes:
         weights: Of its terms; they add up to 1. Bit ``n`` of a mask stands for term ``n``.
+        figures: None of them twice.
     """
 
     terms: tuple[str, ...]
     weights: tuple[float, ...]
-    figures: frozenset[str]
+    figures: tuple[Figure, ...] = ()
 
     def share(self, mask: int) -> float:
         """Return the weight of the terms in a mask, in [0, 1]."""
@@ -68,13 +78,15 @@ class Match:
 
     Attributes:
         windows: The units from the first to the last, in the order in which they were chosen.
-        figures: Those of the claim that are there.
+        figures: The places of those of the claim that are there, in the same unit or one that says the same.
+        around: The terms that the passage's title or section has.
     """
 
     windows: tuple[tuple[int, int], ...] = ()
     mask: int = 0
     share: float = 0.0
-    figures: frozenset[str] = frozenset()
+    figures: frozenset[int] = frozenset()
+    around: int = 0
 
 
 class SearchedPassage:
@@ -86,14 +98,18 @@ class SearchedPassage:
 
     Attributes:
         places: The sentences with a term, from 0 in the passage's order.
+        terms_around: The terms of its title and of the headings that it stands under.
     """
 
     def __init__(self, citation: Citation, analyzer: Analyzer) -> None:
         self.citation = citation
         self.places: dict[str, list[int]] = {}
         self._units = tuple(_units(citation.quotes))
-        self._figures: dict[int, frozenset[str]] = {}
+        self._figures: dict[int, _Figures] = {}
+        self._texts = tuple(quote.text for quote in citation.quotes)
+        self._folded = ""
         self._around = " ".join((citation.title or "", *citation.section_path))
+        self.terms_around = frozenset(content_words(analyzer.terms(self._around)))
         self._scales = {
             _SCALES[found[1].lower()] for quote in citation.quotes for found in _IN_SCALE.finditer(quote.text)
         }
@@ -112,15 +128,18 @@ class SearchedPassage:
                 masks[place] = masks.get(place, 0) | 1 << bit
         if not claim.terms:
             masks = dict.fromkeys(range(len(self._units)), 0)
-        found = Match()
+        found = Match(around=sum(1 << bit for bit, term in enumerate(claim.terms) if term in self.terms_around))
+        known: dict[int, frozenset[int]] = {}
         while len(found.windows) < MOST_QUOTES:
-            further = self._further(claim, masks, found)
+            further = self._further(claim, masks, found, known)
             if further is None:
                 break
             found = further
         return found
 
-    def _further(self, claim: Claim, masks: dict[int, int], found: Match) -> Match | None:
+    def _further(
+        self, claim: Claim, masks: dict[int, int], found: Match, known: dict[int, frozenset[int]]
+    ) -> Match | None:
         """Return a match with the window that adds most to it; ``None`` where none adds enough."""
         best, most = None, GAIN if found.windows else 0.0
         shares: dict[int, float] = {}
@@ -132,7 +151,8 @@ class SearchedPassage:
                 if last not in masks:
                     continue
                 mask |= masks[last]
-                figures = figures | self._figures_of(last, claim.figures)
+                if claim.figures:
+                    figures = figures | self._figures_at(last, claim.figures, known)
                 if mask not in shares:
                     shares[mask] = claim.share(mask)
                 share = shares[mask]
@@ -142,17 +162,35 @@ class SearchedPassage:
                 if claim.figures:
                     gain += _PER_FIGURES * len(figures - found.figures) / len(claim.figures)
                 if gain > most:
-                    best, most = Match((*found.windows, (first, last)), mask, share, figures), gain
+                    best, most = Match((*found.windows, (first, last)), mask, share, figures, found.around), gain
         return best
 
-    def _figures_of(self, place: int, wanted: frozenset[str]) -> frozenset[str]:
-        if not wanted:
-            return wanted
+    def _figures_at(self, place: int, wanted: Sequence[Figure], known: dict[int, frozenset[int]]) -> frozenset[int]:
+        if place in known:
+            return known[place]
         if place not in self._figures:
             unit = self._units[place]
-            figures = figures_of(f"{self._around}\n{unit.heads}\n{self._text(unit)}")
-            self._figures[place] = figures.union(*(_scaled(figures, scale) for scale in self._scales))
-        return self._figures[place] & wanted
+            figures = figures_in(f"{self._around}\n{unit.heads}\n{self._text(unit)}")
+            scaled = (one for scale in sorted(self._scales) for one in _scaled(figures, scale))
+            self._figures[place] = _Figures((*figures, *scaled))
+        figures = self._figures[place]
+        known[place] = frozenset(number for number, figure in enumerate(wanted) if figures.have(figure))
+        return known[place]
+
+    def has_name(self, name: str, terms: Iterable[str]) -> bool:
+        """Whether a name stands in the passage, its title or a heading: by its terms, or as it is typed.
+
+        Args:
+            name: With digits or blanks in it, it must stand there as it is.
+            terms: The name's.
+        """
+        terms = tuple(content_words(terms))
+        if terms and name.isalpha() and all(term in self.places or term in self.terms_around for term in terms):
+            return True
+        if not self._folded:
+            self._folded = " ".join(" ".join((self._around, *self._texts)).split()).casefold()
+        typed = re.escape(" ".join(name.split()).casefold())
+        return re.search(rf"(?<!\w){typed}(?!\w)", self._folded) is not None
 
     def quotes(self, windows: Iterable[tuple[int, int]]) -> tuple[Quote, ...]:
         """Return the words of some windows, in the passage's order; those that touch are one quote."""
@@ -175,18 +213,66 @@ class SearchedPassage:
         return self.citation.quotes[unit.quote].text[unit.span.start : unit.span.end]
 
 
+class _Figures:
+    """The figures of a sentence of a passage."""
+
+    def __init__(self, figures: Iterable[Figure]) -> None:
+        self._by_value: dict[str, list[Figure]] = {}
+        self._measured: list[Figure] = []
+        for figure in figures:
+            for value in figure.values:
+                self._by_value.setdefault(value, []).append(figure)
+            if figure.unit and figure.number is not None:
+                self._measured.append(figure)
+
+    def have(self, figure: Figure) -> bool:
+        """Whether a figure is among them: with the same value and no other unit, or in a unit that says the same."""
+        return any(_same_unit(figure, other) for other in self._by_value.get(figure.value, ())) or (
+            bool(figure.unit)
+            and any(_same_quantity(figure, other) for other in self._measured if other.unit != figure.unit)
+        )
+
+
+def _same_unit(one: Figure, other: Figure) -> bool:
+    if one.number is None or other.number is None or {one.unit, other.unit} == _POUNDS:
+        return True
+    return same_quantity(one.number, one.unit, one.number, other.unit)
+
+
+def _same_quantity(one: Figure, other: Figure) -> bool:
+    if one.number is None or other.number is None:
+        return False
+    return same_quantity(one.number, one.unit, other.number, other.unit)
+
+
 def holds(claim: Claim, match: Match, least: float) -> bool:
-    """Whether a match has all figures of a claim, and at least so much of its words, if it has any."""
-    enough = match.share >= least if claim.terms else bool(claim.figures)
-    return enough and bool(match.windows) and claim.figures <= match.figures
+    """Whether a match has all figures of a claim, and at least so much of its words, if it has any.
+
+    A claim of :data:`FEW` words or less must be held nearly whole, but what it is about may stand in the title.
+    """
+    return bool(match.windows) and has_figures(claim, match) and has_words(claim, match, least)
+
+
+def has_words(claim: Claim, match: Match, least: float) -> bool:
+    """Whether a match has enough words of a claim, or figures where the claim has nothing else."""
+    if not claim.terms:
+        return bool(claim.figures)
+    if claim.share(match.mask) < least:
+        return False
+    return len(claim.terms) > FEW or claim.share(match.mask | match.around) >= _NEARLY_WHOLE
+
+
+def has_figures(claim: Claim, match: Match) -> bool:
+    """Whether a match has all figures of a claim."""
+    return len(match.figures) == len(claim.figures)
 
 
 def union(matches: Iterable[Match]) -> Match:
     """Return which terms and figures of a claim are in any of its matches."""
-    mask, figures = 0, frozenset[str]()
+    mask, around, figures = 0, 0, frozenset[int]()
     for match in matches:
-        mask, figures = mask | match.mask, figures | match.figures
-    return Match(mask=mask, figures=figures)
+        mask, around, figures = mask | match.mask, around | match.around, figures | match.figures
+    return Match(mask=mask, figures=figures, around=around)
 
 
 def _units(quotes: Sequence[Quote]) -> Iterator[_Unit]:
@@ -203,21 +289,28 @@ def _pieces(text: str, span: Span) -> Iterator[Span]:
     while span.end - start > _LONGEST:
         line, word = (text.rfind(mark, start + 1, start + _LONGEST) for mark in "\n ")
         end = line if line > 0 else word if word > 0 else start + _LONGEST
-        if piece := text[start:end].rstrip():
-            yield Span(start, start + len(piece))
-        start = end + (text[end].isspace() if end < span.end else 0)
-    if text[start : span.end].strip():
-        yield Span(start, span.end)
+        yield from _stripped(text, start, end)
+        start = end
+    yield from _stripped(text, start, span.end)
 
 
-def _scaled(figures: frozenset[str], zeros: int) -> Iterator[str]:
+def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where a piece stands without the white space around it, if something is left."""
+    piece = text[start:end]
+    if stripped := piece.strip():
+        start += len(piece) - len(piece.lstrip())
+        yield Span(start, start + len(stripped))
+
+
+def _scaled(figures: Iterable[Figure], zeros: int) -> Iterator[Figure]:
     """Yield figures with so many zeros more, in the form of :func:`~retrieval_core.claims.figures_of`."""
     for figure in figures:
-        if _DECIMAL.fullmatch(figure):
-            whole, _, fraction = figure.lstrip("-").partition(".")
+        if figure.number is not None and _DECIMAL.fullmatch(figure.value):
+            whole, _, fraction = figure.value.lstrip("-").partition(".")
             digits = (whole + fraction[:zeros].ljust(zeros, "0")).lstrip("0") or "0"
             rest = fraction[zeros:].rstrip("0")
-            yield ("-" if figure.startswith("-") else "") + digits + (f".{rest}" if rest else "")
+            value = ("-" if figure.value.startswith("-") else "") + digits + (f".{rest}" if rest else "")
+            yield replace(figure, values=(value,), number=float(value))
 
 
 def content_words(terms: Iterable[str]) -> Iterator[str]:

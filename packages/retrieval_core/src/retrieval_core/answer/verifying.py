@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.answer.attribution import plain
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import Verdicts
+from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.types import Quote, SentenceCheck, Span
+from retrieval_core.types import Quote, SentenceCheck, Span, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Verified, Verifier
+    from retrieval_core.ports import Verifier
     from retrieval_core.run.runner import Run
     from retrieval_core.types import AnswerSentence, ContextPack
 
@@ -55,7 +55,10 @@ async def verify(
     if not quoted or not asked:
         return Checked(tuple(sentences))
     texts = [quote.text for _, quote in quoted]
-    size = max(1, verifier.batch_size)
+    size = verifier.batch_size
+    if type(size) is not int or size < 1:
+        problem = f"its batch_size must be a whole number of at least 1, got {size!r:.40}"
+        return Checked(tuple(sentences), (_unusable(problem),))
     batches = [asked[start : start + size] for start in range(0, len(asked), size)]
     free = asyncio.Semaphore(_AT_A_TIME)
 
@@ -92,22 +95,34 @@ def _usable(answer: object, count: int, texts: Sequence[str]) -> Ok[Verdicts] | 
     # Whatever its port says, a plug-in may give something else.
     if not isinstance(answer, Verdicts):
         problem = f"it gave {answer!r:.80}, which is no Verdicts"
+    elif not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
+    elif not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"its usage is {answer.usage!r:.80}"
     elif len(answer.verdicts) != count:
         problem = f"it gave {len(answer.verdicts)} verdicts on {count} sentences"
     else:
         problem = next((_problem(verified, texts) for verified in answer.verdicts if _problem(verified, texts)), None)
     if problem is None:
         return Ok(cast("Verdicts", answer))
+    return _unusable(problem)
+
+
+def _unusable(problem: str) -> Failed:
     return Failed("verify_answer", MalformedAnswerError(f"the verifier's answer cannot be used: {problem}"))
 
 
 def _problem(verified: Any, texts: Sequence[str]) -> str | None:
     """Return what is wrong with a verdict, if anything: it must name a passage that holds its quote, or none."""
-    verdict, passage = getattr(verified, "verdict", None), getattr(verified, "passage", None)
-    if verdict not in {"supported", "contradicted", "not_found"}:
+    if not isinstance(verified, Verified):
         return f"{verified!r:.80} is no verdict"
+    verdict, passage, quote = cast("tuple[Any, Any, Any]", (verified.verdict, verified.passage, verified.quote))
+    if not isinstance(verdict, str) or verdict not in {"supported", "contradicted", "not_found"}:
+        return f"{verified!r:.80} is no verdict"
+    if not (isinstance(quote, str) and isinstance(verified.reason, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"{verified!r:.200} has a quote or a reason that is no text"
     if verdict == "not_found":
         return None if passage is None else f"{verified!r:.200} names a passage for what no passage tells"
     if type(passage) is not int or not 0 <= passage < len(texts):
         return f"{verified!r:.200} names none of the {len(texts)} passages"
-    return None if verified.quote and verified.quote in texts[passage] else f"no passage holds {verified.quote!r:.200}"
+    return None if quote and quote in texts[passage] else f"the passage does not hold {quote!r:.200}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from retrieval_core.claims.alignments import strange_in
+from retrieval_core.claims.clauses import is_year, mixed, other_rates, rate_words, turned_figures
 from retrieval_core.claims.exchanges import swapped
 from retrieval_core.claims.figures import Figure, figures_in
+from retrieval_core.claims.sides import sides_of
 from retrieval_core.claims.statements import Statement, Word, statement_of
 from retrieval_core.claims.units import same_dimension, same_quantity
 from retrieval_core.claims.words import exclusive, without_prefix
@@ -14,15 +17,14 @@ from retrieval_core.claims.words import exclusive, without_prefix
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_NEAR = 40
-"""Code points from a word that are still its surroundings."""
-_MOST_RIVALS = 8
-"""Places of a word among which the one with the most alike surroundings is looked for."""
 _MOST_FREE = 60
 _MOST_MISSING = 10
 """Figures that are paired."""
 _ARTICLES = frozenset({"the", "a", "an"})
-_PREPOSITIONS = frozenset({"of", "in", "on", "at", "with", "from", "by", "for", "into", "under"})
+_PREPOSITIONS = frozenset({"of", "in", "on", "at", "with", "from", "by", "for", "into", "under", "per"})
+_COORDINATE = frozenset({"and", "but", "or"})
+_CONJUNCTIONS = _COORDINATE | {"while", "whereas"}
+_ALL = frozenset({"all", "every", "each", "entire", "whole", "everyone", "everybody"})
 _NUMBERS = {"are": "is", "were": "is", "was": "is", "be": "is"}
 
 
@@ -39,6 +41,9 @@ class Differences:
         opposites: Words of which one says the opposite of the other.
         denied: Words of both that one of them denies.
         swapped: Words that are the other way round: whose part is whose, what came first.
+        missing_words: Other words that the evidence does not have, in no form that is known here.
+        strange_words: Those of them that stand in what is else the evidence's wording, or that the sentence is about
+            while the context does not have them: facts that were altered or added.
         covered: The part of the claim's words, figures and names that the evidence has, in [0, 1].
         covered_else: The same, where what the evidence has another of is left out.
     """
@@ -51,6 +56,8 @@ class Differences:
     opposites: tuple[tuple[str, str], ...] = ()
     denied: tuple[str, ...] = ()
     swapped: tuple[str, ...] = ()
+    missing_words: tuple[str, ...] = ()
+    strange_words: tuple[str, ...] = ()
     covered: float = 1.0
     covered_else: float = 1.0
 
@@ -63,8 +70,8 @@ class Differences:
 
     @property
     def nothing_missing(self) -> bool:
-        """Whether the evidence has all figures and names of the claim."""
-        return not (self.missing_figures or self.missing_names)
+        """Whether the evidence has all figures and names of the claim, and no word in it is strange."""
+        return not (self.missing_figures or self.missing_names or self.strange_words)
 
 
 def missing_figures(claim: str, evidence: str) -> tuple[str, ...]:
@@ -88,14 +95,28 @@ def differences(claim: str | Statement, evidence: str | Statement, context: str 
     free = [figure for figure in theirs.figures if not _has(mine.figures, figure)]
     other_figures = list(_paired(figures, free, mine, theirs))
     their_words = theirs.forms
-    lacking = [word for word in mine.content if not _covers(their_words, theirs, word)]
+    rated = rate_words(mine, theirs)
+    lacking = [
+        word for word in mine.content if not _covers(their_words, theirs, word) and word.typed.lower() not in rated
+    ]
     names = [word for word in lacking if word.is_name]
     known = around.forms
-    strange = [word.typed for word in names if word.concept not in known and word.base not in known]
+    unknown = [word.typed for word in names if word.concept not in known and word.base not in known]
     commands = [code for code in mine.code if code not in " ".join(theirs.text.split())]
-    other_names = (*_other_commands(commands, theirs), *_other_names(mine, theirs, names))
-    other_words = tuple(dict.fromkeys((*_excluding(mine, theirs), *_in_its_place(mine, theirs, around))))
-    opposites, denied = _sides(mine, theirs)
+    other_names = (
+        *_other_commands([code for code in commands if code not in around.code], theirs),
+        *_other_names(mine, theirs, names),
+    )
+    strange, altered = strange_in(mine, theirs, around, lacking)
+    other_names = (*other_names, *(pair for pair in altered if pair not in other_names))
+    rates, places = tuple(other_rates(mine, theirs)), tuple(_in_its_place(mine, theirs, around))
+    places = (*places, *_all_or_part(mine, theirs, free))
+    other_words = tuple(dict.fromkeys((*rates, *_excluding(mine, theirs), *places)))
+    other_figures += turned_figures(mine, theirs)
+    if not figures:
+        pairs = ((_shown(mine, figure), _shown(theirs, other)) for figure, other in mixed(mine, theirs))
+        other_figures += dict.fromkeys(pairs)
+    opposites, denied = sides_of(mine, theirs)
     exchanged = swapped(mine, theirs)
     total = len(mine.content) + len(mine.figures)
     subject = {word.start for word in mine.content[:1]}
@@ -103,17 +124,20 @@ def differences(claim: str | Statement, evidence: str | Statement, context: str 
     lost = len(lacking) - 0.5 * len(nearby) + len(figures)
     replaced = {word for words, _ in other_names for word in words.split()} | {word for word, _ in other_words}
     excused = [word for word in lacking if word.typed in replaced]
-    left = total - len(excused) - len(other_figures)
-    lost_else = lost - sum(0.5 if word in nearby else 1.0 for word in excused) - len(other_figures)
+    others = min(len(other_figures), len(figures))
+    left = total - len(excused) - others
+    lost_else = lost - sum(0.5 if word in nearby else 1.0 for word in excused) - others
     return Differences(
         tuple(figure.value for figure in figures),
         tuple(other_figures),
-        (*commands, *strange),
+        (*commands, *unknown),
         other_names,
         other_words,
         opposites,
         denied,
         exchanged,
+        tuple(dict.fromkeys(word.typed for word in lacking if not word.is_name)),
+        strange,
         covered=1 - lost / total if total else 0.0,
         covered_else=1 - lost_else / left if left else 0.0,
     )
@@ -130,6 +154,12 @@ def _has(known: Sequence[Figure], figure: Figure) -> bool:
 def _equal(one: Figure, other: Figure) -> bool:
     if one.number is None or other.number is None:
         return one.value in other.values
+    if "/" in one.value + other.value and "%" in {one.unit, other.unit}:
+        share, other_share = (
+            number if unit == "%" else 100 * number
+            for number, unit in ((one.number, one.unit), (other.number, other.unit))
+        )
+        return abs(share - other_share) < 0.5
     return same_quantity(one.number, one.unit, other.number, other.unit)
 
 
@@ -171,13 +201,12 @@ def _paired(
 
 def _alike(one: Figure, other: Figure) -> bool:
     if (one.number is None) != (other.number is None):
-        return False
+        return not (one.unit or other.unit) and {_kind(one.value), "." in other.value} == {"version", True}
     if one.number is None:
         return _kind(one.value) == _kind(other.value)
-    is_year = [value.isdigit() and len(value) == 4 and value[0] in "12" for value in (one.value, other.value)]
     if one.unit or other.unit:
         return same_dimension(one.unit, other.unit)
-    return is_year[0] == is_year[1]
+    return is_year(one) == is_year(other)
 
 
 def _kind(value: str) -> str:
@@ -201,9 +230,10 @@ def _shown(statement: Statement, figure: Figure) -> str:
 
 def _other_commands(commands: Sequence[str], theirs: Statement) -> Iterator[tuple[str, str]]:
     for command in commands:
-        first = command.split()[0]
-        rival = next((other for other in theirs.code if other.split()[0] == first), None)
-        if rival is not None:
+        parts = command.split()
+        rivals = [other for other in theirs.code if other.split()[0] == parts[0]]
+        if rivals:
+            rival = max(rivals, key=lambda other: len(set(parts) & set(other.split())))
             yield command, rival
 
 
@@ -213,15 +243,25 @@ def _in_its_place(mine: Statement, theirs: Statement, around: Statement) -> Iter
     Between neighbours it may be another word for the same, unless the text has the claim's word for something else.
     """
     other = _slots(theirs)
-    for slot, (word, _) in _slots(mine).items():
-        rival, following = other.get(slot, (word, ()))
+    behind: dict[str, set[str]] = {}
+    clauses = {word.concept for (last, _, _), entries in other.items() if last in _CONJUNCTIONS for word, _ in entries}
+    for (before, last, is_preposition), entries in other.items():
+        if is_preposition and before in _COORDINATE:
+            behind.setdefault(last, set()).update(entry[0].concept for entry in entries)
+    for slot, [(word, _), *_] in _slots(mine).items():
+        entries = other.get(slot, [])
+        if not entries or (slot[2] and word.concept in behind.get(slot[1], ())):
+            continue
+        if mine.figures and not slot[0] and word.concept in clauses:  # whose figure it is is told elsewhere
+            continue
+        rival, following = next((entry for entry in entries if entry[0].concept == word.concept), entries[0])
         if rival.concept == word.concept or rival.base in mine.forms or word.base in following:
             continue
         if slot[2] or word.base in around.forms or word.base in theirs.forms:
             yield word.typed, rival.typed
 
 
-def _slots(statement: Statement) -> dict[tuple[str, str, bool], tuple[Word, tuple[str, ...]]]:
+def _slots(statement: Statement) -> dict[tuple[str, str, bool], list[tuple[Word, tuple[str, ...]]]]:
     """Return the words that say something by their places, each with the two words behind it.
 
     A place is what stands before and behind, or two words before of which the second is a preposition
@@ -230,16 +270,16 @@ def _slots(statement: Statement) -> dict[tuple[str, str, bool], tuple[Word, tupl
     words = [word for word in statement.words if word.typed.lower() not in _ARTICLES]
     forms = [_NUMBERS.get(word.base, word.base) for word in words]
     padded = ["", "", *forms, "", ""]
-    found: dict[tuple[str, str, bool], tuple[Word, tuple[str, ...]]] = {}
+    found: dict[tuple[str, str, bool], list[tuple[Word, tuple[str, ...]]]] = {}
     for place, word in enumerate(words):
         if word.is_quiet:
             continue
         entry = word, tuple(padded[place + 3 : place + 5])
         before, last, behind = padded[place], padded[place + 1], padded[place + 3]
         if last in _PREPOSITIONS:
-            found.setdefault((before, last, True), entry)
+            found.setdefault((before, last, True), []).append(entry)
         elif last or behind:
-            found.setdefault((last, behind, False), entry)
+            found.setdefault((last, behind, False), []).append(entry)
     return found
 
 
@@ -271,6 +311,14 @@ def _is_code(name: str) -> bool:
     return any(mark in "_./@-:0123456789" for mark in name)
 
 
+def _all_or_part(mine: Statement, theirs: Statement, free: Sequence[Figure]) -> Iterator[tuple[str, str]]:
+    """Yield a word that means all where the evidence has a part: all of the seats, half of the seats."""
+    part = next((figure for figure in free if figure.number is not None and "/" in figure.value), None)
+    word = next((word for word in mine.words if word.typed.lower() in _ALL), None)
+    if part is not None and word is not None and not any(other.typed.lower() in _ALL for other in theirs.words):
+        yield word.typed, _shown(theirs, part)
+
+
 def _excluding(mine: Statement, theirs: Statement) -> Iterator[tuple[str, str]]:
     sets = exclusive()
     own, other = {word.base for word in mine.words}, {word.base for word in theirs.words}
@@ -282,54 +330,3 @@ def _excluding(mine: Statement, theirs: Statement) -> Iterator[tuple[str, str]]:
             if sets.get(rival.base) == number and rival.base not in own:
                 yield word.typed, rival.typed
                 break
-
-
-def _sides(mine: Statement, theirs: Statement) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return words of which the evidence has the opposite, and those that one of the two denies."""
-    opposites: list[tuple[str, str]] = []
-    denied: list[tuple[str, bool]] = []
-    agree = any(word.is_denied and word.concept in theirs.denies for word in mine.content)
-    once: dict[tuple[str, int], Word] = {}
-    for word in mine.content:
-        once.setdefault((word.concept, word.side), word)
-    for word in once.values():
-        rivals = [other for other in theirs.content if other.concept == word.concept][:_MOST_RIVALS]
-        if not rivals:
-            opposites += _by_prefix(word, mine, theirs)
-            continue
-        rival = rivals[0]
-        if len(theirs.sides[word.concept]) > 1:
-            rival = max(rivals, key=lambda other: _alike_around(mine, word, theirs, other))
-        if rival.side == word.side:
-            continue
-        if rival.is_denied or word.is_denied:
-            denier, heads = (word, theirs.forms) if word.is_denied else (rival, mine.forms)
-            if not agree and denier.head in heads:
-                denied.append((word.typed, word.is_denied))
-        elif rival.base != word.base:
-            opposites.append((word.typed, rival.typed))
-    if len({is_denied for _, is_denied in denied}) > 1:  # each denies what the other does not: it stands elsewhere
-        denied = []
-    return tuple(opposites), tuple(dict.fromkeys(word for word, _ in denied))
-
-
-def _by_prefix(word: Word, mine: Statement, theirs: Statement) -> Iterator[tuple[str, str]]:
-    """Yield a word and its opposite where one of the two has a prefix that denies: safe, unsafe."""
-    plain = without_prefix(word.typed)
-    for other in theirs.content:
-        if other.side == word.side and (other.base == plain or without_prefix(other.typed) == word.base):
-            if other.concept not in mine.sides:
-                yield word.typed, other.typed
-            return
-
-
-def _alike_around(mine: Statement, word: Word, theirs: Statement, other: Word) -> tuple[int, bool]:
-    return len(_near(mine, word) & _near(theirs, other)), word.side == other.side
-
-
-def _near(statement: Statement, word: Word) -> set[str]:
-    return {
-        other.base
-        for other in statement.words
-        if other is not word and not other.is_quiet and abs(other.start - word.start) <= _NEAR
-    }

@@ -34,12 +34,25 @@ _SMALL = {
     "dozen": 12,
     "twice": 2,
 }
+_SIGNS = {
+    "½": (1, 2),
+    "¼": (1, 4),
+    "¾": (3, 4),
+    "⅓": (1, 3),
+    "⅔": (2, 3),
+    "⅛": (1, 8),
+    "⅜": (3, 8),
+    "⅝": (5, 8),
+    "⅞": (7, 8),
+}
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _LATER = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS = {word: value for value, word in enumerate(_LATER.split(), start=3)}
 _YEAR = "january february march april may june july august september october november december"
 _MONTHS = tuple(_YEAR.split())
-_SUFFIXES = {"k": 1000, "K": 1000, "M": 10**6, "B": 10**9, "bn": 10**9, "mn": 10**6}
+_SUFFIXES = {"k": 1000, "K": 1000, "M": 10**6, "B": 10**9, "bn": 10**9, "mn": 10**6, "m": 10**6}
 _FEW_LETTERS = re.compile(r"[A-Za-z]{1,6}(?!\w)|[hdms]\d")
+_ARTICLE = re.compile(r" an?(?= )")
 _LONGEST_VALUE = 40
 """Digits of a number that is still computed with."""
 
@@ -122,6 +135,11 @@ def _pattern() -> re.Pattern[str]:
       | (?<![\w.])(?:[vV](?=\d))?(?P<version>\d{{1,9}}(?:\.\d{{1,9}}){{2,9}}
             (?:[-+.]?(?:rc|alpha|beta|dev|post)[.-]?\d{{0,9}})?)(?!\w)
       | (?<![\w.])[vV](?P<short>\d{{1,9}}(?:\.\d{{1,9}})?)(?!\w)
+      | (?<![\w.])(?:(?P<mixed>\d{{1,6}})[ ]?)?(?P<part>[{"".join(_SIGNS)}])(?!\w)
+      | (?<![\w./-])(?P<above>\d{{1,2}})/(?P<under>[2-9]|10)(?=[ ]of(?!\w)|[ ](?:tea|table)spoon)
+      | (?<![\w-])(?i:(?P<shares>an?|one|two|three|four|five|seven)[ -](?P<share>{"|".join(_PARTS)})s?)
+            (?=[ ]of(?!\w)|[ ](?:tea|table)spoon|[ ](?:an?|the)(?!\w))
+      | (?<![\w-])(?i:(?P<a_half>half))(?=[ ](?:of|an?|the)(?!\w)|-(?:hour|day|year))
       | (?<!\w)(?P<th>\d{{1,9}})(?:st|nd|rd|th)(?!\w)
       | (?<!\w)(?P<decade>[12]\d{{2}}0)'?s(?!\w)
       | (?P<sign>(?<![\w)\]%-])-|(?<!\w)[Mm]inus[ ])?
@@ -129,7 +147,7 @@ def _pattern() -> re.Pattern[str]:
         (?:(?<![\w.])|(?<=\d[hdms])|(?<=\d\.\.)|(?<=\.\.\.))
             (?P<digits>(?:[1-9]\d{{0,2}}(?P<sep>[,'_ ])\d{{3}}(?:(?P=sep)\d{{3}})*+(?!\d))|\d++)
             (?P<point>\.\d++)?(?P<power>[eE][+-]?\d{{1,3}}(?!\w))?
-            (?:(?P<suffix>bn|mn|[kKMB])(?![\w%])
+            (?:(?P<suffix>bn|mn|[kKMB]|(?(before)m|(?!)))(?![\w%])
                 |[ -](?P<scale>hundred|thousand|million|billion|trillion|bn|dozen)(?!\w))?
       | (?<![\w-])(?i:(?P<words>(?:(?:an?|another)[ ](?=hundred|thousand|million|billion|trillion|dozen))?
             (?:{_WORD_NUMBER})(?:(?:[ ]|-|[ ]and[ ])(?:{_WORD_NUMBER})(?!\w))*+)(?!\w))
@@ -145,8 +163,30 @@ def _figures(text: str) -> Iterator[Figure]:
             yield from _in_words(match, text)
         elif match["digits"]:
             yield from _number(match, text)
+        elif match["part"] or match["above"] or match["share"] or match["a_half"]:
+            yield _fraction(match, text)
         elif values := _values_of(match, text):
             yield Figure(values, Span(*match.span()))
+
+
+def _fraction(match: re.Match[str], text: str) -> Figure:
+    """Return a part of a whole, as 1/3, or a number with one, as 2.5."""
+    if match["part"]:
+        above, under = _SIGNS[match["part"]]
+        above += int(match["mixed"] or "0") * under
+    elif match["above"]:
+        above, under = int(match["above"]), int(match["under"])
+    elif match["share"]:
+        above, under = _SMALL.get(match["shares"].lower(), 1), _PARTS[match["share"].lower()]
+    else:
+        above, under = 1, 2
+    behind = match.end()
+    article = _ARTICLE.match(text, behind)
+    start = article.end() if article else behind
+    unit, length = unit_of(text[start : start + 24])
+    number = above / under
+    shown = f"{number:g}" if under in {2, 4, 8} and number > 1 else f"{above}/{under}"
+    return Figure((shown,), Span(match.start(), start + length if length else behind), unit, number)
 
 
 def _values_of(match: re.Match[str], text: str) -> tuple[str, ...]:
@@ -204,12 +244,13 @@ def _number(match: re.Match[str], text: str) -> Iterator[Figure]:
     digits = match["digits"]
     point = match["point"] or ""
     whole = _bare("".join(mark for mark in digits if mark.isdigit()))
-    following = text[match.end() : match.end() + 16]
+    following = text[match.end() : match.end() + 24]
     unit, end = _unit(match["before"], following)
     joined = not point and not match["sep"] and following[:1].isalpha() and not end
     if joined and not _FEW_LETTERS.match(following):  # the beginning of a name: 3scale2, 7zip_x
         return
-    if not _is_version(text, match.start(), unit):
+    is_version = _is_version(text, match.start(), unit)
+    if not is_version:
         point = point.rstrip("0").rstrip(".")
     sign = "-" if match["sign"] and (whole != "0" or point) else ""
     value, number = f"{sign}{whole}{point}", None
@@ -219,7 +260,8 @@ def _number(match: re.Match[str], text: str) -> Iterator[Figure]:
             value = sign + _times(whole, point[1:], scale)
         if match["power"]:
             value += match["power"].lower()
-        number = float(value)
+        exact = is_version and point.endswith("0") and scale == 1 and not match["power"]  # 3.10 is not 3.1
+        number = None if exact else float(value)
     elif match["suffix"] or match["scale"] or match["power"]:
         value = match[0]
     yield Figure((value + "%" if unit == "%" else value,), Span(match.start(), match.end() + end), unit, number)
@@ -255,7 +297,7 @@ def _in_words(match: re.Match[str], text: str) -> Iterator[Figure]:
     behind, half = match.end(), False
     if text.startswith(" and a half", behind):
         behind, half = behind + len(" and a half"), True
-    following = text[behind : behind + 16]
+    following = text[behind : behind + 24]
     negative = text[max(0, match.start() - 6) : match.start()].lower() == "minus "
     unit, end = unit_of(following)
     if words == ["one"] and not unit:  # often a pronoun

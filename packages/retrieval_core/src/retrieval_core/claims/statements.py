@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from retrieval_core.analysis import STOP_WORDS
 from retrieval_core.claims.figures import Figure, figures_in
 from retrieval_core.claims.words import AFTER_NOT, NEGATORS, opposites, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SCOPE = 5
 """Words behind a negator that it denies, at most."""
@@ -17,6 +21,7 @@ _TOKEN = re.compile(
     r"(?P<mark>[,;:.!?()|\u2013\u2014])"
 )
 _COMMAND = re.compile(r"`([^`\n]{1,200} [^`\n]{1,200})`")
+_FENCED = re.compile(r"^[^\S\n]{0,8}```[^\n`]{0,40}\n([^`]{1,4000})```", re.MULTILINE)
 _CODE = re.compile(r"[a-z][A-Z]|[A-Z]{2}|_|\w[./:@]\w|^-|^[./~]?/|[^\W\d_]-?\d|\d-?[^\W\d_]")
 _QUIET = (STOP_WORDS - NEGATORS - {"before", "after", "above", "below", "under", "over", "more", "most", "won"}) | {
     "may", "also", "still", "yet", "according", "would", "could", "shall", "might", "must", "there", "within", "around",
@@ -122,9 +127,19 @@ def statement_of(text: str) -> Statement:
         tuple(" ".join(word.typed for word in name) for name in reading.names),
         sides,
         frozenset(word.concept for word in reading.words if word.is_denied),
-        tuple(" ".join(match[1].split()) for match in _COMMAND.finditer(text)),
+        tuple(_commands(text)),
         frozenset(form for word in reading.words for form in (word.concept, word.base, word.typed.lower())),
     )
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Yield what stands between backticks and in the lines of fenced blocks, and has several words."""
+    for match in _COMMAND.finditer(text):
+        yield " ".join(match[1].split())
+    for match in _FENCED.finditer(text):
+        for line in match[1].splitlines():
+            if len(words := line.split()) > 1:
+                yield " ".join(words)
 
 
 class _Reading:

@@ -18,7 +18,8 @@ AFTER_NOT = frozenset({"only", "just", "merely", "least", "most", "more", "less"
 # Words of one kind; those behind the bar say the opposite of those before it.
 _OPPOSITES = """
 enable on activate active | disable deactivate inactive off
-include | exclude
+include | exclude except
+cause | cure
 allow permit may allowed permitted | forbid forbidden prohibit prohibited ban banned disallow
 accept approve | reject refuse decline
 require required mandatory obligatory | optional
@@ -88,6 +89,7 @@ son daughter
 brother sister
 king queen
 male female
+double triple quadruple
 boys girls
 men women
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,8 +78,11 @@ def answer_command(
             config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode
         )
         condition = parse_filter(filter_json) if filter_json is not None else None
+        if config.llm.kind == "none":
+            _tell_of_no_effect([name for name, given in (("--verify", verify), ("--prompt", prompt)) if given])
+        show = _print_lines if as_json else partial(_print_text, verify=verify or config.answer.verify)
         with asked(config, index_files) as index, closing(index.answer_stream(query, condition, **options)) as events:
-            went_well = (_print_lines if as_json else _print_text)(events, index)
+            went_well = show(events, index)
     except KeyboardInterrupt:  # the stream, and with it the model's work, has ended by now
         click.echo(err=True)
         raise SystemExit(INTERRUPTED) from None
@@ -91,12 +95,23 @@ def answer_command(
         raise SystemExit(FAILURE)
 
 
+def _tell_of_no_effect(names: Sequence[str]) -> None:
+    """Say on standard error that options are for language models, and that there is none."""
+    if names:
+        verb = "has" if len(names) == 1 else "have"
+        told = f"! {' and '.join(names)} {verb} no effect without a language model; see llm.kind"
+        click.secho(told, fg="yellow", err=True)
+
+
 def _turns(file: IO[bytes]) -> Any:
     """Return what a file holds as JSON; what it means is checked where it is used."""
     try:
         return json.loads(file.read())
     except ValueError as error:
         msg = f"--history: {file.name} holds no JSON: {error}"
+        raise click.UsageError(msg) from error
+    except RecursionError as error:
+        msg = f"--history: {file.name} is nested too deeply for a conversation"
         raise click.UsageError(msg) from error
 
 
@@ -115,12 +130,12 @@ def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -
     return went_well
 
 
-def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
+def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex, *, verify: bool) -> bool:
     """Print text as it comes and its sources below it, and return whether there is an answer that holds."""
     from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
 
     went_well = False
-    printer = AnswerPrinter()
+    printer = AnswerPrinter(verify=verify)
     for event in events:
         printer.take(event)
         if event.type == "done":

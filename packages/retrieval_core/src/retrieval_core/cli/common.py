@@ -77,7 +77,7 @@ def _store_option(command: Callable[P, R]) -> Callable[P, R]:
 def question_options(command: Callable[P, R]) -> Callable[P, R]:
     """Give a command the options of those that ask an index something."""
     options = [
-        click.option("--top-k", type=click.IntRange(1, 1000), help="The most passages.  [default: 10]"),
+        click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
         click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
         indexes_option,

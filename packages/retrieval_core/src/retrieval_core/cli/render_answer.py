@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
 
+from retrieval_core.answer.attribution import markers_of
 from retrieval_core.cli.render import console_of, harmless
-from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, format_citation
+from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 QUOTE = 120
 """Most code points shown of a quote or of a sentence; ``--json`` gives all of it."""
 
+PROBLEMS = 10
+"""Most lines about sentences without a source."""
+
 _STEPS: dict[FallbackStep, str] = {
     "dense": "searching by meaning alone",
     "without_documents": "answering without documents",
@@ -41,19 +46,27 @@ _SIGNS: dict[Verdict, tuple[str, str]] = {
 
 
 class AnswerPrinter:
-    """Prints an answer as it comes: its text and sources on standard output, what did not work on standard error."""
+    """Prints an answer as it comes: its text and sources on standard output, what did not work on standard error.
 
-    def __init__(self) -> None:
+    Args:
+        verify: Whether it was to be verified, so that it is said where it was not.
+    """
+
+    def __init__(self, *, verify: bool = False) -> None:
+        self._verify = verify
         self._out = console_of()
         self._err = console_of(stderr=True)
         self._last = ""
         self._told: set[str] = set()
+        self._of_passages = ""
 
     def take(self, event: AnswerEvent) -> None:
         """Print what is to be seen at once of an event."""
         if isinstance(event, AnswerChunk):
             click.echo(harmless(event.content), nl=False)
             self._last = event.content[-1:] or self._last
+        elif isinstance(event, RetrievalDone):
+            self._of_passages = "" if event.confidence is None else event.confidence.explanation
         elif isinstance(event, Fallback):
             self._warn(f"{event.reason}; {_STEPS[event.step]}")
             self._told.add(event.reason)
@@ -84,21 +97,30 @@ class AnswerPrinter:
         if (how := _how(answer)) is not None:
             self._print(Text(f"\n{how}", style="yellow"))
         self._print_sources(answer.sources, checks)
-        for problem in chain.from_iterable(map(_problems, answer.sentences)):
-            self._print(Text(f"! {problem}", style="yellow"))
+        self._print_problems(answer.sentences)
         for check in filter(None, (sentence.check for sentence in answer.sentences)):
             self._print(_verdict(answer.sentences[check.sentence].text, check))
-        self._print(Text(_summary(answer, checks), style="dim"))
+        if self._verify and (why := _why_not_verified(answer)) is not None:
+            self._print(Text(harmless(f"Not verified: {why}."), style="yellow"))
+        self._print(Text("\n".join(_summary(answer, checks, self._of_passages)), style="dim"))
 
     def _print_sources(self, sources: Sequence[Citation], checks: Sequence[CitationCheck] | None) -> None:
         if sources:
             self._print(Text("\nSources", style="bold"))
         for number, source in enumerate(sources):
-            self._print(Text(harmless(f"[{source.number}] {format_citation(source)}"), style="cyan"))
+            self._print(Text(harmless(f"[{source.number}] {_place(source)}"), style="cyan"))
             for quote in source.quotes:
                 self._print(Text(f"    {_shown(quote.text)}"))
             for difference in checks[number].differences if checks else ():
                 self._print(Text(harmless(f"    does not match the index: {difference}"), style="red"))
+
+    def _print_problems(self, sentences: Sequence[AnswerSentence]) -> None:
+        found = Counter(problem for sentence in sentences for problem in _problems(sentence))
+        for problem, count in islice(found.items(), PROBLEMS):
+            alike = f" (and {count - 1:,} more like it)" if count > 1 else ""
+            self._print(Text(f"! {problem}{alike}", style="yellow"))
+        if rest := sum(islice(found.values(), PROBLEMS, None)):
+            self._print(Text(f"… and {rest:,} more; --json has all", style="yellow"))
 
     def _print(self, text: Text) -> None:
         self._out.print(text, soft_wrap=True)
@@ -110,10 +132,21 @@ class AnswerPrinter:
 
 def _shown(text: str) -> str:
     """Return a text on one line, in quotation marks, shortened at a blank."""
+    return f"“{_short(text)}”"
+
+
+def _short(text: str) -> str:
     line = " ".join(harmless(text).split())
     if len(line) > QUOTE:
         line = line[: max(line.rfind(" ", 0, QUOTE), QUOTE // 2)] + " …"
-    return f"“{line}”"
+    return line
+
+
+def _place(source: Citation) -> str:
+    """Return where a source is from, with its title where nothing else there says the same."""
+    place = format_citation(source)
+    title = " ".join((source.title or "").split())
+    return place if not title or title.casefold() in place.casefold() else f"{place} | Title: {_short(title)}"
 
 
 def _problems(sentence: AnswerSentence) -> Iterator[str]:
@@ -142,18 +175,57 @@ def _how(answer: Answer) -> str | None:
     if answer.kind == "extracted":
         failed = any(fallback.step == "extracted" for fallback in answer.fallbacks)
         why = "the language model could not be used" if failed else "no language model is configured"
-        return f"Extracted from the passages; {why}."
+        others = " Other numbers in brackets are the documents' own." if _has_foreign_numbers(answer) else ""
+        return f"Extracted from the passages; {why}.{others}"
     if answer.kind == "without_documents" and answer.text:
         return "Written without any document: nothing could be searched."
     return None
 
 
-def _summary(answer: Answer, checks: Sequence[CitationCheck] | None) -> str:
-    """Return confidence in one line; checks and time in another."""
-    confidence = "" if answer.confidence is None else f"Confidence {answer.confidence.value:.2f}. "
-    explanation = "" if answer.confidence is None else " ".join(harmless(answer.confidence.explanation).split())
+def _has_foreign_numbers(answer: Answer) -> bool:
+    """Whether what looks like a citation was quoted from a document."""
+    own = {attribution.marker for sentence in answer.sentences for attribution in sentence.attributions}
+    return any(marker.span not in own for marker in markers_of(answer.text))
+
+
+def _why_not_verified(answer: Answer) -> str | None:
+    """Return why no sentence of an answer was held against the passages; ``None`` where one was."""
+    if answer.error is not None:
+        return "the answer is not complete"
+    if answer.kind == "extracted":
+        return "the answer consists of quotes"
+    if answer.kind == "abstained":
+        return "nothing was answered"
+    if answer.kind == "without_documents":
+        return "there are no passages to hold the answer against"
+    if any(sentence.check is not None for sentence in answer.sentences):
+        return None
+    failures = [entry.reason for entry in answer.degraded if entry.stage == "verify_answer"]
+    return " ".join(failures[0].split()).rstrip(".") if failures else "no sentence says what could be verified"
+
+
+def _summary(answer: Answer, checks: Sequence[CitationCheck] | None, of_passages: str) -> Iterator[str]:
+    """Yield a line on the passages, one on the answer where there is one, and one of checks and time.
+
+    Args:
+        answer: Of which it tells.
+        checks: Of its sources; ``None`` where they could not be checked.
+        of_passages: What was said of the passages before there was an answer: the beginning of the explanation.
+    """
+    if (confidence := answer.confidence) is not None:
+        of_passages = of_passages or confidence.explanation
+        of_answer = confidence.explanation.removeprefix(of_passages)
+        yield f"Passages bear on the question: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
+        if answer.text and answer.error is None and answer.kind != "abstained":
+            yield f"Confidence in the answer: {confidence.value:.2f}{_in_brackets(of_answer)}"
     if checks:
-        compared = f"{sum(check.matches for check in checks)} of {len(checks)} sources match the index, "
+        unchanged = sum(check.matches for check in checks)
+        compared = f"quotes of {unchanged} of {len(checks)} sources are unchanged in the index"
     else:
-        compared = "the sources could not be checked, " if answer.sources else ""
-    return f"{confidence}{explanation}".rstrip() + f"\n{compared}{answer.latency_ms:,.0f} ms"
+        compared = "the sources could not be checked" if answer.sources else ""
+    yield f"{compared}{', ' if compared else ''}{answer.latency_ms:,.0f} ms"
+
+
+def _in_brackets(explanation: str) -> str:
+    line = " ".join(harmless(explanation).split())
+    return f" ({line})" if line else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from retrieval_core.config.backends import Settings
 
@@ -14,6 +14,15 @@ class AnswerConfig(Settings):
 
     prompt: str | None = None
     """Instructions to the language model in place of the built-in ones."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_says_something(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            msg = "it is blank; leave it out for the built-in instructions"
+            raise ValueError(msg)
+        return value
+
     max_tokens: int | None = Field(default=None, ge=1)
     """The longest answer in the model's tokens; the provider's own bound where it is not set."""
     abstain_below: float = Field(default=0.15, ge=0, le=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from retrieval_core.errors import ServiceError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
@@ -38,8 +40,11 @@ async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) ->
             yield event[0]
         await task
     finally:
-        task.cancel()
-        await asyncio.wait((task,))
+        if task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait((task,))
+        else:  # whoever reads on another loop gets that loop's error, and need not wait for this one
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
@@ -63,8 +68,11 @@ def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
             await events.aclose()
 
     try:
-        while (loop is None or bridge.is_on(loop)) and (event := bridge.run(following())) is not None:
+        while (event := bridge.run(following())) is not None:
             yield event[0]
+            if loop is not None and not bridge.is_on(loop):
+                msg = "the stream ended before its time: it was closed with what it came from"
+                raise ServiceError(msg)
     finally:
         if loop is not None and bridge.is_on(loop):
             bridge.run_or_leave(leave)

@@ -12,7 +12,7 @@ from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
-from retrieval_core.types import StageRecord
+from retrieval_core.types import StageRecord, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -257,7 +257,8 @@ class Run:
         if breaker is not None:
             breaker.succeeded()
         took = (self._clock.now() - started) * 1000
-        usage = getattr(value, "usage", None)
+        told = getattr(value, "usage", None)
+        usage = told if isinstance(told, Usage) else None  # a plug-in may tell anything
         record = StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage, round=self._round)
         return Ok(value), record
 
@@ -292,7 +293,9 @@ class Run:
             if (exceeded := self._as_deadline(error, stage)) is error:
                 raise
             raise exceeded from error
-        except SystemExit as error:  # it would end the event loop, and every other query with it
+        except (SystemExit, BaseExceptionGroup) as error:  # it would end the event loop, and every other query with it
+            if isinstance(error, Exception):
+                raise
             msg = f"{stage} tried to end the process"
             raise ServiceError(msg) from error
         except asyncio.CancelledError as error:

@@ -93,7 +93,8 @@ class Confidence:
     Attributes:
         value: In [0, 1]: ``retrieval``, times ``support`` where there is one.
         retrieval: In [0, 1]: how likely the passages bear on the question.
-        support: In [0, 1]: the part of the answer's sentences that the passages support; ``None`` before verification.
+        support: In [0, 1]: the part of the answer's sentences that say something and are supported: by the passages as
+            a verifier has it or, where none was asked, by a source; ``None`` before there is an answer.
         explanation: What it was computed from, for people.
     """
 
@@ -130,6 +131,10 @@ class Answer:
     degraded: tuple[Degradation, ...] = ()
     stages: tuple[StageRecord, ...] = ()
     latency_ms: float = 0.0
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
 
     @property
     def sources(self) -> tuple[Citation, ...]:

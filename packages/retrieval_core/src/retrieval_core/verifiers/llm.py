@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
+from retrieval_core.claims import missing_figures, statement_of
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.prompting import (
@@ -50,6 +51,9 @@ _ANSWER = (
 _PASSAGE_CHARACTERS = 6000
 _SENTENCE_CHARACTERS = 2000
 _REASON_CHARACTERS = 400
+_MOST_FIGURES = 3
+_LEAST_LETTERS = 12
+"""Letters and digits of a quote that shares no word with the sentence."""
 
 
 class _Verdict(BaseModel):
@@ -71,7 +75,8 @@ class LLMVerifier:
     The answer is an object with a property for each sentence, which the schema requires by name. Every verdict but
     ``not_found`` has to quote the passage it goes by. The quote is looked for there, where any white space counts as
     one space; what is returned is the passage's own. A verdict whose quote is not in the passage that it names, or that
-    names none that was given, becomes ``not_found``, and its reason says so.
+    names none that was given, becomes ``not_found``, and its reason says so. So does one whose quote is a word or two
+    that the sentence does not have, and a ``supported`` where the passage lacks a figure of the sentence.
 
     The model sees the question, the sentences and the passages, up to 6000 code points of each, as data: see
     :mod:`retrieval_core.prompting`.
@@ -121,7 +126,8 @@ class LLMVerifier:
         completion = await self._llm.complete(request)
         found = parse_answer(completion.text, _Verdicts, self._llm.id).root
         ordered = in_order(found, len(sentences), self._llm.id, completion.text, "sentences")
-        return Verdicts(tuple(_verified(verdict, passages) for verdict in ordered), completion.usage)
+        judged = zip(ordered, sentences, strict=True)
+        return Verdicts(tuple(_verified(one, sentence, passages) for one, sentence in judged), completion.usage)
 
     def _messages(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> tuple[Message, Message]:
         data = [
@@ -147,8 +153,8 @@ def _schema(sentences: int, passages: int) -> dict[str, JSON]:
     return schema_by_passage(sentences, verdict)
 
 
-def _verified(found: _Verdict, passages: Sequence[str]) -> Verified:
-    """Return a verdict that holds: its quote is in the passage, exactly."""
+def _verified(found: _Verdict, sentence: str, passages: Sequence[str]) -> Verified:
+    """Return a verdict that holds: its quote is in the passage, exactly, and has to do with the sentence."""
     reason = shorten(" ".join(found.reason.split()), _REASON_CHARACTERS)
     if found.verdict == "not_found":
         return Verified("not_found", reason=reason)
@@ -161,7 +167,26 @@ def _verified(found: _Verdict, passages: Sequence[str]) -> Verified:
     if not quote:
         what = "its quote does not stand in" if found.quote.strip() else "quotes nothing of"
         return Verified("not_found", reason=f"{said}, but {what} passage {found.passage}")
+    if not _has_to_do_with(quote, sentence):
+        return Verified("not_found", reason=f"{said}, but its quote {quote!r:.80} has no word of the sentence")
+    if found.verdict == "supported" and (lacking := missing_figures(sentence, passages[place])):
+        figures = ", ".join(f"{figure!r:.40}" for figure in lacking[:_MOST_FIGURES])
+        return Verified("not_found", reason=f"{said}, but passage {found.passage} does not have {figures}")
     return Verified(found.verdict, place, quote, reason)
+
+
+def _has_to_do_with(quote: str, sentence: str) -> bool:
+    """Whether a quote and a sentence share a word that says something, or each has a figure, or the quote is longer.
+
+    A longer one may say in quite other words, or in another language, what the sentence says.
+    """
+    one, other = statement_of(quote), statement_of(sentence)
+    if (one.figures and other.figures) or {word.concept for word in one.content} & {
+        word.concept for word in other.content
+    }:
+        return True
+    # A sign of a script without an alphabet stands for some letters.
+    return sum(1 if mark.isascii() else 3 for mark in quote if mark.isalnum()) >= _LEAST_LETTERS
 
 
 def _in_passage(quote: str, passage: str) -> str:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from retrieval_core.claims import Differences, Statement, differences, rules_id, statement_of
+from retrieval_core.claims.alignments import ALL, NEARLY_ALL
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.run.threads import ThreadPool
@@ -35,6 +36,7 @@ _COMPARED = 12
 _LEAST_WORDS = 3
 _PARTS = re.compile(r", (?:and|but|while|whereas) |; ")
 _SHOWN_WORDS = 3
+_MOST_WORDS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,11 @@ class LocalVerifier:
 
     A sentence is held against each sentence of each passage, each two or three neighbouring ones, and each row of a
     table. It is supported where one of these has most of its words, all of its figures (in any form: ``1,000`` and
-    ``one thousand``, ``90 s`` and ``1.5 minutes``) and names, and denies nothing that it affirms. It is contradicted
-    where one has most of its other words and another figure, date, name, weekday or colour in the place of its own, the
-    opposite of a word (enabled, disabled), a negation that it has not, or two things the other way round. Everything
-    else is not found. Sentences with several clauses are held against the passages clause by clause too.
+    ``one thousand``, ``90 s`` and ``1.5 minutes``) and names, denies nothing that it affirms, and is not the sentence
+    but for a word that was altered or added. It is contradicted where one has most of its other words and another
+    figure, date, name, weekday or colour in the place of its own, the opposite of a word (enabled, disabled), a
+    negation that it has not, or two things the other way round. Everything else is not found. Sentences with several
+    clauses are held against the passages clause by clause too.
 
     The words are those of English. In other languages figures, names and words that the passages have are compared all
     the same, and negations and opposites are not seen. What is said in quite other words than the passages' is not
@@ -82,7 +85,16 @@ class LocalVerifier:
     @property
     def id(self) -> str:
         """Names the method, and a digest of its rules and thresholds."""
-        settings = [rules_id(), SUPPORTED_FROM, CONTRADICTED_FROM, MOST_SENTENCES, LONGEST_READ, _COMPARED]
+        settings = [
+            rules_id(),
+            SUPPORTED_FROM,
+            CONTRADICTED_FROM,
+            NEARLY_ALL,
+            ALL,
+            MOST_SENTENCES,
+            LONGEST_READ,
+            _COMPARED,
+        ]
         return f"exact-comparison@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
 
     @property
@@ -129,7 +141,7 @@ def verify(sentence: str, windows: Sequence[Window], passages: Sequence[str]) ->
     if judged.verdict == "not_found" or window is None:
         return Verified("not_found", reason=_missing(judged.found))
     quote = passages[window.passage][window.start : window.end]
-    reason = "the passage says the same" if judged.verdict == "supported" else _difference(judged.found)
+    reason = _same(judged.found) if judged.verdict == "supported" else _difference(judged.found)
     return Verified(judged.verdict, window.passage, quote, reason)
 
 
@@ -187,10 +199,18 @@ def _difference(found: Differences | None) -> str:
     return f"either the passage or the answer denies {_quoted(found.denied[0])}, and not both"
 
 
+def _same(found: Differences | None) -> str:
+    if found is None or not found.missing_words:
+        return "the passage says the same"
+    words = ", ".join(map(_quoted, found.missing_words[:_MOST_WORDS_SHOWN]))
+    more = ", …" if len(found.missing_words) > _MOST_WORDS_SHOWN else ""
+    return f"the passage says the same, but for: {words}{more}"
+
+
 def _missing(found: Differences | None) -> str:
     if found is None:
         return "no passage has a word of it"
-    lost = (*found.missing_figures, *found.missing_names)[:_SHOWN_WORDS]
+    lost = tuple(dict.fromkeys((*found.missing_figures, *found.missing_names, *found.strange_words)))[:_SHOWN_WORDS]
     if lost:
         return f"no passage that is near has {', '.join(map(_quoted, lost))}"
     return f"the nearest passage has {found.covered:.0%} of its words"

@@ -1,0 +1,44 @@
+"""The names of a sentence of an answer: what the passage that it is from must have, whoever vouches for it or not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from retrieval_core.claims import statement_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_WORD = re.compile(r"[^\W\d_]{2,60}")
+_SUBJECT = re.compile(
+    r"['’]s\b|\s(?:is|was|has|had|will|can|could|may|might|must|does|did|became)\b"  # noqa: RUF001
+)
+"""What stands behind a single subject, which may be a name that no passage has."""
+
+
+class Writing:
+    """How words are written in some texts, which tells names from words that only begin a sentence."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        found = {match[0] for text in texts for match in _WORD.finditer(text)}
+        self._ordinary = {word for word in found if word[0].islower()}
+        self._capitalised = {word.lower() for word in found if word[0].isupper()} - self._ordinary
+
+    def names_of(self, sentence: str) -> Iterator[str]:
+        """Yield words with a capital letter, words of code, and code of several words.
+
+        The first word counts where the next has a capital letter too, where the texts have it with a capital letter
+        alone, or where they do not have it and it is the subject. Takes time in proportion to the sentence.
+        """
+        statement = statement_of(sentence)
+        for place, word in enumerate(statement.words):
+            end = word.start + len(word.typed)
+            if word.is_name or (place == 0 and not word.is_quiet and self._begins(word.typed, sentence, end)):
+                yield word.typed
+        yield from statement.code
+
+    def _begins(self, word: str, sentence: str, end: int) -> bool:
+        if not word[0].isupper() or word.lower() in self._ordinary:
+            return False
+        return word.lower() in self._capitalised or _SUBJECT.match(sentence, end) is not None
