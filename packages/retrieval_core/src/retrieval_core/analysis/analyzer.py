@@ -277,10 +277,11 @@ class Analyzer:
                 yield Piece(self._stem(word), start, end, word in self._stop_words)
 
     def _stem(self, word: str) -> str:
+        word = word[:LONGEST_TERM]
         if self._stemmer is None:
-            return word[:LONGEST_TERM]
+            return word
         with self._lock:
-            return self._stemmer.stemWord(word[:LONGEST_TERM])
+            return self._stemmer.stemWord(word) or word  # Porter's leaves nothing of "s"
 
 
 def _pairs(text: str, offset: int) -> Iterator[Piece]:

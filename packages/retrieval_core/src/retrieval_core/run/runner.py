@@ -299,14 +299,11 @@ class Run:
             msg = f"{stage} tried to end the process"
             raise ServiceError(msg) from error
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
             msg = f"{stage} was cancelled from within"
             raise ServiceError(msg) from error
-        except Exception as error:
-            if _is_cancelled():  # it failed on its way out, and nobody wants another attempt
-                raise asyncio.CancelledError from error
-            raise
 
     def _as_deadline(self, error: TimeoutError, stage: str) -> Exception:
         if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:
@@ -336,12 +333,6 @@ def _tell(breaker: CircuitBreaker | None, error: Exception) -> None:
     """Tell a backend's circuit breaker, where there is one, what went wrong."""
     if breaker is not None and _is_the_backends_fault(error):
         breaker.failed(error)
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody wants the running task to end."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _is_the_backends_fault(error: Exception) -> bool:
