@@ -73,12 +73,19 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, and measure their coverage."""
-    session.install(*editable(), *group("test", "test-files", "test-observe"))
+    session.install(*editable(), *group("test", "test-files", "test-observe", "test-redis"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     if not session.posargs:
         session.run("coverage", "report", "--fail-under=95")
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run all tests with examples drawn at random; one that fails becomes an explicit example of its test."""
+    session.install(*editable(), *group("test", "test-files", "test-observe"))
+    session.run("pytest", *PARALLEL, *session.posargs, env={"HYPOTHESIS_PROFILE": "random"})
 
 
 @nox.session
@@ -115,7 +122,7 @@ def build(session: nox.Session) -> None:
     """Build the core's wheel and test it with every other interpreter that is found: all tests with the newest one."""
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     requirement = f"retrieval-core[{EXTRAS}] @ {core}"
-    session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe"))
+    session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe", "test-redis"))
     is_newest = session.python is None or session.python == other_pythons()[-1]
     session.run("pytest", *PARALLEL, *(() if is_newest else ESSENTIAL), *session.posargs, env=QUICK)
 

@@ -26,7 +26,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import LLM, Verifier
+    from retrieval_core.ports import LLM, Reranker, Verifier
     from retrieval_core.run.clock import Clock
     from retrieval_core.testing.fakes_llm import FakeLLM
     from retrieval_core.types import AnswerEvent, ContextPack
@@ -42,6 +42,7 @@ def an_answering_pipeline(
     store: TroubledStore | None = None,
     *,
     verifier: Verifier | None = None,
+    scorer: Reranker | None = None,
     clock: Clock | None = None,
     **settings: Any,
 ) -> RetrievalPipeline:
@@ -58,7 +59,7 @@ def an_answering_pipeline(
     return RetrievalPipeline(
         store,
         FakeEmbedder(),
-        answerer=Answerer(llm, verifier=verifier, config=config.answer),
+        answerer=Answerer(llm, verifier=verifier, scorer=scorer, config=config.answer),
         config=config,
         clock=clock or FakeClock(),
         token_counter=word_counter(),

@@ -12,7 +12,11 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Drawn at random, examples only look for what is not known yet; what they find becomes an explicit one.
+# Said, since where a checker sets CI, Hypothesis draws the same examples unless it is told otherwise.
+settings.register_profile("random", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+# Everywhere else the same ones are drawn each time, so that what passed once passes again.
+settings.register_profile("here", settings.get_profile("random"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("here"), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
 

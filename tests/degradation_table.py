@@ -13,7 +13,21 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from degradation_parts import DEADLINE, FAULTS, MAX_RETRIES, NOTE, QUESTION, World, the_pipeline, three_indexes
+from degradation_parts import (
+    DEADLINE,
+    FAULTS,
+    HANGS,
+    IN_THREADS,
+    MAX_RETRIES,
+    MISBEHAVIOUR,
+    NOTE,
+    QUESTION,
+    World,
+    answering_pipeline,
+    the_pipeline,
+    three_indexes,
+)
+from retrieval_core.types import Answer
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -51,6 +65,23 @@ PARTS = {
     "all three indexes": tuple(f"{name} {part}" for name in "abc" for part in (*STORE, "embedder")),
 }
 """What is dead, by the name of the row."""
+OTHER_PORTS = {
+    "language model of answers": ("writer",),
+    "verifier": ("verifier",),
+    "evaluator": ("evaluator",),
+    "token counter": ("token counter",),
+    "observer": ("observer",),
+}
+"""What only answers, contexts and those who watch have."""
+PORTS = (
+    *("embedder", "search by meaning", "search by words", "reading the passages", "store", "condenser"),
+    *("one transformer", "further retriever", "first reranker", "compressor", "pruner", "rewriter", "cache"),
+    *("everything", "one index of three", *OTHER_PORTS),
+)
+"""The rows of the table of plug-ins that misbehave."""
+NEVER_IN_THREADS = frozenset({"language model of answers", "observer"})
+"""Parts that run on the event loop, whatever they are."""
+ALL_PARTS = PARTS | OTHER_PORTS
 WITH_HISTORY = frozenset({"condenser", "language model", "everything"})
 WITH_REWRITER_ALONE = frozenset({"rewriter"})
 
@@ -66,7 +97,7 @@ class Cell:
 
     part: str
     fault: str
-    result: RetrievalResult | None
+    result: RetrievalResult | Answer | None
     error: Exception | None
     asked: Counter[str]
     seconds: float
@@ -74,13 +105,18 @@ class Cell:
     @property
     def attempts(self) -> int:
         """Calls of the parts that are dead."""
-        return sum(self.asked[part] for part in PARTS[self.part])
+        return sum(self.asked[part] for part in ALL_PARTS[self.part])
 
     @property
     def outcome(self) -> str:
-        """``passages`` of the index, those of the further ``retriever`` alone, ``nothing``, or ``raises``."""
+        """``passages`` of the index, those of the further ``retriever`` alone, ``nothing``, or ``raises``.
+
+        For an answer its kind.
+        """
         if self.result is None:
             return "raises"
+        if isinstance(self.result, Answer):
+            return self.result.kind
         found = {hit.id for hit in self.result.hits}
         return "passages" if found - {NOTE.id} else "retriever" if found else "nothing"
 
@@ -103,16 +139,23 @@ def run_cell(part: str, fault: str, *, rewriter: bool, **more: Any) -> Cell:
 
 
 async def _run_cell(part: str, fault: str, *, rewriter: bool, **more: Any) -> Cell:
-    world = World(PARTS[part] if fault else (), fault)
+    world = World(ALL_PARTS[part] if fault else (), fault)
     several = "index" in part
     result, error = None, None
     options: dict[str, Any] = {"history": HISTORY} if part in WITH_HISTORY and not several else {}
     if "mode dense" in part:
         options["mode"] = "dense"
-    make = three_indexes if several else the_pipeline
-    asked = await make(world, rewriter=rewriter or part in WITH_REWRITER_ALONE, **more)
+    if part in OTHER_PORTS:
+        asked = await answering_pipeline(world, observer=part == "observer", evaluator=part == "evaluator")
+    else:
+        make = three_indexes if several else the_pipeline
+        asked = await make(world, rewriter=rewriter or part in WITH_REWRITER_ALONE, **more)
     try:
-        result = await asked.aretrieve(QUESTION, **options)
+        async with world.passing_time():
+            if part in OTHER_PORTS and part != "evaluator":
+                result = await asked.aanswer(QUESTION, verify=True)
+            else:
+                result = await asked.aretrieve(QUESTION, **options)
     except Exception as caught:  # noqa: BLE001 - which errors there may be is what is tested
         error = caught
     calls, seconds = world.asked.copy(), world.clock.now()
@@ -121,10 +164,21 @@ async def _run_cell(part: str, fault: str, *, rewriter: bool, **more: Any) -> Ce
 
 
 def all_cells() -> Iterator[tuple[str, str]]:
-    """Yield part and fault of every row."""
+    """Yield part and fault of every row of the documented table."""
     for part in PARTS:
         for fault in FAULTS:
             yield part, fault
+
+
+def misbehaving() -> Iterator[tuple[str, str]]:
+    """Yield part and fault of every row of the table of plug-ins that misbehave.
+
+    An observer is called, and not awaited: what hangs there blocks the event loop, where no clock can be moved.
+    """
+    for part in PORTS:
+        for fault in (*FAULTS, *MISBEHAVIOUR) if part in OTHER_PORTS else MISBEHAVIOUR:
+            if not (part in NEVER_IN_THREADS and fault in IN_THREADS) and (part, fault) != ("observer", HANGS):
+                yield part, fault
 
 
 def rendered(cells: Iterable[Cell]) -> str:
@@ -151,6 +205,8 @@ def main() -> None:
         title = f"deadline {DEADLINE:g} s, max_retries {MAX_RETRIES}, {'a' if rewriter else 'no'} rewriter"
         cells = [run_cell(part, fault, rewriter=rewriter) for part, fault in all_cells()]
         sys.stdout.write(f"{title}\n{rendered(cells)}\n")
+    cells = [run_cell(part, fault, rewriter=False) for part, fault in misbehaving()]
+    sys.stdout.write(f"deadline {DEADLINE:g} s, plug-ins that misbehave\n{rendered(cells)}\n")
 
 
 if __name__ == "__main__":

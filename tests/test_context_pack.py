@@ -97,6 +97,22 @@ def test_the_model_decides_the_order() -> None:
 
 
 @pytest.mark.usefixtures("by_words")
+def test_what_was_not_scored_is_not_shown() -> None:
+    """Candidates beyond those that are reranked are left out and named in the ledger; if that fails, they are not."""
+    rerank = RerankConfig(max_candidates_to_rerank=2, return_top_n=5)
+    cfg = RetrievalConfig(include_parents=False, neighbor_same_page=0, neighbor_cross_page=0, rerank=rerank)
+    pack = retrieve("the number", None, cfg, document(), FakeLLM(judge({})), token_counter=words)
+    scored = [result["chunk_id"] for result in cast("tuple[Mapping[str, Any], ...]", pack.trace["rerank_results"])]
+    assert len(scored) == 2
+    assert [passage.id for passage in pack.passages] == scored
+    dropped = {entry.id: entry.reason for entry in pack.ledger if entry.outcome == "dropped"}
+    assert set(dropped.values()) == {"it is not among the 2 best passages"}
+    assert len(dropped) == len(cast("tuple[object, ...]", pack.trace["pinecone_candidates"])) - 2
+    broken = retrieve("the number", None, cfg, document(), FakeLLM([ServiceError("down")]), token_counter=words)
+    assert len(broken.passages) == 5
+
+
+@pytest.mark.usefixtures("by_words")
 def test_top_k_dense_bounds_the_candidates() -> None:
     """No more are found, and so no more are shown to the model."""
     llm = FakeLLM(judge({}))

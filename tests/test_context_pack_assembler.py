@@ -76,9 +76,9 @@ def test_the_order_of_a_pack() -> None:
         ("doc_1#5", "primary"),
         ("doc_1#1", "sibling"),
         ("doc_1#4", "sibling"),
+        ("doc_1#6", "sibling"),  # on the next page, under the same parent
         ("doc_1#2", "cross_page"),
         ("doc_1#3", "cross_page"),
-        ("doc_1#6", "cross_page"),
         ("doc_1#7", "cross_page"),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
@@ -18,6 +19,7 @@ from retrieval_core.context_pack import (
 )
 from retrieval_core.errors import (
     ConfigurationError,
+    DeadlineExceededError,
     InvalidParameterError,
     MalformedAnswerError,
     ServiceError,
@@ -182,6 +184,27 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ("local", None, "http://localhost:1/v1"),
         ("gpt-4o", "another", None),
     ]
+
+
+def test_a_model_that_blocks_the_event_loop_is_not_waited_for() -> None:
+    """A synchronous call ends within the time that was set, and closing ends too."""
+    over: SimpleQueue[None] = SimpleQueue()
+
+    class Blocking:
+        id = "blocking"
+
+        async def complete(self, _request: CompletionRequest) -> NoReturn:
+            over.get()
+            raise AssertionError("it is over")
+
+    try:
+        with (
+            OpenAIReranker(llm=cast("Any", Blocking()), deadline_seconds=0.1, clock=FakeClock()) as asked,
+            pytest.raises(DeadlineExceededError, match="blocks the event loop"),
+        ):
+            asked.rerank("which one", document(parents=False))
+    finally:
+        over.put(None)
 
 
 def test_without_a_key_there_is_no_reranker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from degradation_parts import (
+    BLOCKS,
     CHUNKS,
     DEADLINE,
     FAULTS,
@@ -23,13 +24,14 @@ from degradation_parts import (
     Store,
     World,
 )
-from degradation_table import PARTS, all_cells, rendered, run_cell
+from degradation_table import PARTS, all_cells, misbehaving, rendered, run_cell
 from retrieval_core.config import load_config
-from retrieval_core.errors import RetrievalError
+from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Linked, Transformed, Variant
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_transform import FakeTransformer
+from retrieval_core.types import RetrievalResult
 
 EXPECTED = {
     "embedder": ("passages", {"embed"}),
@@ -88,7 +90,7 @@ CALLS = {
 def test_what_is_done_without_a_part(part: str, fault: str) -> None:
     """The result has what the page says, lists what the page says, and nothing is raised."""
     cell = run_cell(part, fault, rewriter=False)
-    assert cell.result is not None, cell.said
+    assert isinstance(cell.result, RetrievalResult), cell.said
     outcome, listed = EXPECTED[part]
     if part == "everything" and fault == NONSENSE:
         listed = listed | {"cache"}
@@ -109,7 +111,7 @@ def test_what_is_done_without_a_part(part: str, fault: str) -> None:
 def test_with_a_rewriter(part: str, fault: str) -> None:
     """A second search for other words loses nothing that the first one found; hanging twice may cost further stages."""
     cell = run_cell(part, fault, rewriter=True)
-    assert cell.result is not None, cell.said
+    assert isinstance(cell.result, RetrievalResult), cell.said
     outcome, listed = EXPECTED[part]
     asks = part in {"language model", "language model, three indexes"}
     if asks:
@@ -122,6 +124,36 @@ def test_with_a_rewriter(part: str, fault: str) -> None:
         assert set(cell.stages) == listed, cell.said
     if part in FOUND:
         assert {hit.id for hit in cell.result.hits} == FOUND[part]
+
+
+OTHERS = {
+    "language model of answers": ("extracted", {"answer"}),
+    "verifier": ("written", {"verify_answer"}),
+    "evaluator": ("passages", {"evaluate"}),
+    "token counter": ("without_documents", {"search"}),
+    "observer": ("written", set[str]()),
+}
+"""The same for what a search has not: what kind of answer there is, and what is listed."""
+STARVING = frozenset({"search by meaning", "search by words", "everything"})
+"""Where a part that blocks takes all threads, so that others find none."""
+
+
+@pytest.mark.parametrize(("part", "fault"), [*misbehaving()])
+def test_plug_ins_that_misbehave(part: str, fault: str) -> None:
+    """Whatever one raises is a failure like an error of its own, and one that blocks hangs: all ends in time."""
+    cell = run_cell(part, fault, rewriter=False)
+    assert cell.attempts
+    assert cell.seconds <= DEADLINE * 1.1
+    if (part, fault) == ("token counter", NONSENSE):
+        assert isinstance(cell.error, InvalidParameterError), cell.said
+        return
+    outcome, listed = (EXPECTED | OTHERS)[part]
+    assert cell.result is not None, cell.said
+    if fault == BLOCKS and part in STARVING:
+        assert cell.stages
+        return
+    assert (cell.outcome, set(cell.stages)) == (outcome, listed), cell.said
+    assert all(item.reason for item in cell.result.degraded)
 
 
 @pytest.mark.parametrize("part", CALLS)
@@ -142,7 +174,7 @@ def test_how_often_a_dead_part_is_called(part: str) -> None:
 def test_nothing_is_listed_where_nothing_fails(part: str) -> None:
     """The same pipelines, alive: all is found, nothing is listed, and the parts that are to die are all asked."""
     cell = run_cell(part, "", rewriter=True)
-    assert cell.result is not None, cell.said
+    assert isinstance(cell.result, RetrievalResult), cell.said
     assert cell.result.degraded == ()
     assert {hit.id for hit in cell.result.hits} >= {chunk.id for chunk in CHUNKS}
     spare = {"second reranker"}  # asked where the first one fails
@@ -177,7 +209,7 @@ def test_the_printed_table() -> None:
     """It has a line for each cell, with the reasons."""
     text = rendered([run_cell("embedder", UNREACHABLE, rewriter=False)])
     assert "embedder  unreachable  passages" in text
-    assert "embed: nobody answers" in text
+    assert "embed: the query could not be embedded: nobody answers" in text
 
 
 WRONG: Any = None

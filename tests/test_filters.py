@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import FilterError
-from retrieval_core.filter_syntax import MAX_CONDITIONS, MAX_DEPTH, parse_filter, to_json, where
+from retrieval_core.filter_syntax import MAX_CONDITIONS, parse_filter, to_json, where
 from retrieval_core.filters import (
+    MAX_FILTER_DEPTH,
     OPERATORS,
     And,
     Contains,
@@ -281,9 +282,9 @@ def test_nesting_is_limited() -> None:
     def nested_field(depth: int) -> Any:
         return 1 if depth == 0 else {"$not": nested_field(depth - 1)}
 
-    assert parse_filter(nested(MAX_DEPTH))
-    assert parse_filter({"a": nested_field(MAX_DEPTH)})
-    for source in (nested(MAX_DEPTH + 1), {"a": nested_field(MAX_DEPTH + 1)}):
+    assert parse_filter(nested(MAX_FILTER_DEPTH))
+    assert parse_filter({"a": nested_field(MAX_FILTER_DEPTH)})
+    for source in (nested(MAX_FILTER_DEPTH + 1), {"a": nested_field(MAX_FILTER_DEPTH + 1)}):
         with pytest.raises(FilterError, match="levels deep"):
             parse_filter(source)
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import gc
+import threading
+import time
+from operator import gt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,10 +17,9 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import content_hash
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from retrieval_core.ingest.report import IndexProgress
 
+PATIENCE = 30.0
 CONFIG = RetrievalConfig(store=StoreConfig(kind="memory"))
 CHUNKS = [Chunk("a#0", "a", "a telescope shows saturn", metadata={"n": 1}), Chunk("b#0", "b", "bread with a crust")]
 
@@ -118,3 +122,35 @@ def test_a_preset_is_a_configuration(tmp_path: Path, files: Path) -> None:
     with open_index(tmp_path / "words.db", config="lexical") as index:
         index.index(files)
         assert index.retrieve("crust").hits[0].chunk.document_id == "files/bread.txt"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of this process cannot be counted")
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # that is so, and Python 3.13 says it
+@pytest.mark.parametrize(("kind", "several"), [("memory", 30), ("sqlite", 30), ("lancedb", 5)])
+def test_indexes_that_nobody_closed_let_go_of_what_they_held(
+    tmp_path: Path, files: Path, kind: str, several: int
+) -> None:
+    """They leave neither threads nor open files once they are collected."""
+    if kind == "lancedb":
+        pytest.importorskip("lancedb", reason="the extra 'lancedb' is not installed")
+
+    def use(number: int) -> None:
+        config = RetrievalConfig(store=StoreConfig(kind=cast("Any", kind)))
+        index = open_index(tmp_path / f"index{number}", config=config, embedder=FakeEmbedder())
+        index.index(files)
+        assert index.retrieve("rings of saturn").hits
+        assert asyncio.run(index.aretrieve("bread with a crust")).hits
+
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    use(0)  # what libraries keep for the whole process
+    before = held()
+    for number in range(1, several + 1):
+        use(number)
+    until = time.monotonic() + PATIENCE
+    while any(map(gt, after := held(), before)) and time.monotonic() < until:  # threads end by themselves
+        time.sleep(0.01)
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]

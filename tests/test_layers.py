@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "config",
         "settings",
         "observe",
-        "analysis sentences",
+        "analysis sentences text",
         "prompting scoring claims",
         "run",
         "local_models vendors",

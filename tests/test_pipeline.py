@@ -267,7 +267,8 @@ class TestDiversity:
 
     def test_it_chooses_among_fetch_k(self, store: TroubledStore) -> None:
         """No fewer than ``fetch_k`` candidates are asked of each side, whatever ``candidates`` says."""
-        settings: dict[str, Any] = {"search__search_type": "mmr", "search__fetch_k": 4, "search__candidates": 1}
+        settings: dict[str, Any] = {"search__search_type": "mmr", "search__top_k": 2, "search__fetch_k": 4}
+        settings["search__candidates"] = 1
         result = ask(a_pipeline(store, search__lambda_mult=0.0, **settings), top_k=2)
         assert ids(result)[0] == "p0"
         assert ids(result)[1] in {"p2", "p3"}
@@ -391,9 +392,20 @@ class TestFailures:
             embedder.failure = error
         else:
             store.failures[purpose] = error
-        with pytest.raises(type(error)) as caught:
+        is_wrapped = purpose == "embed" and isinstance(error, ServiceError)
+        with pytest.raises(EmbeddingError if is_wrapped else type(error)) as caught:
             ask(a_pipeline(store, embedder))
-        assert caught.value is error
+        assert (caught.value.__cause__ if is_wrapped else caught.value) is error
+
+    @pytest.mark.parametrize("mode", ["lexical", "dense"])
+    def test_where_there_is_no_index_the_other_side_is_not_asked(self, store: TroubledStore, mode: Any) -> None:
+        """It is not there either; least of all is a model loaded to find that out."""
+        embedder = FakeEmbedder()
+        store.failures |= dict.fromkeys(("dense", "lexical"), IndexNotFoundError("nothing here"))
+        with pytest.raises(IndexNotFoundError):
+            ask(a_pipeline(store, embedder), mode=mode)
+        assert store.calls.total() == 1
+        assert len(embedder.queries) == (mode == "dense")
 
     def test_an_embedder_of_another_dimension(self, store: TroubledStore) -> None:
         """An index that was built with another dimension says so."""

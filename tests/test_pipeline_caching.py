@@ -327,6 +327,27 @@ def test_identical_questions_at_the_same_time_share_one_run() -> None:
     assert (world.store.calls["dense"], world.store.calls["lexical"], world.store.calls["fetch"]) == (1, 1, 1)
 
 
+def test_what_was_searched_for_before_it_was_forgotten_is_not_kept() -> None:
+    """A result that was under way while all were forgotten is nobody else's, though the store tells no version."""
+
+    class Foreign(TroubledStore):
+        id = "foreign"
+
+    world = World(Foreign())
+
+    async def test() -> None:
+        world.embedder.gate = asyncio.Event()
+        asking = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
+        await turns(20)
+        await world.pipeline.ainvalidate()
+        world.embedder.gate.set()
+        assert not (await asking).from_cache
+        assert not (await world.pipeline.aretrieve(QUESTION)).from_cache
+        assert (await world.pipeline.aretrieve(QUESTION)).from_cache
+
+    asyncio.run(test())
+
+
 def test_a_version_that_cannot_be_told_keeps_nothing() -> None:
     """The search itself will tell what is wrong with the store, if anything is."""
     world = World()

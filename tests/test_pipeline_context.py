@@ -184,7 +184,7 @@ def test_a_pipeline_without_a_counter_uses_its_embedder() -> None:
 def test_an_empty_context_says_why() -> None:
     pipeline, _ = a_context_pipeline(search__mode="lexical", context__template="a heading of five words {text}")
     with pipeline:
-        assert str(pipeline.context("moon", max_tokens=5).note).endswith("of the best fits into 5 tokens")
+        assert str(pipeline.context("moon", max_tokens=5).note).endswith("not one sentence of any fits into 5 tokens")
         assert pipeline.context("nowhere").note == "nothing was found"
         assert pipeline.context("moon").note is None
 

@@ -81,7 +81,7 @@ def test_what_is_set_up_wrongly_is_not_opened_anew() -> None:
     """A refused key is raised, as ever."""
     embedder = Reopened()
     embedder.failure = ServiceError("wrong key", status=401)
-    with pytest.raises(ServiceError, match="wrong key"):
+    with pytest.raises(EmbeddingError, match="wrong key"):
         a_pipeline(embedder).retrieve(QUESTION)
     assert embedder.opened == 0
 

@@ -40,7 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "rewriter.max_attempts": 2,
     "rewriter.relevance_threshold": 0.5,
     "rewriter.rewrite_prompt": None,
-    "format.template": "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {text}",
+    "format.template": "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {review_text}",
     "format.delimiter": "\n\n---\n\n",
     "format.include_scores": False,
     "format.max_context_length": 4000,
@@ -156,6 +156,23 @@ def test_the_stages_with_a_language_model_are_absent_without_one() -> None:
     assert build_rewriter(config.rewriter, llm) is None
     assert isinstance(build_compressor(config.compressor, FakeLLM([])), LLMCompressor)
     assert isinstance(build_rewriter(config.rewriter, FakeLLM([])), LLMRewriter)
+
+
+def test_a_table_in_the_specifications_own_columns(tmp_path: Path) -> None:
+    """Its column ``review_text`` is the text, however short, and its template shows it, under that name and another."""
+    (tmp_path / "reviews.csv").write_text(
+        "product_name,price,rating,review_text\n"
+        '"Northwind N5, 32 GB, black, dual SIM",129.99,5,Lasts long.\n'
+        '"Tern Mini, 8 GB, white, single SIM",59.9,4,Small.\n'
+    )
+    template = "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {review_text}"
+    settings = {"index": str(tmp_path / "index.db"), "search.score_threshold": 0}
+    for named in ({}, {"format.template": template}):
+        config = load_config("ecommerce", settings | named)
+        with open_index(config=config, embedder=FakeEmbedder()) as index:
+            index.index(tmp_path / "reviews.csv")
+            shown = index.retrieve("lasts long").formatted_context.split("\n\n---\n\n")
+        assert "Title: Northwind N5, 32 GB, black, dual SIM\nPrice: 129.99\nRating: 5\nReview: Lasts long." in shown
 
 
 def test_reviews_are_found_filtered_and_written(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_the_public_names() -> None:
         "load_config",
         "open_index",
         "open_indexes",
+        "parse_context",
         "parse_filter",
         "surroundings_in",
         "where",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from pipelines import a_pipeline
+from pipelines import TroubledStore, a_pipeline
+from retrieval_core.errors import ServiceError
 from retrieval_core.responses import DocumentScore, RetrievalResponse
 from retrieval_core.types import EvaluationScores
 
@@ -49,6 +50,17 @@ def test_what_is_not_known_is_null() -> None:
     assert {item["score"] for item in written["documents"]} == {None}
     assert written["evaluation"] == {"context_precision": 0.5, "response_relevancy": None}
     assert written["metadata"]["cache_hit"] is True
+
+
+def test_an_outage_does_not_look_like_nothing_found() -> None:
+    """The error of a search that failed is carried over the wire; where nothing failed there is none."""
+    store = TroubledStore()
+    store.failures = {"dense": ServiceError("connection refused"), "lexical": ServiceError("connection refused")}
+    failed = asyncio.run(a_pipeline(store).aretrieve(QUESTION))
+    written = json.loads(RetrievalResponse.from_result(failed).model_dump_json())
+    assert written["documents"] == []
+    assert "connection refused" in written["metadata"]["error"]
+    assert RetrievalResponse.from_result(asked()).metadata.error is None
 
 
 def test_a_similarity_lies_between_0_and_1() -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from retrieval_core import load_config, open_index
 from retrieval_core.cache.redis import RedisCache
 from retrieval_core.cli import main
 from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
-from retrieval_core.config.addresses import host_of, without_credentials
+from retrieval_core.config.addresses import host_of, without_credentials, without_secrets
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
 from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.stores.memory import MemoryStore
@@ -96,20 +98,41 @@ SECRETS: dict[str, Any] = {
     **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "compressor")},
     **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},
     "answer.options.token": CANARY,
+    # Options are for factories of one's own.
+    **{f"{section}.kind": "own.module:factory" for section in ("store", "embedder", "llm", "cache", "compressor")},
+    **{f"{section}.kind": "own.module:factory" for section in ("rewriter", "evaluation", "reranker", "pruner")},
+    "transform.use": ["own.module:factory"],
+    "answer.verifier": "own.module:factory",
 }
+KEYS = [key for key in SECRETS if key.endswith((".api_key", ".url", ".token"))]
 
 
 def test_no_secret_shows_in_the_settings() -> None:
     """Neither keys and addresses nor what is handed to factories of one's own."""
     config = load_config(overrides=SECRETS)
-    assert CANARY not in f"{config!r} {config}"
+    assert CANARY not in f"{config!r} {config} {config.model_dump()} {config.model_dump_json()} {dict(config)}"
     assert config.cache.options == {"token": CANARY}
+    assert config.model_dump()["cache"]["options"] == {"token": "**********"}
 
 
-@pytest.mark.parametrize("key", [*(key for key in SECRETS if "options" not in key), "search.top_k", "search"])
+@pytest.mark.parametrize("mode", ["python", "json"])
+def test_a_dump_is_not_read_back_with_what_stands_for_secrets(mode: Any) -> None:
+    """A factory or a service would be given asterisks as its key."""
+    config = load_config(overrides={"embedder.kind": "own.module:factory", "embedder.options.token": CANARY})
+    with pytest.raises(ValidationError, match="comes from a dump"):
+        RetrievalConfig(**config.model_dump(mode=mode))
+    config = load_config(overrides={"embedder.openai.api_key": CANARY})
+    if mode == "python":
+        assert RetrievalConfig(**config.model_dump()).embedder.openai.api_key == SecretStr(CANARY)
+    else:
+        with pytest.raises(ValidationError, match="comes from a dump"):
+            RetrievalConfig(**config.model_dump(mode=mode))
+
+
+@pytest.mark.parametrize("key", [*(key for key in KEYS if "options" not in key), "search.top_k", "search"])
 def test_no_secret_shows_in_a_problem(key: str) -> None:
     """Neither where the value is of a wrong kind, nor where an address stands in a wrong place."""
-    value: Any = [CANARY] if key in SECRETS else f"redis://me:{CANARY}@host"
+    value: Any = [CANARY] if key in KEYS else f"redis://me:{CANARY}@host"
     with pytest.raises(ConfigurationError) as caught:
         load_config(overrides={key: value})
     assert CANARY not in shown(caught.value)
@@ -180,3 +203,122 @@ def test_addresses_that_are_fine(url: str, host: str) -> None:
 def test_the_settings_are_still_equal_to_themselves() -> None:
     """What is left out of a repr still counts."""
     assert load_config(overrides=SECRETS) == load_config(overrides=SECRETS) != RetrievalConfig()
+
+
+ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
+
+
+@st.composite
+def keys_of_services(draw: st.DrawFn) -> str:
+    """Texts as services give them for keys and tokens."""
+    letters = draw(st.text(ALPHABET, min_size=12, max_size=20))
+    digits = draw(st.text("0123456789", min_size=4, max_size=8))
+    return draw(st.sampled_from(["sk-{}{}", "pcsk_{}{}", "{}{}", "hf_{}{}", "co-{}{}", "{}-x{}y{}"])).format(
+        letters, digits, letters
+    )
+
+
+def nested_in(secret: str) -> st.SearchStrategy[Any]:
+    """Values of any type that hold a secret somewhere."""
+    return st.recursive(
+        st.just(secret),
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=2),
+            st.dictionaries(st.sampled_from(["a", "token", secret]), inner, min_size=1, max_size=2),
+        ),
+        max_leaves=3,
+    )
+
+
+def all_fields(model: type[BaseModel] = RetrievalConfig, path: str = "") -> list[str]:
+    """Return the keys of all settings and of all tables of them."""
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        found.append(f"{path}{name}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += all_fields(field.annotation, f"{path}{name}.")
+    return found
+
+
+KNOWN_TO_BE_SECRET = ("api_key", "url", "options")
+# What holds plain text of the user's own that is no secret is shown in a dump; it is only messages that are cleared.
+PLACES = [*all_fields(), "llm.options.deep.er", "sttore.kind", "nonsense", "ollama_config.host", "generation_model"]
+
+
+@given(st.data(), keys_of_services(), st.sampled_from(PLACES), st.sampled_from(["override", "environment", "name"]))
+def test_no_secret_shows_wherever_it_stands(data: st.DataObject, secret: str, place: str, how: str) -> None:
+    """As a value of the right or a wrong type, nested, in the environment, and as the name of a setting."""
+    environment: dict[str, str] = {}
+    overrides: dict[str, Any] = {}
+    if how == "name":
+        overrides = {f"{place}.{secret}": 1}
+    elif how == "override":
+        overrides = {place: data.draw(nested_in(secret))}
+    else:
+        value = data.draw(nested_in(secret))
+        text = value if isinstance(value, str) else json.dumps(value)
+        environment = {f"RETRIEVAL_{place.upper().replace('.', '__')}": text}
+    told = ""
+    try:
+        config = load_config(overrides=overrides, environment=environment)
+        if not set(KNOWN_TO_BE_SECRET).isdisjoint(place.split(".")):
+            told = f"{config!r} {config} {config.model_dump()} {config.model_dump_json()}"
+    except ConfigurationError as error:
+        told = shown(error)
+    assert secret not in told
+
+
+@given(keys_of_services(), st.sampled_from(["{}", "llm.openai.api_key:{}", "{}x{}", "llm.options"]))
+def test_no_secret_shows_of_an_assignment(secret: str, form: str) -> None:
+    """Neither where the sign is missing that makes it one, nor where the value is of another type."""
+    given = form.format(secret, secret)
+    for assignment in (given, f"{given}={secret}", f"llm.options={secret}", f"--{given}={secret}"):
+        result = CliRunner().invoke(main, ["search", "moon", "--set", assignment, "--json"])
+        assert result.exit_code == 2
+        assert secret not in result.output
+
+
+@pytest.mark.parametrize("address", ["redis://h/0?password={}", "https://h/v1?api_key={}", "https://u:{}@h"])
+def test_secrets_in_addresses_are_taken_out_of_messages(address: str) -> None:
+    """Of the user's part and of the parameters."""
+    told = without_secrets(f"cannot reach {address.format(CANARY)} now")
+    assert CANARY not in told
+    assert told.endswith(" now")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["text-embedding-3-large", "answerdotai/answerai-colbert-small-v1", "BAAI/bge-reranker-base", "contextWindowSize",
+     "reranker.late_interaction.batch_size", "FakeCompressor", "Qwen/Qwen3-Embedding-0.6B", "gpt-4.1-mini",
+     "bge-small-en-v1.5-int8@4d60820e6ba7", "config2024.toml"],
+)  # fmt: skip
+def test_names_are_no_secrets(name: str) -> None:
+    """They are what messages are about."""
+    assert without_secrets(name) == name
+
+
+def test_doctor_shows_no_secret_that_is_nested_in_options(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory, or its vendor, may repeat what it was given."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talks.py").write_text("def make(**options):\n    raise ValueError(f'cannot use {options}')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    settings = ["--set", "llm.kind=talks:make", "--set", f'llm.options={{"deep": {{"tokens": ["{CANARY}"]}}}}']
+    result = CliRunner().invoke(main, ["doctor", "--set", "embedder.kind=none", *settings])
+    assert "cannot use" in result.output
+    assert CANARY not in result.output
+
+
+def test_the_name_of_a_file_that_was_read_is_shown(tmp_path: Path) -> None:
+    """Whatever it looks like: it is where the mistake is to be mended."""
+    file = tmp_path / "my-config2024production.toml"
+    file.write_text("[search]\ntop_k = 0\n")
+    with pytest.raises(ConfigurationError, match=r"my-config2024production\.toml"):
+        load_config(file)
+
+
+@pytest.mark.parametrize("given", ["sk-proj-Abc123def456ghi789", "sk-proj-Abc123def456ghi789:make"])
+def test_a_key_in_place_of_a_kind_does_not_show(given: str) -> None:
+    """Whether it is taken for a name or for a factory."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_index(config=load_config(overrides={"llm.kind": given}))
+    assert "Abc123def456ghi789" not in str(caught.value)

@@ -154,10 +154,10 @@ def test_they_cannot_be_changed_but_copied() -> None:
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     """Arguments win over the environment, it wins over the file unless it is blank, and the file over defaults."""
     file = tmp_path / "settings.env"
-    file.write_text("TOP_K=1\nFETCH_K=2\nPINECONE_NAMESPACE='früh' # comment\nOPENAI_API_KEY=of-file\n", "utf-8")
+    file.write_text("TOP_K=1\nFETCH_K=12\nPINECONE_NAMESPACE='früh' # comment\nOPENAI_API_KEY=of-file\n", "utf-8")
     environment = {"PINECONE_API_KEY": "p", "TOP_K": "3", "FETCH_K": " "}
     settings = RetrievalSettings.load(environment, file)
-    assert (settings.top_k, settings.fetch_k, settings.pinecone_namespace) == (3, 2, "früh")
+    assert (settings.top_k, settings.fetch_k, settings.pinecone_namespace) == (3, 12, "früh")
     assert settings.openai_api_key.get_secret_value() == "of-file"
     assert RetrievalSettings(_environment=environment, _env_file=file, top_k=9).top_k == 9
 

@@ -16,6 +16,7 @@ from retrieval_core.errors import (
     RetrievalError,
     ServiceConnectionError,
     ServiceError,
+    StoreError,
 )
 from retrieval_core.federation import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
@@ -189,6 +190,17 @@ class TestFailures:
         assert stages(result) == ["index docs: lexical"]
         assert "docs" in sources(result)
         assert result.metadata["merged_by"] == "ranks"
+
+    @pytest.mark.parametrize(("mode", "stands_in"), [("lexical", "dense"), ("dense", "lexical")])
+    def test_sides_that_stand_in_are_compared_by_their_scores(self, mode: Any, stands_in: str) -> None:
+        """Where no index can be searched as was asked, all are on the other side, with scores that can be compared."""
+        group = Group()
+        for store in group.stores.values():
+            store.failures[mode] = StoreError("damaged")
+        result = group.ask(mode=mode)
+        assert set(sources(result)) == {"docs", "tickets", "wiki"}
+        assert all(getattr(hit.scores, stands_in) is not None for hit in result.hits)
+        assert result.metadata["merged_by"] == "scores"
 
     def test_an_index_that_hangs(self) -> None:
         """At the end of its part of the deadline it is given up, and the others' hits are there."""

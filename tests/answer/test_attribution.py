@@ -233,6 +233,23 @@ def test_two_passages_hold_a_sentence_together() -> None:
     assert set(problems(attribute(text.replace("1988", "1989"), sources)).values()) == {"unsupported"}
 
 
+def test_a_passage_that_holds_next_to_nothing_lends_no_figure() -> None:
+    """A year that only a passage on something else has is not held by the passages together."""
+    sources = Sources(
+        [
+            passage(1, "The harbour crane lifts heavy steel containers from cargo ships every morning."),
+            passage(2, "The ferry terminal welcomes thousands of summer tourists at noon."),
+            passage(3, "Bread has been baked at noon since 1988."),
+        ]
+    )
+    text = (
+        "The harbour crane lifts heavy steel containers from cargo ships every morning, and since {} the ferry "
+        "terminal welcomes thousands of summer tourists at noon [1][2][3]."
+    )
+    assert set(problems(attribute(text.format(1988), sources)).values()) == {"unsupported"}
+    assert problems(attribute(text.replace("since {} ", ""), sources)) == {1: None, 2: None, 3: "unsupported"}
+
+
 def test_rows_items_and_code_have_sources() -> None:
     """A table row, a list item and a block of code are cited like sentences, and a quote is the row or the block."""
     assert quoted(attribute("| Asia Pacific | 17.8 | 25.1 | [5]")) == {5: ["| Asia Pacific | 17.8 | 25.1 |"]}

@@ -15,14 +15,17 @@ from retrieval_core.answer.confidence import (
     BY_COSINE,
     BY_WORDS,
     CALIBRATED_EMBEDDER,
+    CALIBRATED_SCORER,
     Kind,
     Signals,
     curve_for,
     retrieval_confidence,
     signals_of,
+    with_quotes,
     with_support,
 )
 from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.types import (
     AnswerSentence,
     Attribution,
@@ -221,6 +224,28 @@ def test_every_curve_rises_with_each_signal_it_has() -> None:
         assert chances == sorted(chances)
         assert chances[0] < 0.02
         assert 0.98 * curve.most < chances[-1] <= curve.most
+
+
+def test_the_curve_of_quotes_is_that_of_the_local_cross_encoder() -> None:
+    """Another model's scores mean something else."""
+    assert LocalCrossEncoder().id == CALIBRATED_SCORER
+
+
+@given(scores=st.tuples(st.floats(0, 1), st.floats(0, 1)), coverage=st.none() | st.floats(0, 1))
+def test_the_chance_of_quotes_rises_with_their_score(scores: tuple[float, float], coverage: float | None) -> None:
+    """It is in [0, 1], is all that counts, and what is known of the passages stays."""
+    passages = Confidence(0.8, 0.8, explanation="There are words.")
+    low, high = (with_quotes(passages, score, coverage) for score in sorted(scores))
+    assert 0 <= low.value <= high.value <= 1
+    assert (low.support, low.retrieval) == (low.value, 0.8)
+    assert low.explanation.startswith("There are words. The cross-encoder")
+
+
+def test_quotes_that_nobody_judged_are_worth_no_more_than_their_passages() -> None:
+    """And it is said that nobody did."""
+    found = with_quotes(Confidence(0.8, 0.8), None, 0.5)
+    assert (found.value, found.support) == (0.8, None)
+    assert "not judged" in found.explanation
 
 
 def test_support_is_the_part_of_the_sentences_that_the_passages_support() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 from quoted_packs import quoting, whole
 from retrieval_core.analysis import Analyzer
 from retrieval_core.answer.candidates import MOST, candidates
-from retrieval_core.answer.extract import LONGEST_ANSWER, Extracted, choose, compose, extract
-from retrieval_core.answer.units import LONGEST, LONGEST_BLOCK, units_of
+from retrieval_core.answer.extract import LONGEST_ANSWER, LONGEST_SECTION, Extracted, choose, compose, extract
+from retrieval_core.answer.units import LONGEST_BLOCK, LONGEST_RUN, units_of
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.runner import Run
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 ANALYZER = Analyzer()
 MOON = (
     "The sea is deep and cold everywhere. The moon is far away from every town. Its light is weak and blue.\n\n"
-    "Bread is brown and good for breakfast."
+    "# Food\n\nBread is brown and good for breakfast."
 )
 
 
@@ -53,13 +55,13 @@ class Scripted:
 
 
 def extracted(
-    pack: ContextPack, scorer: Scripted | None = None, query: str = "How far is the moon?", least_score: float = 0.0
+    pack: ContextPack, scorer: Scripted | None = None, query: str = "How far is the moon?"
 ) -> tuple[Extracted, tuple[StageRecord, ...]]:
     """Make an answer."""
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     try:
-        return asyncio.run(extract(run, scorer, query, pack, ANALYZER, least_score=least_score)), run.records
+        return asyncio.run(extract(run, scorer, query, pack, ANALYZER)), run.records
     finally:
         pool.close()
 
@@ -74,8 +76,8 @@ def found(*texts: str, query: str = "How far is the moon?") -> list[str]:
     return [candidate.said for candidate in candidates(whole(*texts), ANALYZER, query)]
 
 
-def test_the_best_sentence_comes_first_with_its_source() -> None:
-    """Its neighbours in the paragraph stand with it, its quote is the document's, and its marker names the passage."""
+def test_the_best_block_comes_with_its_source() -> None:
+    """It is whole, its quote is the document's, and its marker names the passage."""
     result, _ = extracted(whole(MOON))
     best = result.sentences[0]
     assert best.text == f"{MOON.partition(chr(10))[0]} [1]"
@@ -88,14 +90,15 @@ def test_the_best_sentence_comes_first_with_its_source() -> None:
 
 
 def test_a_scorer_chooses() -> None:
-    """What it finds best comes first, whatever the words are, and what is far behind is left out."""
+    """What it finds best is taken, whatever the words are, and what is far behind is left out."""
+    texts = (MOON, "Far from every sea there are two moons.")
     scorer = Scripted(likes="Bread")
-    result, records = extracted(whole(MOON, "Far from bread there are two moons."), scorer)
-    assert result.text.endswith("Bread is brown and good for breakfast. [1]\n\nFar from bread there are two moons. [2]")
+    result, records = extracted(whole(*texts), scorer)
+    assert "Bread is brown and good for breakfast. [1]" in result.text
     assert records[-1].decision == "by scripted"
-    (texts,) = scorer.calls
-    far_behind = RerankScores(tuple(0.9 if "Bread" in text else 0.01 for text in texts))
-    result, _ = extracted(whole(MOON, "Far from bread there are two moons."), Scripted(far_behind))
+    (read,) = scorer.calls
+    far_behind = RerankScores(tuple(0.9 if "Bread" in text else 0.01 for text in read))
+    result, _ = extracted(whole(*texts), Scripted(far_behind))
     assert result.text == "Bread is brown and good for breakfast. [1]"
 
 
@@ -104,9 +107,9 @@ def test_a_scorer_chooses() -> None:
     [
         ServiceConnectionError("no route"),
         RerankScores((0.5,)),
-        RerankScores((0.5, 0.5, 0.5, float("nan"))),
-        RerankScores((0.5, 0.5, 0.5, 2.0)),
-        RerankScores((True, False, True, False)),
+        RerankScores((0.5, float("nan"))),
+        RerankScores((0.5, 2.0)),
+        RerankScores((True, False)),
         "high",
     ],
     ids=str,
@@ -121,30 +124,28 @@ def test_words_choose_where_the_scorer_fails(answer: object) -> None:
     assert records[-1].decision == "by words"
 
 
-def test_where_nothing_scores_enough_there_is_no_answer() -> None:
-    """The best sentence must reach the least score, and the record says that none does."""
-    scorer = Scripted(RerankScores((0.1, 0.2, 0.1, 0.1)))
-    result, records = extracted(whole(MOON), scorer, least_score=0.3)
-    assert result == Extracted()
-    assert records[-1].decision == "no sentence scores 0.3 or more"
-    assert extracted(whole(MOON), scorer, least_score=0.2)[0].text
+def test_the_best_score_is_told() -> None:
+    """Whether it is enough is for the confidence to say; where words choose there is none."""
+    assert extracted(whole(MOON), Scripted(RerankScores((0.1, 0.2))))[0].best_score == 0.2
+    assert extracted(whole(MOON))[0].best_score is None
+    assert extracted(whole(MOON), Scripted("high"))[0].best_score is None
 
 
 def test_a_scorer_is_asked_in_its_batches() -> None:
     """No call has more texts than the scorer takes, and all are scored."""
-    scorer = Scripted(batch_size=3)
+    scorer = Scripted(batch_size=1)
     extracted(whole(MOON), scorer)
-    assert [len(call) for call in scorer.calls] == [3, 1]
+    assert [len(call) for call in scorer.calls] == [1, 1]
 
 
 def test_a_scorer_reads_titles_and_introductions() -> None:
     """What a sentence stands under and what introduces it are parts of what is scored."""
     scorer = Scripted()
-    extracted(
-        whole("To reach the moon you need:\n\n- a rocket of at least three stages\n- some fuel for the rocket"), scorer
-    )
+    items = "".join(f"- part {number} of the rocket, {'x' * 200}\n" for number in range(9))
+    extracted(whole(f"# Rockets\n\nTo reach the moon you need:\n\n{items}"), scorer)
     (texts,) = scorer.calls
-    assert all(text.startswith("To reach the moon you need:\n") for text in texts)
+    assert len(texts) > 1
+    assert all(text.startswith("Rockets\nTo reach the moon you need:\n") for text in texts)
 
 
 def test_nothing_to_score_is_not_sent() -> None:
@@ -193,31 +194,54 @@ def test_sentences_do_not_repeat_each_other() -> None:
     )
 
 
-def test_a_list_item_has_its_introduction_once() -> None:
-    """Two items of one list stand below the words that introduce it, each with its marker."""
-    text = (
-        "The moon has these phases:\n\n- new moon, dark all night\n- something about bread\n- and one on cold deep seas"
-        "\n- a line on old towns\n- full moon, as bright as lamps"
-    )
-    items = [item for item in candidates(whole(text), ANALYZER, "moon phases") if "moon," in item.said]
-    assert compose(choose(items))[0] == (
-        "The moon has these phases:\n\n- new moon, dark all night\n- something about bread [1]\n"
-        "- a line on old towns\n- full moon, as bright as lamps [1]"
-    )
+LONG = "x" * 150
+"""Makes a list or a table so long that it is divided."""
 
 
-def test_a_table_row_has_its_head_and_no_marker_inside() -> None:
+def test_a_list_is_quoted_whole() -> None:
+    """With the words that introduce it, and what stands between its numbers: no item is left alone."""
+    text = "To reach the moon:\n\n1. Start the rocket:\n\n```sh\nmoon --far\n```\n\n2. Wait\n\n3. Confirm the landing"
+    assert [unit.span for unit in units_of(text)] == [Span(0, len(text))]
+    assert found(text) == [text]
+
+
+def test_a_numbered_list_without_its_beginning_is_a_fragment() -> None:
+    """It is quoted only where there is nothing else."""
+    text = "5. Confirm that the moon is far away\n\n# Food\n\nBread is brown and good for breakfast."
+    assert found(text) == ["Bread is brown and good for breakfast."]
+
+
+def test_items_of_a_long_list_have_its_beginning_once() -> None:
+    """Runs of items stand below the words that introduce it and its first item, with one marker."""
+    items = [f"{number}. {LONG} step {number} on our way" for number in range(1, 12)]
+    text = "To reach the moon:\n\n" + "\n".join(items)
+    units = units_of(text)
+    assert units[0].span == Span(0, text.index("\n3. "))
+    assert {unit.heads for unit in units[1:]} == {(Span(0, 18), Span(20, text.index("\n2. ")))}
+    (last,) = [item for item in candidates(whole(text), ANALYZER, "step") if item.said.startswith("11.")]
+    (sentence,) = compose([last, replace(last, span=units[2].span)])[1]
+    first, kept = items[0], (*items[4:6], *items[10:])
+    assert sentence.text == "\n\n".join(("To reach the moon:", first, "\n".join(kept[:2]), kept[2])) + " [1]"
+
+
+def test_rows_of_a_long_table_have_its_head() -> None:
     """Rows of one table stand below its head, and their marker below them."""
-    text = "| body | distance |\n|---|---|\n| sun | far. Very far |\n| sea | near |\n| moon | quite far |"
-    by_words = choose(candidates(whole(text), ANALYZER, "far"), most=2)
-    assert compose(by_words)[0] == (
-        "| body | distance |\n|---|---|\n| sun | far. Very far |\n| moon | quite far |\n\n[1]"
-    )
+    rows = [f"| moon {number} | {LONG} |" for number in range(12)]
+    text = "\n".join(("| body | distance |", "|---|---|", *rows))
+    (found_row,) = [item for item in candidates(whole(text), ANALYZER, "moon") if "moon 4" in item.said]
+    quoted = "\n".join(rows[4:6])
+    assert compose([found_row])[0] == f"| body | distance |\n|---|---|\n{quoted}\n\n[1]"
+
+
+def test_a_short_table_is_whole() -> None:
+    """With what introduces it."""
+    text = "These are far:\n\n| body | distance |\n|---|---|\n| sun | far. Very far |\n| moon | quite far |"
+    assert answered(text, query="far") == f"{text}\n\n[1]"
 
 
 def test_a_block_of_code_is_whole_and_has_its_introduction() -> None:
     """Its marker stands below its fence; a blank line or a full stop inside ends nothing."""
-    text = "Go to the moon like this:\n\n```sh\nrocket. Start\n\nmoon --far\n```\n\nBread is brown."
+    text = "Go to the moon like this.\n\n```sh\nrocket. Start\n\nmoon --far\n```\n\n# Food\n\nBread is brown."
     assert answered(text).startswith(f"{text.partition('```')[0]}```sh\nrocket. Start\n\nmoon --far\n```\n\n[1]")
 
 
@@ -231,9 +255,7 @@ def test_code_without_an_introduction_has_its_heading() -> None:
 
 def test_code_deep_in_a_list_stays_in_its_item() -> None:
     """Without the item, fences that are indented like that would not be fences."""
-    text = (
-        "1. Start the rocket to the moon\n\n    ```sh\n    moon --far\n\n    ```\n\n2. Bake some good brown bread now"
-    )
+    text = f"1. Start the rocket\n\n    ```sh\n    moon --far\n\n    ```\n\n2. {LONG * 8}"
     assert units_of(text)[0].span == Span(0, text.index("\n\n2."))
 
 
@@ -247,18 +269,22 @@ def test_code_that_does_not_end_does_not_swallow_the_answer() -> None:
 def test_a_passage_that_begins_inside_code_is_read_from_its_end() -> None:
     """A fence with a language cannot end a block, so the one before it does."""
     text = "moon: far\n```\n\nThe moon is far away from every town.\n\n```yaml\nbread: brown\n```"
-    assert [unit.kind for unit in units_of(text)] == ["rest", "text", "code"]
+    assert [unit.kind for unit in units_of(text)] == ["rest", "text"]
 
 
-def test_what_refers_to_the_sentence_before_has_it() -> None:
-    """Even across the end of a paragraph, where the sentence begins with a word that refers."""
-    text = "Rockets fly straight up for hours.\n\nThis is how far the moon is from every town."
-    assert _first(text) == text
-    assert _first(text.replace("This is", "Here is")) == "Here is how far the moon is from every town."
+def test_the_best_block_has_its_section() -> None:
+    """What stands around it under the same heading, as far as there is room; other sections are not."""
+    before, after = "Rockets fly straight up for hours.", "It takes them three days."
+    text = f"# Food\n\nBread is brown.\n\n# Flights\n\n{before}\n\nThe moon is far away.\n\n{after}"
+    assert _first(text) == f"{before}\n\nThe moon is far away.\n\n{after}"
+    bounded = _first(text.replace(before, ("They are old and slow. " * 99).strip()))
+    assert bounded.endswith(f"slow.\n\nThe moon is far away.\n\n{after}")
+    assert len(bounded) <= LONGEST_SECTION
+    assert _first(f"{text}\n\nIt needs this:") == f"{before}\n\nThe moon is far away.\n\n{after}"
 
 
 def _first(text: str) -> str:
-    """Return what is quoted where one sentence is chosen."""
+    """Return what is quoted where one block is chosen."""
     (chosen,) = choose(candidates(whole(text), ANALYZER, "How far is the moon?"), most=1)
     return chosen.said
 
@@ -266,7 +292,7 @@ def _first(text: str) -> str:
 def test_lengths_are_bounded() -> None:
     """Of long sentences there are parts, of long blocks fragments, and the answer keeps within its budget."""
     long = "the moon is far " * 200
-    assert all(unit.span.end - unit.span.start <= LONGEST for unit in units_of(long))
+    assert all(unit.span.end - unit.span.start <= LONGEST_RUN for unit in units_of(long))
     block = "```\n" + "moon far\n" * 200 + "```"
     assert len(block) > LONGEST_BLOCK
     assert {unit.kind for unit in units_of(block)} == {"rest"}
@@ -275,18 +301,24 @@ def test_lengths_are_bounded() -> None:
     assert 0 < sum(len(item.text) for item in chosen) <= LONGEST_ANSWER
 
 
-def test_the_documents_stand_in_the_order_of_their_best_sentence() -> None:
-    """And what is of one document in the document's own order."""
-    texts = (
-        "Bread is not from the moon at all.",
-        "The moon is old and made of stone.\n\nHow far the moon is: very far away.",
-    )
+def test_quotes_stand_in_the_order_of_the_passages() -> None:
+    """And what is of one passage in its own order, whatever is best."""
+    pack = whole("Bread is not from the moon at all.", "# Age\nThe moon is old.\n# Way\nHow far the moon is: very far.")
+    for order in permutations(candidates(pack, ANALYZER, "moon")):
+        assert [sentence.text for sentence in compose(order)[1]] == [
+            "Bread is not from the moon at all. [1]",
+            "The moon is old. [2]",
+            "How far the moon is: very far. [2]",
+        ]
+
+
+def test_of_equal_blocks_that_of_the_earlier_passage_is_better() -> None:
+    """The search saw more than one block."""
+    texts = [f"The moon number {number} is far away, like {number * 77} others." for number in (1, 2)]
     pack = whole(*texts)
     items = candidates(pack, ANALYZER, "moon")
-    by_text = {item.said: item for item in items}
-    chosen = [by_text[name] for name in (texts[1].partition("\n\n")[2], texts[0], texts[1].partition("\n\n")[0])]
-    assert [sentence.attributions[0].number for sentence in compose(chosen)[1]] == [2, 1]
-    assert compose(chosen)[0].startswith("The moon is old")
+    assert choose(items, [0.6] * 2)[0].said == texts[0]
+    assert choose(items, [0.6 if item.said == texts[0] else 0.9 for item in items])[0].said == texts[1]
 
 
 def test_words_that_few_sentences_have_count_more() -> None:

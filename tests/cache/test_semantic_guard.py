@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from question_pairs import pairs
 from results import texts
-from retrieval_core.cache.lookalikes import MAX_LENGTH, meaning_of, same_meaning
+from retrieval_core.cache.lookalikes import MAX_LENGTH, same_meaning
 
-LOOK_ALIKES = pairs("lookalikes")
+LOOK_ALIKES = [pair for name in ("lookalikes", "lookalikes_later", "lookalikes_foreign") for pair in pairs(name)]
 
 
 def test_there_are_enough_pairs() -> None:
@@ -32,21 +32,20 @@ def test_look_alikes_are_told_apart(question: str, other: str) -> None:
     ("question", "other"),
     [
         ("How do I reset my password?", "how can i reset my password"),
-        ("How do I reset my password?", "Hi, can you please tell me how to reset my password? Thanks!"),
-        ("What is the capital of France?", "what's the capital of france"),
-        ("Can you tell me what the notice period is?", "What is the notice period?"),
-        ("Do you know if the pool is heated?", "Is the pool heated?"),
-        ("Which museum is free on Sundays?", "Which museums are free on Sundays?"),
-        ("What colour is the data centre?", "What color is the data center?"),
+        ("What is the capital of France?", "what's the capital of France"),
+        ("How do I get a refund?", "How to get a refund"),
+        ("Which museum is free on Sundays?", "What museum is free on Sundays?"),
+        ("Where is the serial number of the printer?", "Where is serial number of printer?"),
+        ("I don't understand my bill", "I do not understand my bill."),
+        ("Why is the pump off?!", "Why is the pump off"),
         ("In Ireland, what is the minimum wage?", "What is the minimum wage in Ireland?"),
         ("Why doesn't the pump start?", "Why doesn\u2019t the pump start"),
-        ("HOW DO I GET TO THE AIRPORT?", "How do I get to the airport?"),
         ("東京タワーの高さは\uff1f", "東京タワーの高さは"),
         ("Où est la gare ?", "où est la gare"),
     ],
 )
 def test_what_is_harmless(question: str, other: str) -> None:
-    """Greetings, contractions, most articles, spelling, case, and plurals where nothing depends on them."""
+    """Contractions, ``the``, the first letter's case, the marks at the end, and what or how in another form."""
     assert same_meaning(question, other)
     assert same_meaning(other, question)
 
@@ -59,6 +58,10 @@ def test_what_is_harmless(question: str, other: str) -> None:
         ("What is a Polish shoe?", "what is a polish shoe"),
         ("What is the weight of the box?", "What is the weight of the boxes?"),
         ("who directed alien", "who directed aliens"),
+        ("What is the half life of a drug?", "What is half the life of a drug?"),
+        ("Who are the few?", "Who are few?"),
+        ("So can I?", "Can I?"),
+        ("What is a list of lists?", "What is a list of a list?"),
         ("How do I open Windows?", "How do I open a window?"),
         ("Do you know how to swim?", "How do I swim?"),
         ("What is 5!?", "What is 5?"),
@@ -103,6 +106,5 @@ def test_long_questions_have_to_be_equal() -> None:
     """A question that is longer than people's questions are is not taken apart."""
     long = "How do I reset the device? " + "It shows the same message again. " * 40
     assert len(long) > MAX_LENGTH
-    assert meaning_of(long).words == ()
     assert same_meaning(long, long.rstrip())
     assert not same_meaning(long, long.replace("do I", "can I"))

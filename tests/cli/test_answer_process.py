@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from processes import RETRIEVAL, as_at_a_terminal, with_our_modules
 from retrieval_core.cli import main
 
 SETTINGS = (
@@ -50,14 +50,14 @@ def indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    folders = os.pathsep.join((".", str(Path(__file__).parents[1])))
     return subprocess.Popen(
-        [sys.executable, "-m", "retrieval_core.cli", "answer", "how far is the moon", *SETTINGS, *arguments],
+        [*RETRIEVAL, "answer", "how far is the moon", *SETTINGS, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": folders},
+        env=with_our_modules(),
+        **as_at_a_terminal(),
     )
 
 
@@ -85,6 +85,6 @@ def test_nobody_reads_on(indexed: Path) -> None:
         process.stdout.close()
         (indexed / "go on").touch()
         errors = process.stderr.read()
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=60) == 141
     assert not errors.strip()
     assert (indexed / "closed").exists()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 from threading import Event
 from types import SimpleNamespace
@@ -14,9 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from redis_server import RedisServer, needs_server
+from retrieval_core import Chunk, open_index
 from retrieval_core.cli import main, probes, probing
 from retrieval_core.config import load_config
 from retrieval_core.errors import MissingExtraError
+from retrieval_core.testing.fakes import FakeEmbedder
 from wire import openai_service, pinecone_service
 from wire.openai_service import OpenAIService
 from wire.pinecone_service import PineconeService
@@ -317,3 +321,18 @@ def test_what_looks_at_questions_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_p
     told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(pruning)}
     assert told["pruner"][0] == "wrong"
     assert "embedder.kind" in told["pruner"][1]
+
+
+@pytest.mark.parametrize("lost", ["words", "vectors"])
+def test_a_damaged_side_of_an_index_is_told(lost: str, tmp_path: Path) -> None:
+    """Searches do without it, which nobody may have seen."""
+    place = tmp_path / "pages.db"
+    with open_index(place, embedder=FakeEmbedder()) as index:
+        index.add([Chunk("c", "d", "a word")])
+    assert findings(**with_fake(index=str(place)))["index"][0] == "ok"
+    with closing(sqlite3.connect(place)) as file:
+        file.execute(f"DROP TABLE {lost}")
+        file.commit()
+    verdict, detail = findings(**with_fake(index=str(place)))["index"]
+    assert verdict == "wrong"
+    assert "build the index anew" in detail

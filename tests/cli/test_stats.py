@@ -1,4 +1,4 @@
-"""``retrieval stats``: numbers kept over commands, and what this process holds."""
+"""``retrieval stats``: numbers kept over commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from retrieval_core.cli import main
 from retrieval_core.cli.stats import size_of
-from retrieval_core.observe import memory, read_totals
+from retrieval_core.observe import read_totals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_searches_and_contexts_are_counted(folder: Path) -> None:
     """Over several commands, by stage, with rates and times; stats and index count nothing."""
     for command in ("search", "search", "context"):
         assert retrieval(command, "how far is the moon").exit_code == 0
-    usage = stats("--load")["usage"]
+    usage = stats()["usage"]
     assert usage == stats()["usage"]
     assert (usage["queries"], usage["answered"], usage["failed"], usage["cancelled"]) == (3, 3, 0, 0)
     assert usage["rates"] == {"error": 0.0, "cache_hit": 0.0, "degraded": 0.0}
@@ -79,36 +79,23 @@ def test_an_error_is_counted_once(folder: Path) -> None:
 
 
 def test_before_the_first_query(folder: Path) -> None:
-    """There is an index, its size and this process's memory, and nothing that was counted."""
+    """There is an index with its size, and nothing that was counted; of memory nothing is said."""
     told = stats()
     assert told["usage"] is None
     assert told["index"]["documents"] == 1
     assert told["index"]["bytes"] == (folder / ".retrieval/index.db").stat().st_size
-    assert told["memory"]["rss"] == pytest.approx(memory.resident_bytes(), rel=0.5)
-    assert not told["memory"]["is_high"]
+    assert told.keys() == {"index", "usage"}
     assert "none were counted" in retrieval("stats").stdout
     assert not (folder / ".retrieval/index.stats.db").exists()
-
-
-def test_components_say_whether_they_are_loaded() -> None:
-    """Opening loads nothing; a question does."""
-
-    def store(*arguments: str) -> dict[str, Any]:
-        return {one["role"]: one for one in stats(*arguments)["memory"]["components"]}["store"]
-
-    assert (store()["type"], store()["is_loaded"], store()["bytes"]) == ("SqliteStore", False, 0)
-    loaded = store("--load")
-    assert loaded["is_loaded"] is True
-    assert loaded["bytes"] > 0
 
 
 def test_for_people() -> None:
     """In words and milliseconds; nothing of the question."""
     retrieval("search", "how far is the moon")
-    output = retrieval("stats", "--load").stdout
-    for part in ("counted since", "error rate", "0.0%", "stage: embed", "1 calls", "p95", "memory of this process"):
+    output = retrieval("stats").stdout
+    for part in ("counted since", "error rate", "0.0%", "stage: embed", "1 calls", "p95"):
         assert part in output
-    assert "SqliteStore: loaded, at least" in output
+    assert "memory" not in output  # of a command that ends at once it would say nothing about what asks the index
     assert "how far" not in output
 
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from killing import PATIENCE, kills
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 FILES = 300
-KILLS = 20
+KILLS = kills(6)
 
 CHILD = """
 import sys
@@ -39,7 +41,7 @@ def start(index: Path, folder: Path) -> subprocess.Popen[str]:
 def run_to_the_end(index: Path, folder: Path) -> str:
     """Return the last line; what goes wrong is on standard error, which is shown with the failure."""
     child = start(index, folder)
-    output = child.communicate()[0]
+    output = child.communicate(timeout=PATIENCE)[0]
     assert child.returncode == 0
     return output.splitlines()[-1]
 
@@ -75,7 +77,7 @@ def documents(index: Path) -> dict[str, str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_run_leaves_every_document_old_or_new_and_the_next_completes_it(tmp_path: Path) -> None:
-    """Twenty kills, each at a random moment after a random acknowledged write; then one run to the end."""
+    """Some kills, each at a random moment after a random acknowledged write; then one run to the end."""
     generator = random.Random(20)
     index, folder = tmp_path / "index.db", tmp_path / "files"
     write_files(folder, edition=1)
@@ -93,7 +95,7 @@ def test_a_killed_run_leaves_every_document_old_or_new_and_the_next_completes_it
         for _ in range(generator.randint(0, 200_000)):  # a random moment of what the child does next
             pass
         child.kill()
-        rest = child.communicate()[0].splitlines()
+        rest = child.communicate(timeout=PATIENCE)[0].splitlines()
         acknowledged = max([acknowledged, *(int(line) for line in rest if line.isdigit())])
         kills += child.returncode == -signal.SIGKILL
         after = documents(index)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from retrieval_core.config import ChunkingConfig
-from retrieval_core.errors import StoreError
+from retrieval_core.errors import EmbeddingError, ServiceError, StoreError
 from retrieval_core.ingest.ingester import Ingester, approximate_tokens
 from retrieval_core.ingest.report import IndexProgress, IndexReport
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
+from support import Panic, UnspeakableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -280,30 +282,76 @@ def test_documents_with_the_same_id_are_refused_by_name(bench: Bench) -> None:
     assert "same document id" in report.failed[0].error
 
 
-def test_one_file_that_cannot_be_taken_in_stops_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+UNFORESEEN = [
+    RecursionError(),
+    Panic("out of range"),
+    GeneratorExit(),
+    KeyboardInterrupt(),
+    SystemExit(),
+    UnspeakableError(),
+]
+
+
+def name_of(error: object) -> str:
+    return type(error).__name__
+
+
+@pytest.mark.parametrize("step", ["read_file", "split_document"])
+@pytest.mark.parametrize("error", UNFORESEEN, ids=name_of)
+def test_one_file_that_cannot_be_taken_in_stops_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: BaseException, step: str
+) -> None:
     """Whatever a parser raises is that file's failure."""
-    from retrieval_core.ingest.split import split_document
+    from retrieval_core.ingest import ingester
 
-    def split(parsed: Any, *rest: Any, **more: Any) -> Any:
-        if "unlucky" in parsed.text:
-            raise RecursionError
-        return split_document(parsed, *rest, **more)
+    usual = getattr(ingester, step)
 
-    monkeypatch.setattr("retrieval_core.ingest.ingester.split_document", split)
-    bench.write("a.md", "An unlucky word.")
+    def unlucky(given: Any, *rest: Any, **more: Any) -> Any:
+        if "unlucky" in (given.text if step == "split_document" else given.name):
+            raise error
+        return usual(given, *rest, **more)
+
+    def reading(*given: Any) -> Any:
+        yield from unlucky(*given)
+
+    monkeypatch.setattr(ingester, step, reading if step == "read_file" else unlucky)
+    bench.write("an-unlucky-file.md", "An unlucky word.")
     bench.write("b.md", "A word.")
     report = bench.index()
     assert report.added == 1
-    assert "RecursionError" in report.failed[0].error
+    (failed,) = report.failed
+    assert failed.path.endswith("an-unlucky-file.md")
+    assert name_of(error) in failed.error or "tried to end the process" in failed.error
 
 
-def test_an_embedders_error_is_an_embedding_error(bench: Bench) -> None:
-    """Whatever a plug-in raises, callers have one class to catch."""
-    from retrieval_core.errors import EmbeddingError
+@pytest.mark.parametrize("error", UNFORESEEN, ids=name_of)
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_whatever_an_embedder_raises_is_an_embedding_error(bench: Bench, error: BaseException, in_thread: bool) -> None:
+    """Callers have one class to catch, and what was written until then stays."""
 
-    bench.embedder.failure = ValueError("no such model")
-    with pytest.raises(EmbeddingError, match="no such model"):
+    def embed(texts: Sequence[str]) -> Any:
+        raise error
+
+    async def embed_here(texts: Sequence[str]) -> Any:
+        raise error
+
+    if not in_thread and isinstance(error, KeyboardInterrupt):
+        pytest.skip("that is Ctrl-C")
+    cast("Any", bench.embedder).embed_texts = embed if in_thread else embed_here
+    with pytest.raises(EmbeddingError, match="could not be embedded"):
         asyncio.run(bench.ingester.add([Chunk("c", "d", "a word")]))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(ValueError("no such model"), "embedder"), (ServiceError("no such model", status=401), "authentication")],
+)
+def test_an_embedders_error_is_an_embedding_error(bench: Bench, error: Exception, kind: str) -> None:
+    """Whatever a plug-in raises, callers have one class to catch, which says what kind of failure it was."""
+    bench.embedder.failure = error
+    with pytest.raises(EmbeddingError, match="no such model") as caught:
+        asyncio.run(bench.ingester.add([Chunk("c", "d", "a word")]))
+    assert (caught.value.kind, caught.value.__cause__) == (kind, error)
 
 
 def test_a_column_that_one_cell_makes_text_is_in_the_report(bench: Bench) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,10 +79,6 @@ def test_title_comes_from_the_first_heading(tmp_path: Path, text: str, title: st
         "---\njust words\n---\nText\n",
         "---\n- a\n- list\n---\nText\n",
         "---\nnever: closed\n",
-        "---\na: &a [x,x,x,x,x,x,x,x]\n"
-        + "".join(f"{name}: &{name} [{','.join([f'*{before}'] * 8)}]\n" for before, name in pairwise("abcdefg"))
-        + "---\nText\n",
-        "---\na: &a [*a]\n---\nText\n",
     ],
 )
 def test_what_is_no_front_matter_stays_in_the_text(block: str) -> None:

@@ -17,7 +17,24 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from llama_index.retrievers.retrieval_core import as_filter, from_metadata_filters
 from retrieval_core.errors import FilterError, UnsupportedFilterError
-from retrieval_core.filters import And, Contains, Eq, Filter, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or, Text, matches
+from retrieval_core.filters import (
+    MAX_FILTER_DEPTH,
+    And,
+    Contains,
+    Eq,
+    Filter,
+    Gt,
+    Gte,
+    In,
+    Lt,
+    Lte,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+    Text,
+    matches,
+)
 
 O = FilterOperator  # noqa: E741
 CONVERTED: list[tuple[FilterOperator, Any, Filter]] = [
@@ -182,9 +199,9 @@ def test_no_filters_are_none() -> None:
 def test_filters_that_nest_too_deeply_are_refused() -> None:
     """As in JSON."""
     filters = MetadataFilters(filters=[one(O.EQ, 1)])
-    for _ in range(40):
+    for _ in range(MAX_FILTER_DEPTH + 1):
         filters = MetadataFilters(filters=[filters])
-    with pytest.raises(FilterError, match="32"):
+    with pytest.raises(FilterError, match=f"{MAX_FILTER_DEPTH} levels"):
         as_filter(filters)
 
 

@@ -150,11 +150,15 @@ def test_an_embedding_that_fails_is_an_error_of_ours(answer: Any) -> None:
         asyncio.run(postprocessor.apostprocess_nodes(WITHOUT))
 
 
-def test_errors_of_our_embedders_pass_through() -> None:
-    """They say what happened already; the wrong number of vectors is noticed."""
+def test_errors_of_our_embedders() -> None:
+    """A service's failure is the cause of an error of embedding; the wrong number of vectors is noticed."""
     embedder = FakeEmbedder()
-    embedder.failure = ServiceError("quota used up")
-    with pytest.raises(ServiceError, match="quota"):
+    embedder.failure = ServiceError("quota used up", status=429)
+    with pytest.raises(EmbeddingError, match="quota") as caught:
+        MMRPostprocessor(embedder).postprocess_nodes(WITHOUT)
+    assert caught.value.kind == "rate limit"
+    embedder.failure = ConfigurationError("no key")
+    with pytest.raises(ConfigurationError, match="no key"):
         MMRPostprocessor(embedder).postprocess_nodes(WITHOUT)
 
     class Forgetful(Synchronous):
@@ -222,11 +226,11 @@ def test_given_nodes_are_not_changed_and_the_new_score_orders() -> None:
     """The nodes themselves are the same."""
     chosen = MMRPostprocessor(top_n=3, lambda_mult=0.5).postprocess_nodes(ALIKE)
     assert [item.score for item in ALIKE] == [0.9, 0.8, 0.5]
-    assert [id(item.node) for item in chosen] == [id(ALIKE[0].node), id(ALIKE[1].node), id(ALIKE[2].node)] or len(
-        chosen
-    ) == 3
+    assert [id(item.node) for item in chosen] == [id(ALIKE[place].node) for place in (0, 2, 1)]
+    assert not {id(item) for item in chosen} & {id(item) for item in ALIKE}
     scores = [item.get_score() for item in chosen]
     assert scores == sorted(scores, reverse=True)
+    assert scores[1:] != [0.5, 0.8]
     assert MMRPostprocessor.class_name() == "MMRPostprocessor"
 
 

@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from processes import as_at_a_terminal
 from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -124,7 +125,8 @@ def start(config_file: Path) -> Any:
     def started(index: Path, *options: str, modern: bool = False, config: Path = config_file) -> Generator[Child]:
         command = [sys.executable, "-m", "retrieval_core_mcp", "--index", str(index), "--config", str(config), *options]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, **as_at_a_terminal())
+        with cast("subprocess.Popen[bytes]", child) as process:
             try:
                 yield Child(process, modern=modern)
             finally:

@@ -267,7 +267,7 @@ def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:
     asyncio.run(conversation())
 
 
-def test_an_index_without_vectors_says_how_to_search_it(tmp_path: Any) -> None:
+def test_an_index_without_vectors_is_searched_by_words(tmp_path: Any) -> None:
     """It is not damaged: it was made for searching by words, and the server was not told."""
     from retrieval_core import Chunk, open_index
     from retrieval_core.config import EmbedderConfig, RetrievalConfig
@@ -281,11 +281,9 @@ def test_an_index_without_vectors_says_how_to_search_it(tmp_path: Any) -> None:
             await index.aadd([Chunk("a", "d", "about the moon")])
         settings = ServerSettings(retrieval=config)
         async with Client(create_server(settings, Library(settings))) as client:
-            refused: Any = await client.call_tool("search", {"query": "moon"})
-            assert refused.is_error
-            assert "mode lexical" in refused.content[0].text
-            assert "--config lexical" in refused.content[0].text
-            answer: Any = await client.call_tool("search", {"query": "moon", "mode": "lexical"})
-            assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
+            for mode in ("hybrid", "dense", "lexical"):
+                answer: Any = await client.call_tool("search", {"query": "moon", "mode": mode})
+                assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
+                assert ("holds no vectors" in str(answer.structured_content)) is (mode != "lexical")
 
     asyncio.run(conversation())

@@ -11,6 +11,7 @@ from retrieval_core.observe import Metrics, SeveralObservers
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import StageRecord
+from support import UnspeakableError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -89,6 +90,18 @@ def test_one_that_raises_harms_neither_the_query_nor_the_others(broken: str, cap
     logged = [record for record in caplog.records if "Teller failed" in record.message]
     assert broken in logged[0].message
     assert sum(bool(record.exc_info) for record in logged) == 1
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), SystemExit(3), KeyboardInterrupt(), UnspeakableError()])
+def test_one_that_raises_what_nobody_expects(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """It harms nobody either: from synchronous code, a query is answered in a thread where nothing is Ctrl-C."""
+
+    class Odd(Teller):
+        def answered(self, result: RetrievalResult) -> None:
+            raise error
+
+    assert answer(Odd("a", [])).hits
+    assert "Odd failed" in caplog.text
 
 
 def test_one_alone_or_none_is_fine() -> None:

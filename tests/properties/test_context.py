@@ -8,15 +8,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retrieval_core.config import ContextConfig
 from retrieval_core.sentences import sentence_ends
 from retrieval_core.stages.budget import Assembled, assemble, fit
-from retrieval_core.stages.expand import ROLES, Item, Surroundings, expand
+from retrieval_core.stages.expand import ROLES, Item, Surroundings, expand, with_quotes
 from retrieval_core.stages.repetition import without_repetition
-from retrieval_core.types import Chunk, Hit, PageSpan, Scores, Span, content_hash
+from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Scores, Span, content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +120,10 @@ def primaries_of(world: World, settings: ContextConfig) -> tuple[Item, ...]:
     return without_repetition(item for item in considered(world, settings) if item.role == "primary")[0]
 
 
+def whole_of(item: Item) -> str:
+    return "".join(quote.text for quote in item.quotes)
+
+
 def first_sentence(item: Item) -> str:
     text = item.quotes[0].text
     return text[: sentence_ends(text)[0]]
@@ -134,9 +138,9 @@ def test_the_budget_is_never_exceeded(world: World, settings: ContextConfig, cou
     assert bool(result.text) == bool(result.passages)
 
 
-@given(worlds(), SETTINGS, MONOTONE, st.booleans())
+@given(worlds(), SETTINGS, MONOTONE)
 def test_the_best_hits_stay_where_a_sentence_of_each_fits(
-    world: World, settings: ContextConfig, count: Counter, scarce: bool
+    world: World, settings: ContextConfig, count: Counter
 ) -> None:
     """The best primaries are there, if only in part, whenever their first sentences are within the budget.
 
@@ -145,11 +149,37 @@ def test_the_best_hits_stay_where_a_sentence_of_each_fits(
     best = primaries_of(world, settings)[: settings.min_primaries]
     # What a heading line and the marks take at most.
     text = settings.delimiter.join(f"[9] Doc: dd | Page: 1-9\n{first_sentence(item)}\n[…]\n" for item in best)
-    if scarce:
-        settings = settings.model_copy(update={"max_tokens": max(1, count(text))})
-    if count(text) <= settings.max_tokens:
-        result = assembled(world, settings, count)
-        assert {item.id for item in best} <= {item.id for item in result.items}
+    scarce = settings.model_copy(update={"max_tokens": max(1, count(text))})
+    for enough in (scarce, scarce.model_copy(update={"max_tokens": scarce.max_tokens + settings.max_tokens})):
+        assert {item.id for item in best} <= set(shown(assembled(world, enough, count)))
+
+
+@given(worlds(), SETTINGS, MONOTONE)
+def test_a_higher_minimum_never_keeps_less(world: World, settings: ContextConfig, count: Counter) -> None:
+    """Whatever is kept where few hits have to be kept is kept where more have to be.
+
+    Fails with the better hits gone when another is brought back.
+    """
+    fewer: set[str] = set()
+    for number in range(6):
+        least = settings.model_copy(update={"min_primaries": number})
+        kept = set(shown(assembled(world, least, count)))
+        assert fewer <= kept
+        fewer = kept
+
+
+@given(worlds(), SETTINGS, MONOTONE)
+def test_an_empty_context_means_that_nothing_fits(world: World, settings: ContextConfig, count: Counter) -> None:
+    """Where one sentence of any hit fits alone, something is shown.
+
+    Fails with a hit that cannot fit taking those below it along.
+    """
+    _, around = world
+    if not assembled(world, settings, count).items:
+        roomy = settings.model_copy(update={"max_tokens": 10**6})
+        for item in primaries_of(world, settings):
+            begun = with_quotes(item, (Quote(first_sentence(item)),), shortened=first_sentence(item) != whole_of(item))
+            assert fit([begun], around.texts, roomy, count).tokens > settings.max_tokens
 
 
 @given(worlds(), SETTINGS, ANY_COUNTER)
@@ -162,10 +192,21 @@ def test_dropping_follows_the_order(world: World, settings: ContextConfig, count
     order = {item.id: (ROLES.index(item.role), item.rank, item.distance) for item in considered(world, settings)}
     dropped = [order[entry.id] for entry in result.ledger if "to stay within" in entry.reason]
     assert dropped == sorted(dropped, reverse=True)
-    best = {item.id for item in primaries_of(world, settings)[: settings.min_primaries]}
+    best = {item.id for item in best_of(world, settings, result)}
     kept = [order[item.id] for item in result.items if item.id not in best]
     assert not dropped or not kept or max(kept) <= min(dropped)
     assert not best & {entry.id for entry in result.ledger if "to stay within" in entry.reason}
+
+
+def best_of(world: World, settings: ContextConfig, result: Assembled) -> tuple[Item, ...]:
+    """Return the hits that have to be kept: the best of those of which a sentence fits at all."""
+    hopeless = {entry.id for entry in result.ledger if entry.reason == never(settings)}
+    given = (item for item in considered(world, settings) if item.role == "primary" and item.id not in hopeless)
+    return without_repetition(given)[0][: settings.min_primaries]
+
+
+def never(settings: ContextConfig) -> str:
+    return f"not even one sentence of it fits into {settings.max_tokens} tokens"
 
 
 @given(worlds(), SETTINGS, MONOTONE, st.integers(1, 99))
@@ -174,27 +215,31 @@ def test_the_best_hits_are_cut_last_and_from_the_lowest_up(
 ) -> None:
     """Hits are shortened only where they alone are too long; below one that is, each has a single sentence left.
 
-    Fails with the best cut first, with hits cut although dropping their neighbours would do, and with the span of a
+    One that is longer than the whole budget is cut in any case, and is no part of this. Fails with the span of a
     shortened quote not cut.
     """
     _, around = world
     settings = settings.model_copy(update={"min_primaries": max(2, settings.min_primaries), "window": 0})
     best = primaries_of(world, settings)[: settings.min_primaries]
-    if share % 2:  # less than the best hits alone take
-        room = fit(best, around.texts, settings.model_copy(update={"max_tokens": 10**6}), count).tokens * share // 100
-        settings = settings.model_copy(update={"max_tokens": max(1, room)})
+    roomy = settings.model_copy(update={"max_tokens": 10**6})
+    # Less than the best hits alone take, and about what a sentence of each does.
+    begun = [with_quotes(item, (Quote(first_sentence(item)),)) for item in best]
+    least, most = (fit(items, around.texts, roomy, count).tokens for items in (begun, best))
+    room = max(1, least + (most - least) * share // 100 - 1)
+    settings = settings.model_copy(update={"max_tokens": room})
     result = assembled(world, settings, count)
     quotes = [quote for item in result.items for quote in item.quotes if quote.span is not None]
     assert all(quote.span and quote.span.end - quote.span.start == len(quote.text) for quote in quotes)
-    if any(item.shortened for item in result.items):
-        assert shown(result) == [item.id for item in best][: len(result.items)]
-        begun = next(place for place, item in enumerate(result.items) if item.shortened)
-        for item, whole in list(zip(result.items, best, strict=False))[begun + 1 :]:
-            assert item.quotes[0].text.rstrip() == first_sentence(whole)
+    whole = {item.id: item for item in best_of(world, settings, result)}
+    long = {name for name, item in whole.items() if fit([item], around.texts, roomy, count).tokens > room}
+    places = [place for place, item in enumerate(result.items) if item.shortened and item.id not in long]
+    for item in result.items[places[0] + 1 :] if places else ():
+        assert item.id in whole
+        if item.id not in long:
+            assert item.quotes[0].text.rstrip() == first_sentence(whole[item.id])
             assert len(item.quotes) == 1
-        if len(result.items) == len(best):
-            roomy = settings.model_copy(update={"max_tokens": 10**6})
-            assert fit(best, around.texts, roomy, count).tokens > settings.max_tokens
+    fits = fit(list(whole.values()), around.texts, roomy, count).tokens <= settings.max_tokens
+    assert not (fits and any(item.shortened for item in result.items if item.id in whole))
 
 
 @given(worlds(), SETTINGS, MONOTONE)
@@ -203,14 +248,16 @@ def test_no_more_is_dropped_than_has_to_be(world: World, settings: ContextConfig
 
     Fails with one more dropped than has to be.
     """
+    _, around = world
+    roomy = settings.model_copy(update={"max_tokens": 10**6})
+    everything = assembled(world, roomy, count)
+    # One token less than everything takes: something has to go.
+    settings = settings.model_copy(update={"max_tokens": max(1, everything.tokens - 1)})
     result = assembled(world, settings, count)
     dropped = [entry.id for entry in result.ledger if "to stay within" in entry.reason]
-    primaries_fit = not any(entry.outcome == "shortened" or "not even" in entry.reason for entry in result.ledger)
-    if dropped and primaries_fit:
-        _, around = world
-        with_last = [item for item in considered(world, settings) if item.id in {dropped[-1], *shown(result)}]
-        roomy = settings.model_copy(update={"max_tokens": 10**6})
-        assert fit(with_last, around.texts, roomy, count).tokens > settings.max_tokens
+    assume(dropped and not any(item.shortened for item in result.items))
+    with_last = [item for item in considered(world, settings) if item.id in {dropped[-1], *shown(result)}]
+    assert fit(with_last, around.texts, roomy, count).tokens > settings.max_tokens
 
 
 def shown(result: Assembled) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from quoted_packs import quoting
+from quoted_packs import quoting, whole
 from retrieval_core.analysis import Analyzer
 from retrieval_core.answer.candidates import candidates
 from retrieval_core.answer.extract import choose, compose
@@ -116,7 +116,13 @@ def test_every_quote_is_the_documents_and_the_answers(
     assert end == len(text)
 
 
+INTRODUCED = "> [!NOTE]\nTo do this:\n\n1. first\n"
+"""An introduction inside a quotation, above a list outside it."""
+
+
 @settings(max_examples=200, deadline=None)
+@example(drawn=(whole(INTRODUCED), {}), query="the")
+@example(drawn=(whole(INTRODUCED), {}), query="How do I do this first?")
 @given(drawn=packs(apart=True), query=QUERIES)
 def test_nothing_is_quoted_twice(drawn: tuple[ContextPack, dict[str, str]], query: str) -> None:
     """No two quotes overlap where no passages do."""

@@ -74,13 +74,13 @@ def _wanted(text: str, kept: tuple[bool, ...]) -> str:
 def test_nothing_outside_the_excerpts_is_formatted(texts: list[str], data: st.DataObject) -> None:
     """The context of pruned hits is their excerpts with marks between them, and that of others their text."""
     hits = [_pruned(Chunk(f"d#{number}", "d", text), data) for number, text in enumerate(texts)]
-    expected = "|".join(
+    expected = "\0|\0".join(
         "\n[…]\n".join(
             hit.chunk.text[part.start : part.end] for part in hit.excerpts or (Span(0, len(hit.chunk.text)),)
         )
         for hit in hits
     )
-    assert format_context(hits, template="{text}", delimiter="|").text == expected
+    assert format_context(hits, template="{text}", delimiter="\0|\0").text == expected
 
 
 @settings(max_examples=150)

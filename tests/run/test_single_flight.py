@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from retrieval_core.run.single_flight import SingleFlight
+from support import Panic
+
+PATIENCE = 30.0
 
 
 class Work:
@@ -193,3 +196,36 @@ def test_nothing_is_kept(cancel: bool) -> None:
         assert not any(flights._flights.values())
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("error", [Panic("it gave up"), GeneratorExit(), KeyError("mine")])
+def test_everybody_is_told_whatever_ends_the_work(error: BaseException) -> None:
+    """Nobody waits for ever for work that ended with something that is no ``Exception``."""
+
+    async def fails() -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    async def test() -> None:
+        flights: SingleFlight[str] = SingleFlight()
+        callers = [asyncio.create_task(flights.run("a", fails)) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE):
+            outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        assert outcomes == [error] * 3
+
+    asyncio.run(test())
+
+
+def test_an_interrupt_of_the_work_reaches_those_who_wait() -> None:
+    """It ends the loop, as Ctrl-C does; on a loop that is run further, as a notebook's, nobody waits for ever."""
+
+    async def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    flights: SingleFlight[str] = SingleFlight()
+    with asyncio.Runner() as runner:
+        caller = runner.get_loop().create_task(flights.run("a", interrupted))
+        for _ in range(2):  # the work's task lets it out of the loop, and then the caller's
+            with pytest.raises(KeyboardInterrupt):
+                runner.get_loop().run_until_complete(asyncio.wait((caller,)))
+        assert isinstance(caller.exception(), KeyboardInterrupt)

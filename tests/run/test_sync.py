@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -9,15 +10,17 @@ import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.errors import ServiceError
+from retrieval_core.errors import DeadlineExceededError, ServiceError
+from retrieval_core.run.events import in_step
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
 PATIENCE = 30.0
 
@@ -32,6 +35,10 @@ def bridge() -> Iterator[SyncBridge]:
 async def thread_name() -> str:
     await asyncio.sleep(0)
     return threading.current_thread().name
+
+
+async def current_thread() -> threading.Thread:
+    return threading.current_thread()
 
 
 async def running_loop() -> asyncio.AbstractEventLoop:
@@ -218,3 +225,121 @@ def test_a_fork_while_a_thread_holds_the_lock(bridge: SyncBridge) -> None:
     bridge.run(thread_name())
     with bridge._lock:
         assert in_child_process(lambda: bridge.run(thread_name()) == "retrieval-sync") == 0
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_the_loop_outlives_what_ends_loops(bridge: SyncBridge, error: BaseException) -> None:
+    """Two exceptions are let out of a loop by asyncio: their caller is told, and nobody else is disturbed."""
+    opened = threading.Event()
+
+    async def fail() -> None:
+        raise error
+
+    async def waits() -> asyncio.AbstractEventLoop:
+        await asyncio.to_thread(opened.wait)
+        return asyncio.get_running_loop()
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(bridge.run, waits())
+        with pytest.raises(type(error)):
+            bridge.run(fail())
+        opened.set()
+        assert waiting.result(PATIENCE) is bridge.run(running_loop())
+
+
+def test_a_blocked_loop_is_left() -> None:
+    """Who waits is told, nothing is waited for for ever, and the next call has another loop."""
+    bridge = SyncBridge(grace=0)
+    entered, opened = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        entered.set()
+        while not opened.is_set():
+            pass
+
+    with ThreadPoolExecutor(1) as threads:
+        blocking = threads.submit(bridge.run, block())
+        assert entered.wait(PATIENCE)
+        with pytest.raises(DeadlineExceededError, match="blocks the event loop"):
+            bridge.run(thread_name(), seconds=0)
+        assert bridge.run(thread_name()) == "retrieval-sync"
+        opened.set()
+        blocking.result(PATIENCE)
+    bridge.close()
+
+
+def test_the_bound_of_a_bridge_is_that_of_its_calls() -> None:
+    """A call that says nothing is bounded, and so is a stream; one may say that it is not."""
+    bridge = SyncBridge(seconds=0, grace=0)
+    over: list[SimpleQueue[None]] = [SimpleQueue(), SimpleQueue()]
+
+    async def block(number: int) -> None:
+        over[number].get()
+
+    async def events() -> AsyncGenerator[int]:
+        await block(1)
+        yield 1
+
+    with pytest.raises(DeadlineExceededError, match="blocks the event loop"):
+        bridge.run(block(0))
+    with pytest.raises(DeadlineExceededError, match="blocks the event loop"):
+        next(in_step(bridge, events()))
+    assert bridge.run(thread_name(), seconds=None) == "retrieval-sync"
+    for one in over:
+        one.put(None)
+    bridge.close()
+
+
+def test_what_was_used_is_closed_though_the_loop_is_blocked() -> None:
+    """On another loop then; and who closes is told what blocks."""
+    bridge = SyncBridge(grace=3)
+    entered, over = threading.Event(), SimpleQueue[None]()
+    closed: list[str] = []
+
+    async def block() -> None:
+        entered.set()
+        over.get()
+
+    async def close() -> None:
+        closed.append(await thread_name())
+
+    with ThreadPoolExecutor(1) as threads:
+        blocking = threads.submit(bridge.run, block())
+        assert entered.wait(PATIENCE)
+        with pytest.raises(DeadlineExceededError, match="blocks the event loop"):
+            bridge.finish(close, patience=0)
+        assert closed == ["retrieval-sync"]
+        over.put(None)
+        blocking.result(PATIENCE)
+
+
+def test_a_loop_that_takes_its_turns_is_waited_for(bridge: SyncBridge) -> None:
+    """A call bounds itself: it may end late, as long as the loop is not blocked."""
+    turns = 0
+
+    async def takes_turns() -> str:
+        nonlocal turns
+        while turns < 1000:
+            turns += 1
+            await asyncio.sleep(0)
+        return "done"
+
+    assert bridge.run(takes_turns(), seconds=0) == "done"
+
+    async def times_out() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        bridge.run(times_out(), seconds=PATIENCE)
+    assert bridge.run(thread_name(), seconds=float("inf")) == "retrieval-sync"
+
+
+def test_a_bridge_that_nobody_uses_any_more_lets_go() -> None:
+    """One that was never closed leaves neither a thread nor a loop behind."""
+    bridge = SyncBridge()
+    loop, thread = bridge.run(running_loop()), bridge.run(current_thread())
+    del bridge
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert loop.is_closed()

@@ -78,6 +78,24 @@ def test_pages_are_the_border_where_they_are_known() -> None:
     ]
 
 
+def test_what_shares_a_parent_is_a_sibling_on_another_page_too() -> None:
+    """The specification names the page in one step and the parent in another: either makes siblings."""
+    chunks = [part(index, page=1 + index // 2, parent="s" if 0 < index < 5 else f"s{index}") for index in range(6)]
+    assert roles(hits(chunks[3]), surroundings_in(chunks), neighbor_same_page=1, neighbor_cross_page=0) == [
+        ("d#3", "primary"),
+        ("d#2", "sibling"),
+        ("d#4", "sibling"),
+    ]
+    assert roles(hits(chunks[3]), surroundings_in(chunks), neighbor_same_page=0, neighbor_cross_page=2) == [
+        ("d#3", "primary"),
+        ("d#1", "cross_page"),
+        ("d#4", "cross_page"),
+        ("d#5", "cross_page"),
+    ]
+    with_no_parent = [part(0, page=1), part(1, page=2)]
+    assert roles(hits(with_no_parent[0]), surroundings_in(with_no_parent))[1:] == [("d#1", "cross_page")]
+
+
 def test_each_chunk_counts_once_under_its_best_role() -> None:
     """What is a hit itself is no neighbour, and a neighbour of two hits belongs to the better one."""
     chunks = [part(index) for index in range(4)]

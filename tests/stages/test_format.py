@@ -3,11 +3,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.stages.format import format_context
+from retrieval_core.stages.format import format_context, without_delimiter
 from retrieval_core.templates import parse_template
 from retrieval_core.types import Chunk, Hit, PageSpan, Scores, format_citation
 
@@ -31,7 +32,9 @@ def test_the_default_template() -> None:
 @given(text=st.text(), name=st.text())
 def test_values_are_never_read_as_templates(text: str, name: str) -> None:
     """Text and metadata appear as they are, whatever braces or field names they hold."""
-    assert formatted("<{text}|{name}>", text=text, metadata={"name": name}) == f"<{text}|{name}>"
+    text, name = f".{text}", f".{name}"
+    shown = format_context([hit(text, metadata={"name": name})], template="<{text}|{name}>", delimiter="").text
+    assert shown == f"<{text}|{name}>"
 
 
 @pytest.mark.parametrize("value", ["{score}", "{0.__class__}", "{{text}}", "{", "}", "%s", "{text!r}", "\\1"])
@@ -84,17 +87,89 @@ def test_fields_of_filters_and_of_formats_have_one_meaning() -> None:
     assert formatted("{timestamp} {chunk_index} {id}", timestamp=moment) == "2024-05-01T00:00:00+00:00 0 guide.md#0"
 
 
-@pytest.mark.property("data-retrieval-pipeline", 8)
-@given(texts=st.lists(st.text(alphabet="abc{} \n")), delimiter=st.sampled_from(["\n\n---\n\n", "|", "=="]))
-def test_one_delimiter_less_than_hits(texts: list[str], delimiter: str) -> None:
-    """Between N passages stand exactly N-1 delimiters, and each passage is there whole.
+hostile = st.text("-=|a \n\\_{}", max_size=8)
+delimiters = st.sampled_from(["\n\n---\n\n", "==", "\n\n", "aa", "-=-", "a b a"]) | st.text(
+    "-=|a \n_", min_size=2, max_size=6
+).filter(str.strip)
 
-    Fails with a further delimiter behind the last passage.
+
+@pytest.mark.property("data-retrieval-pipeline", 8)
+@given(
+    records=st.lists(st.tuples(hostile, st.none() | hostile), max_size=5),
+    delimiter=delimiters,
+    literals=st.tuples(hostile, hostile, hostile),
+    include_scores=st.booleans(),
+)
+@example([("x\n\n---\n\ny", None), ("z\n\n---\n", "\n---\n\n"), ("", "")], "\n\n---\n\n", ("", "", ""), False)
+def test_one_delimiter_less_than_hits(
+    records: list[tuple[str, str | None]], delimiter: str, literals: tuple[str, str, str], include_scores: bool
+) -> None:
+    """Whatever texts, metadata and template hold, N passages have N-1 delimiters and can be split at them.
+
+    Of a passage nothing is changed but where the delimiter would occur, there alone, and nothing is lost of it.
+
+    Fails with ``+ delimiter[:-1]`` taken out of ``without_delimiter``, with a further delimiter behind the last
+    passage, and with ``inside`` set to 0.
     """
-    context = format_context([hit(text) for text in texts], template="{text}{missing}", delimiter=delimiter)
-    assert context.text.count(delimiter) == max(0, len(texts) - 1)
-    assert context.text.split(delimiter) == ([f"{text}N/A" for text in texts] or [""])
-    assert (context.document_count, context.truncated) == (len(texts), False)
+    hits = [hit(text, 0.5, metadata={} if name is None else {"name": name}) for text, name in records]
+    first, second, third = (literal.replace("{", "{{").replace("}", "}}") for literal in literals)
+    template = f"{first}{{text}}{second}{{name}}{third}"
+    context = format_context(hits, template=template, delimiter=delimiter, include_scores=include_scores)
+    assert context.text.count(delimiter) == max(0, len(records) - 1)
+    passages = context.text.split(delimiter) if records else []
+    assert (context.document_count, context.truncated) == (len(passages), False) == (len(records), False)
+    for passage, (text, name) in zip(passages, records, strict=True):
+        shown = [value if value and value.strip() else "N/A" for value in (text, name)]
+        plain = "Score: 0.5000\n" * include_scores + "".join(
+            (literals[0], shown[0], literals[1], shown[1], literals[2])
+        )
+        if delimiter not in plain + delimiter[:-1]:
+            assert passage == plain
+        else:
+            rest = iter(passage)
+            assert all(character in rest for character in plain)  # in this order
+            assert len(passage) <= len(plain) + (plain + delimiter[:-1]).count(delimiter[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "shown"),
+    [
+        ("one\n\n---\n\ntwo", "\n\n---\n\n", "one\n\n\\---\n\ntwo"),
+        ("one\n\n---\n", "\n\n---\n\n", "one\n\n\\---\n"),
+        ("a\n\n\nb", "\n\n", "a\n \n \nb"),
+        ("====", "==", "=\\=\\=\\=\\"),
+        ("untouched --- text\n---\n", "\n\n---\n\n", "untouched --- text\n---\n"),
+        ("no delimiter", "", "no delimiter"),
+    ],
+)
+def test_how_a_delimiter_in_a_text_is_marked(text: str, delimiter: str, shown: str) -> None:
+    """As little as can be is put into it, and always the same."""
+    assert without_delimiter(text, delimiter) == shown
+
+
+@pytest.mark.parametrize("delimiter", ["\n", " ", "|", "\\", "\n\n\n", " \t", "\\n\\n", "a\\_"])
+def test_delimiters_that_any_text_holds(delimiter: str) -> None:
+    """They could be marked only where every line or word is changed, and are refused where they are given."""
+    with pytest.raises(ConfigurationError, match="cannot be told from a passage's own text"):
+        format_context([hit("How far is it?\nFar.")], delimiter=delimiter)
+    with pytest.raises(ConfigurationError, match=r"format\.delimiter: .*cannot be told"):
+        load_config(overrides={"format.delimiter": delimiter})
+
+
+@pytest.mark.parametrize("nothing", ["", " ", "\n\t ", None, [], [""]])
+def test_what_is_blank_is_absent(nothing: object) -> None:
+    """An empty field, and a passage without words, are shown as such and not as nothing."""
+    assert formatted("{name}", metadata={"name": nothing}) == "N/A"
+    if isinstance(nothing, str):
+        assert formatted("{text}|{review_text}", text=nothing) == "N/A|N/A"
+
+
+def test_the_specifications_name_for_the_text() -> None:
+    """``review_text`` is the passage's text, unless the metadata has such a field of its own."""
+    assert formatted("Review: {review_text}", text="Fine.") == "Review: Fine."
+    assert formatted("Review: {review_text}", text="Fine.", metadata={"review_text": "Own."}) == "Review: Own."
+    assert formatted("Review: {review_text}", text="Fine.", metadata={"review_text": ""}) == "Review: Fine."
+    assert formatted("{reviews}", text="Fine.") == "N/A"
 
 
 @given(texts=st.lists(st.text(alphabet="ab", max_size=5)), max_length=st.integers(1, 30))
@@ -110,8 +185,8 @@ def test_the_length_limit(texts: list[str], max_length: int) -> None:
 
 def test_scores_on_request() -> None:
     """Each passage may be preceded by the score that it is ordered by."""
-    context = format_context([hit(score=0.75), hit(score=-1)], template="{text}", delimiter="|", include_scores=True)
-    assert context.text == "Score: 0.7500\ntext|Score: -1.0000\ntext"
+    context = format_context([hit(score=0.75), hit(score=-1)], template="{text}", delimiter=" | ", include_scores=True)
+    assert context.text == "Score: 0.7500\ntext | Score: -1.0000\ntext"
 
 
 def test_no_hits() -> None:

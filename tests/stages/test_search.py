@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
-from retrieval_core.errors import DimensionMismatchError, EmbeddingError, ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    EmbeddingError,
+    MalformedAnswerError,
+    ServiceConnectionError,
+    ServiceError,
+    ServiceTimeoutError,
+    as_embedding_error,
+)
 from retrieval_core.filters import Eq
 from retrieval_core.ports import Candidate
+from retrieval_core.run.outcomes import is_callers_fault
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stages.embed import Questions
@@ -140,17 +149,49 @@ def test_failures_to_embed_carry_the_query(pool: ThreadPool, error: Exception) -
     assert failure.stage == "embed"
     assert isinstance(failure.error, EmbeddingError)
     assert failure.error.query == QUERY.original
-    assert error in (failure.error, failure.error.__cause__)
+    assert failure.error.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [ServiceConnectionError("refused"), ServiceTimeoutError("slow")])
-def test_failures_of_services_stay_what_they_are(pool: ThreadPool, error: Exception) -> None:
-    """Errors that already say what happened are kept, and so is a query that they already hold."""
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ServiceError("refused", "openai", status=401), "authentication"),
+        (ServiceError("not yours", "openai", status=403), "authentication"),
+        (ServiceError("slower", "openai", status=429), "rate limit"),
+        (ServiceError("broken", "openai", status=500), "service"),
+        (ServiceConnectionError("unreachable", "openai"), "connection"),
+        (ServiceTimeoutError("slow", "openai"), "timeout"),
+        (MalformedAnswerError("no JSON", "openai"), "malformed answer"),
+        (ConnectionResetError("gone"), "connection"),
+        (RuntimeError("out of memory"), "embedder"),
+    ],
+)
+def test_failures_to_embed_say_what_kind_they_are(pool: ThreadPool, error: Exception, kind: str) -> None:
+    """One error is caught for whatever went wrong, with the query, a word for the kind, and the cause behind it."""
     found, _ = find(pool, Sides(), Embeds(error), plan())
-    assert found.failures[0].error is error
+    failed = found.failures[0].error
+    assert isinstance(failed, EmbeddingError)
+    assert (failed.query, failed.kind, failed.__cause__) == (QUERY.original, kind, error)
+    assert str(error) in str(failed)
+    assert is_callers_fault(failed) == is_callers_fault(error)
+
+
+def test_a_query_that_an_error_holds_already_is_kept(pool: ThreadPool) -> None:
+    """An error of embedding is not wrapped in another."""
     known = EmbeddingError("no", "another query")
-    find(pool, Sides(), Embeds(known), plan())
-    assert known.query == "another query"
+    found, _ = find(pool, Sides(), Embeds(known), plan())
+    assert found.failures[0].error is known
+    assert (known.query, known.kind) == ("another query", "embedder")
+
+
+def test_an_error_that_is_raised_again_does_not_keep_the_first_query(pool: ThreadPool) -> None:
+    """An embedder may raise the same object for every question, and none is told what another one was."""
+    stored = EmbeddingError("out of order")
+    for query in ("the first", "the second"):
+        error = as_embedding_error(stored, "the query", query)
+        assert isinstance(error, EmbeddingError)
+        assert (error.query, str(error), error.__cause__, stored.query) == (query, "out of order", stored, None)
+    assert as_embedding_error(stored, "the text") is stored
 
 
 @pytest.mark.parametrize("outcome", [None, "text", [[1.0], [2.0, 3.0]], [float("nan"), 0.0], [float("inf"), 0.0]])

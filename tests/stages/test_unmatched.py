@@ -225,7 +225,6 @@ def test_names_and_values_are_data(pool: ThreadPool) -> None:
         assert note.startswith("Nothing passes the filter: ")
         assert note.isprintable()
         assert len(note) < 400
-    assert "$eq a very large number" in (told(pool, Eq("price", 10**5000)) or "")
 
 
 @settings(max_examples=200, deadline=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import threading
 from contextlib import closing
@@ -26,7 +28,7 @@ from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.stores import columns
 from retrieval_core.stores.rows import FIELD_COLUMNS, FieldReader
 from retrieval_core.stores.sqlite import SqliteStore, connections, read, schema, snapshot, write
-from retrieval_core.stores.sqlite.connections import StaleReadError
+from retrieval_core.stores.sqlite.connections import Connections, DamagedError, StaleReadError
 from retrieval_core.stores.sqlite.snapshot import SnapshotCache
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit, units
 from retrieval_core.testing.store_kit.writing import FULL
@@ -411,7 +413,7 @@ def test_other_errors_of_sqlite_are_store_errors(index: Path) -> None:
 
 def test_the_arrays_follow_the_writes_of_others(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are added, replaced and removed through another connection; also more writes than are remembered."""
-    for module in (write, snapshot):
+    for module in (write,):
         monkeypatch.setattr(module, "KEPT_GENERATIONS", 5)
 
     async def test(reader: SqliteStore, writer: SqliteStore) -> None:
@@ -454,15 +456,17 @@ def test_growing_arrays_leave_those_in_use_alone(index: Path, monkeypatch: pytes
 
 def test_a_reader_that_is_behind_reads_again(index: Path) -> None:
     cache = SnapshotCache()
-    old = sqlite3.connect(index, isolation_level=None, check_same_thread=False)
-    old.execute("BEGIN")
-    assert read.read_state(old)[1] == 1
+    old, as_old = (sqlite3.connect(index, isolation_level=None, check_same_thread=False) for _ in range(2))
+    for connection in (old, as_old):
+        connection.execute("BEGIN")
+        assert read.read_state(connection)[1] == 1
 
     async def test(store: SqliteStore) -> None:
         await put(store, chunk("c"))
         await store._current().read(lambda connection: cache.get(connection, None, None))
-        with pytest.raises(StaleReadError):
-            await asyncio.to_thread(cache.get, old, None, None)
+        for connection in (old, as_old):  # each is behind, and none is an older file that was put back
+            with pytest.raises(StaleReadError):
+                await asyncio.to_thread(cache.get, connection, None, None)
         tries = list[int]()
 
         def stale_at_first(connection: sqlite3.Connection) -> int:
@@ -473,8 +477,50 @@ def test_a_reader_that_is_behind_reads_again(index: Path) -> None:
 
         assert await store._current().read(stale_at_first) == 2
 
-    with closing(old):
+    with closing(old), closing(as_old):
         with_stores(test, open_store(index))
+
+
+class FrozenConnections(Connections):
+    """Opens the file as one that nobody may write to."""
+
+    def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
+        if mode == "rw":
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+            raise error
+        return super()._connect(mode, writing=writing)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DamagedError("a vector"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text"), TypeError("None"), KeyError("x")],
+)
+def test_a_file_that_changes_while_it_is_read_is_read_again(index: Path, error: Exception) -> None:
+    """Who takes it for one that nobody writes to may see half of a change; what fails then says nothing of the file."""
+    tries: list[int] = []
+
+    def torn_at_first(connection: sqlite3.Connection) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            os.utime(index, ns=(1, 1))
+            raise error
+        return read.read_state(connection)[1]
+
+    def fails(_connection: sqlite3.Connection) -> None:
+        raise error
+
+    async def main() -> None:
+        assert await connections.read(torn_at_first) == 1
+        assert len(tries) == 2
+        with pytest.raises((StoreError, TypeError, KeyError)):
+            await connections.read(fails)
+
+    connections = FrozenConnections(index, 1)
+    try:
+        asyncio.run(main())
+    finally:
+        connections.close()
 
 
 def test_a_file_that_is_deleted_and_made_anew_is_opened_anew(index: Path, tmp_path: Path) -> None:
@@ -492,21 +538,105 @@ def test_a_file_that_is_deleted_and_made_anew_is_opened_anew(index: Path, tmp_pa
     with_stores(test, open_store(index), open_store(index))
 
 
-def test_a_forked_process_opens_the_file_anew(index: Path) -> None:
-    """Simulated by giving the session another process's number: threads and connections are made again."""
+def restored_by_sqlite(backup: Path, index: Path) -> None:
+    with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(index)) as target:
+        source.backup(target)
+
+
+def overwritten(backup: Path, index: Path) -> None:
+    shutil.copyfile(backup, index)
+
+
+def replaced(backup: Path, index: Path) -> None:
+    shutil.copyfile(backup, index.with_name("new"))
+    remove_files(index.parent)
+    index.with_name("new").replace(index)
+
+
+@pytest.mark.parametrize("restore", [restored_by_sqlite, overwritten, replaced])
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+def test_a_backup_that_is_put_back_under_a_reader_is_noticed(
+    index: Path, tmp_path: Path, restore: Callable[[Path, Path], None], writes: int
+) -> None:
+    """However it came back, and however often it was written to since: with fewer, as many and more writes than before.
+
+    Whoever wrote has closed the index by then, so that nothing of it lies outside the file.
+    """
+    backup = tmp_path / "backup"
+    shutil.copyfile(index, backup)
+
+    async def write(name: str) -> None:
+        writer = open_store(index)
+        await put(writer, chunk(name, "word", name, metadata={"name": name}), documents=(document(name),))
+        await writer.aclose()
+
+    async def found(reader: SqliteStore) -> set[str]:
+        names = await by_text(reader, "word")
+        assert sorted(await by_vector(reader, unit(0))) == sorted(names)
+        for name in set(names) - {"a", "b"}:
+            assert await by_vector(reader, unit(0), condition=Eq("name", name)) == [name]
+        return set(names)
+
+    async def test(reader: SqliteStore) -> None:
+        for name in ("new", "newer"):
+            await write(name)
+            assert name in await found(reader)
+        before = await reader.version()
+        restore(backup, index)
+        for number in range(writes):
+            await write(f"since{number}")
+        assert await found(reader) == {"a", "b", *(f"since{number}" for number in range(writes))}
+        assert await reader.version() != before
+
+    with_stores(test, open_store(index))
+
+
+def without_tokens(path: Path) -> None:
+    """Make a file what it was before writes left tokens."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE writes")
+        connection.execute("ALTER TABLE state DROP COLUMN token")
+
+
+def test_a_file_without_tokens_is_read_and_gets_them_with_the_next_write(index: Path, tmp_path: Path) -> None:
+    without_tokens(index)
+    copy = tmp_path / "copy" / "index.db"
+    copy.parent.mkdir()
+    shutil.copyfile(index, copy)
+
+    async def test(*stores: SqliteStore) -> None:
+        versions = {await store.version() for store in stores}
+        assert len(versions) == 1, "nothing was written yet"
+        for store in stores:
+            assert await by_text(store, "word") == await by_vector(store, unit(0)) == ["a", "b"]
+            await put(store, chunk("c", "word"))
+            assert sorted(await by_vector(store, unit(0))) == ["a", "b", "c"]
+            versions.add(await store.version())
+        assert len(versions) == 3
+        assert [(await store.describe()).generation for store in stores] == [2, 2]
+
+    with_stores(test, open_store(index), open_store(copy))
+
+
+def test_a_write_of_an_older_version_of_the_library_is_noticed(index: Path) -> None:
+    """It counts generations and leaves no token, and the file is still one that both can read."""
 
     async def test(store: SqliteStore) -> None:
-        assert await by_text(store, "alpha") == ["a"]
-        session = store._current()
-        store._process_id = -1
-        assert await by_text(store, "alpha") == ["a"]
-        assert store._current() is not session
-        assert store._inherited == [session]
-        await asyncio.to_thread(session.close)
-        last = store._current()
-        store._process_id = -1
-        await store.aclose()
-        await asyncio.to_thread(last.close)
+        seen = {await store.version()}
+        assert sorted(await by_vector(store, unit(0))) == ["a", "b"]
+        for name in ("a", "b"):
+            with closing(sqlite3.connect(index, isolation_level=None)) as older:
+                (number,) = older.execute("SELECT number FROM chunks WHERE id = ?", (name,)).fetchone()
+                sql = "UPDATE state SET generation = generation + 1 RETURNING generation"
+                (generation,) = older.execute(sql).fetchone()
+                for table, column in (("chunks", "number"), ("vectors", "number"), ("words", "rowid")):
+                    older.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+                older.execute("INSERT INTO removed VALUES (?, ?)", (generation, number))
+            seen.add(await store.version())
+            assert name not in await by_vector(store, unit(0))
+        await put(store, chunk("c"))
+        assert await by_vector(store, unit(0)) == ["c"]
+        assert len({*seen, await store.version()}) == 4
 
     with_stores(test, open_store(index))
 

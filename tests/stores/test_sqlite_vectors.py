@@ -152,7 +152,6 @@ def test_arrays_keep_up_with_every_way_to_change(tmp_path: Path, monkeypatch: py
     """Growing, mostly gaps, and being far behind: the arrays of each name are those of the file."""
     monkeypatch.setattr(snapshot, "BATCH", 3)
     monkeypatch.setattr(write, "KEPT_GENERATIONS", 4)
-    monkeypatch.setattr(snapshot, "KEPT_GENERATIONS", 4)
     path = tmp_path / "index.db"
 
     async def main() -> None:

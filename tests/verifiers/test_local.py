@@ -3,51 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answer_cases import VERDICTS, Half, cases
+from answer_cases import VERDICTS, cases
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Verified
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.verifier_kit import verify as verify_all
-from retrieval_core.verifiers.local import LocalVerifier, verify
-from retrieval_core.verifiers.windows import windows_of
+from retrieval_core.verifiers.local import LocalVerifier, statements_of, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CHARTER = "Velmouth received its charter in 1342. The lighthouse was completed in 1829. It is 31 metres high."
-TABLE = "| Model | Weight | Locks |\n|---|---|---|\n| D12 | 1.1 kg | no |\n| D18 | 1.6 kg | yes |"
+UNSEEN = Path(__file__).parents[2] / "benchmarks" / "claims" / "unseen.json"
 
 
 def one(sentence: str, *passages: str) -> Verified:
-    return verify(sentence, windows_of(passages), passages)
+    return verify(sentence, statements_of(passages))
 
 
-@pytest.mark.parametrize(
-    ("half", "floor"),
-    [("choosing", 0.93), ("reporting", 0.87)],
-)
-def test_accuracy(half: Half, floor: float) -> None:
-    """Of the hand-made sentences, at least this part is judged right, and supported ones are mostly so."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for case in cases(half):
-        counts[case.verdict, one(case.sentence, *case.passages).verdict] += 1
-    assert counts.total() > 130
-    assert sum(counts[verdict, verdict] for verdict in VERDICTS) / counts.total() >= floor
-    said = sum(counts[verdict, "supported"] for verdict in VERDICTS)
-    assert counts["supported", "supported"] / said >= 0.85
+def judged(rows: Sequence[tuple[Sequence[str], str, str]]) -> Counter[tuple[str, str]]:
+    """Count what is right and what was said, of passages, sentences and verdicts."""
+    return Counter((verdict, one(sentence, *passages).verdict) for passages, sentence, verdict in rows)
 
 
-def test_cases_are_split_by_topic() -> None:
-    """No passage is in both halves, and each verdict is in both."""
-    halves: tuple[Half, Half] = ("choosing", "reporting")
-    topics = [{case.topic for case in cases(half)} for half in halves]
-    assert not topics[0] & topics[1]
-    assert all({case.verdict for case in cases(half)} == set(VERDICTS) for half in halves)
-    assert len(cases()) >= 180
-    assert len({(case.topic, case.sentence) for case in cases()}) == len(cases())
+@pytest.mark.parametrize("part", ["tune", "held out"])
+def test_what_it_says_is_right(part: str) -> None:
+    """Of sentences that others wrote: nearly all of both verdicts are right, and most exact cases are found."""
+    unseen: list[dict[str, str]] = [
+        row for row in json.loads(UNSEEN.read_text(encoding="utf-8")) if row["part"] == part
+    ]
+    counts = judged([((row["passage"],), row["claim"], row["verdict"].replace(" ", "_")) for row in unseen])
+    assert counts.total() > 200
+    for verdict in ("supported", "contradicted"):
+        assert counts[verdict, verdict] >= 0.95 * sum(counts[other, verdict] for other in VERDICTS)
+        assert counts[verdict, verdict] >= 0.5 * sum(counts[verdict, other] for other in VERDICTS)
+
+
+def test_what_it_says_of_older_sentences_is_right() -> None:
+    """Most of these are in other words, which are not found; what is said of the others is right."""
+    counts = judged([(case.passages, case.sentence, case.verdict) for case in cases()])
+    for verdict in ("supported", "contradicted"):
+        assert counts[verdict, verdict] >= 0.95 * sum(counts[other, verdict] for other in VERDICTS)
 
 
 def test_supported_with_its_quote() -> None:
@@ -56,33 +61,32 @@ def test_supported_with_its_quote() -> None:
     assert found == Verified("supported", 1, "The lighthouse was completed in 1829.", "the passage says the same")
 
 
-def test_supported_by_neighbours() -> None:
-    """What two sentences say together is quoted as both."""
-    found = one("The lighthouse is 31 m high.", CHARTER)
-    assert found.verdict == "supported"
-    assert found.quote in CHARTER
-    assert "31 metres" in found.quote
+def test_the_sentence_before_tells_what_a_pronoun_is() -> None:
+    """And so does a heading; the sentence before that does not."""
+    assert one("The lighthouse is 31 m high.", CHARTER).quote == "It is 31 metres high."
+    assert one("Velmouth is 31 m high.", CHARTER).verdict == "not_found"
+    assert one("The lighthouse is 31 m high.", "## The lighthouse\n\nIt is 31 m high.").verdict == "supported"
+    chain = "The lighthouse is white. It is old. It is 31 m high."
+    assert one("The lighthouse is 31 m high.", chain).verdict == "supported"
 
 
 @pytest.mark.parametrize(
     ("sentence", "passage", "reason"),
     [
-        ("It was completed in 1928.", "It was completed in 1829.", "the passage says '1829', the answer '1928'"),
-        ("The port is closed.", "The port is open.", "the passage says 'open', the answer 'closed'"),
         (
-            "It was drawn by Ines Marrow.",
-            "It was drawn by Jo Haan.",
+            "The mill was completed in May 1928.",
+            "The mill was completed in May 1829.",
+            "the passage says 'May 1829', the answer 'May 1928'",
+        ),
+        (
+            "The plan was drawn by Ines Marrow.",
+            "The plan was drawn by Jo Haan.",
             "the passage says 'Jo Haan', the answer 'Ines Marrow'",
         ),
         (
-            "It keeps old logs.",
-            "It does not keep old logs.",
+            "The mill keeps old logs.",
+            "The mill does not keep old logs.",
             "either the passage or the answer denies 'keeps', and not both",
-        ),
-        (
-            "Otters eat large eels.",
-            "Large eels eat otters.",
-            "the passage has 'Otters' and 'large' the other way round",
         ),
     ],
 )
@@ -93,66 +97,41 @@ def test_contradicted_with_its_reason(sentence: str, passage: str, reason: str) 
     assert found.reason == reason
 
 
-def test_supported_says_which_words_are_lacking() -> None:
-    """Words that the passage does not have are named, since one of them may say something else."""
-    found = one("They completed the lighthouse construction in 1829.", CHARTER)
-    assert found.verdict == "supported"
-    assert found.reason == "the passage says the same, but for: 'construction'"
-
-
-def test_an_altered_word_is_not_found() -> None:
-    """A sentence that is the passage's but for one word is not supported, and the word is named."""
-    found = one("The windmill was completed in 1829.", CHARTER)
-    assert found == Verified("not_found", reason="no passage that is near has 'windmill'")
-
-
-def test_not_found_with_its_reason() -> None:
-    """The reason names the figures and names that no passage has, or says how near the nearest comes."""
-    assert one("It has 94 rooms.", CHARTER) == Verified("not_found", reason="no passage that is near has '94'")
-    assert one("Rabbits dig.", CHARTER) == Verified("not_found", reason="no passage has a word of it")
-    assert "of its words" in one("The lighthouse keeper bred grey rabbits there.", CHARTER).reason
+def test_who_says_the_same_counts_more_than_who_does_not() -> None:
+    """A sentence that one passage says is supported, whatever another one says before it."""
+    passages = ("The deposit is 300 euros a month.", "The deposit is 400 euros a month.")
+    assert one("The deposit is 400 euros a month.", *passages).passage == 1
+    found = one("The deposit is 500 euros a month.", *passages)
+    assert (found.verdict, found.passage) == ("contradicted", 0)
 
 
 @pytest.mark.parametrize(
     ("sentence", "verdict"),
     [
-        ("The D12 weighs 1.1 kg.", "supported"),
-        ("The D18 has a weight of 1600 g.", "supported"),
-        ("The D12 weighs 1.6 kg.", "contradicted"),
-        ("The D18 locks.", "supported"),
-        ("The D12 locks.", "contradicted"),
+        ("Travellers may cross on foot without a passport.", "supported"),
+        ("Travellers may not cross on foot without a passport.", "contradicted"),
+        ("Cars may cross with a permit.", "contradicted"),
+        ("Cars may not cross with a permit.", "supported"),
     ],
 )
-def test_tables(sentence: str, verdict: str) -> None:
-    """A row is read with the names of its columns, and alone."""
-    found = one(sentence, TABLE)
-    assert found.verdict == verdict
-    assert found.quote in TABLE
-
-
-@pytest.mark.parametrize(
-    ("sentence", "verdict"),
-    [
-        ("Run `kubectl apply -f site.yaml` to install it.", "supported"),
-        ("Run `kubectl delete -f site.yaml` to install it.", "contradicted"),
-        ("Run `kubectl apply -f other.yaml` to install it.", "contradicted"),
-        ("Run `kubectl get pods --namespace dev`.", "contradicted"),
-        ("Run `kubectl get pods --namespace prod`.", "supported"),
-    ],
-)
-def test_code(sentence: str, verdict: str) -> None:
-    """A command is compared to the character."""
-    block = "```\nkubectl login\nkubectl get pods --namespace prod\n```"
-    passage = f"## Install\n\nTo install it, run `kubectl apply -f site.yaml` as admin.\n\nTo look, run:\n\n{block}"
+def test_a_negation_beside_another(sentence: str, verdict: str) -> None:
+    """Which word is denied counts, not how many negations a passage has."""
+    passage = "Travellers may cross on foot without a passport. Cars may not cross with a permit."
     assert one(sentence, passage).verdict == verdict
 
 
-def test_clauses_are_held_against_the_passages_alone() -> None:
-    """A sentence whose clauses are from different passages is supported, and wrong if one of them is."""
-    passages = ("Backups run every night.", "Restoring a file takes five minutes.")
-    both = "Backups run every night, and restoring a file takes {} minutes."
-    assert one(both.format("five"), *passages).verdict == "supported"
-    assert one(both.format("nine"), *passages).verdict == "contradicted"
+def test_not_found_with_its_reason() -> None:
+    """What is said in other words, or differs in more, is not found."""
+    found = one("The windmill was completed in 1829.", CHARTER)
+    assert found.verdict == "not_found"
+    assert found.reason == "no passage says the same in the same words, or differs in one fact alone"
+
+
+def test_what_is_too_long_is_not_found() -> None:
+    """A long sentence is not judged by its beginning, nor by that of a passage's sentence."""
+    beginning = "The mill is open"
+    assert one(f"{beginning} {'and so on ' * 300}.", f"{beginning}.").verdict == "not_found"
+    assert one(f"{beginning}.", f"{beginning} {'and so on ' * 300}, unless it is shut.").verdict == "not_found"
 
 
 def test_nothing_to_say() -> None:
@@ -195,7 +174,7 @@ def test_the_call_is_the_same() -> None:
 def test_the_id_names_the_method() -> None:
     """Batch and threads change no verdict, and so not the id."""
     assert LocalVerifier().id == LocalVerifier(batch_size=3, threads=2).id
-    assert LocalVerifier().id.startswith("exact-comparison@")
+    assert LocalVerifier().id.startswith("exact-comparison-")
 
 
 @pytest.mark.parametrize("name", ["batch_size", "threads"])
@@ -203,3 +182,12 @@ def test_settings_are_checked(name: str) -> None:
     """What is less than 1 is refused."""
     with pytest.raises(InvalidParameterError, match=f"{name} must be at least 1, got 0"):
         LocalVerifier(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    "passage", ["Is the door locked?", "“Is the door locked?”", "~~The door is locked.~~ It is open."]
+)
+def test_what_asks_or_is_struck_out_states_nothing(passage: str) -> None:
+    """A heading of a page of questions is no evidence."""
+    assert verify("The door is locked.", statements_of((passage,))).verdict == "not_found"
+    assert verify("The door is not locked.", statements_of((passage,))).verdict == "not_found"

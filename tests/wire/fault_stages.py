@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import SecretStr
 
 from pipelines import PHONES
-from redis_server import BINARY, RedisServer
+from redis_server import HAS_SERVER, RedisServer
 from retrieval_core.cache.redis import RedisCache
 from retrieval_core.compressors.llm import LLMCompressor
 from retrieval_core.config import load_config
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 DEADLINE = 0.2
 MAX_RETRIES = 3
 SECRETS = (openai_service.KEY, pinecone_service.KEY)
-HAS_REDIS = BINARY is not None and find_spec("redis") is not None
+HAS_REDIS = HAS_SERVER
 
 
 Build: TypeAlias = Callable[[str], "dict[str, Any]"]

@@ -237,9 +237,14 @@ def typed(cell: Cell) -> bool:
     """Whether an error is the one that the failure contract names."""
     if cell.fault == WRONG_DIMENSION:
         return isinstance(cell.error, DimensionMismatchError)
+    failure = cell.error
+    if cell.stage.startswith("embed"):
+        if not isinstance(failure, EmbeddingError) or failure.query != QUESTION:
+            return False
+        failure = failure.__cause__
     if cell.fault in {"401", "404"}:
-        return isinstance(cell.error, ServiceError) and cell.error.status == int(cell.fault)
-    return isinstance(cell.error, EmbeddingError) and cell.error.query == QUESTION
+        return isinstance(failure, ServiceError) and failure.status == int(cell.fault)
+    return isinstance(failure, ServiceError)
 
 
 def rendered(cells: Iterable[Cell]) -> str:

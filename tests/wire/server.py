@@ -84,6 +84,11 @@ class WireServer:
         """Address without a path and without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def connected(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
     def count(self, path: str | None = None) -> int:
         """Return how many requests arrived, at all or for exactly this path."""
         counts = Counter(request.path for request in tuple(self.requests))
@@ -118,7 +123,7 @@ class WireServer:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_PATIENCE)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Block until something is so about :attr:`requests` or :attr:`disconnected`.
+        """Block until something is so about :attr:`requests`, :attr:`disconnected` or :attr:`connected`.
 
         Raises:
             AssertionError: It never was.
@@ -191,7 +196,12 @@ class WireServer:
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._connections[task] = writer
-        task.add_done_callback(self._connections.pop)
+        task.add_done_callback(self._disconnected)
+
+    def _disconnected(self, task: asyncio.Task[None]) -> None:
+        with self._changed:
+            del self._connections[task]
+            self._changed.notify_all()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

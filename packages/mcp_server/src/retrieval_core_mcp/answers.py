@@ -220,7 +220,7 @@ def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
         url=_url(chunk.source, chunk.metadata, chunk.document_id),
         text=clean(shown_text(hit)[: limit + 1]),
         score=round(hit.score, 4),
-        citation=in_one_line(format_citation(chunk), LONGEST_NAME),
+        citation=shorten(format_citation(chunk), LONGEST_NAME),
         source=in_one_line(chunk.source, LONGEST_NAME) if chunk.source else None,
         section=in_one_line(section, LONGEST_NAME) or None,
         page=None if pages is None else "-".join(dict.fromkeys((str(pages.first), str(pages.last)))),
@@ -235,13 +235,17 @@ def _as_text(
     omitted: int,
     advice: str,
 ) -> str:
+    """Return an answer's text: what is to be said of the passages, and then nothing but these.
+
+    Each begins with a line ``[1] <citation> (id: <id>)``, which no passage can hold.
+    """
+    from retrieval_core.types.escapes import escape_name, escape_text  # noqa: PLC0415 - the handshake does not wait
+
     lines: list[str] = []
     if passages:
         lines.append(f"{len(passages)} passage{'s' * (len(passages) > 1)} for: {question}")
     elif not omitted:
         lines.append(f"Nothing was found for: {question}\n{advice}")
-    for rank, hit in enumerate(passages, start=1):
-        lines.append(f"[{rank}] {hit['citation']} (id: {hit['id']})\n{hit['text']}")
     if omitted:
         lines.append(f"{omitted} more left out to keep this short. Ask a narrower question, filter, or fetch an id.")
     if cut := [hit for hit in passages if hit["text"].endswith(MARK)]:
@@ -249,6 +253,10 @@ def _as_text(
         whole = ", or the part before the last # for the whole document" if document else ""
         lines.append(f"{MARK.strip()} marks a cut: fetch the id for the whole passage{whole}.")
     lines += [f"Note: {notice['stage']}: {notice['reason']}" for notice in notices]
+    lines += [
+        f"[{rank}] {hit['citation']} (id: {escape_name(hit['id'])})\n{escape_text(hit['text'])}"
+        for rank, hit in enumerate(passages, start=1)
+    ]
     return "\n\n".join(lines)
 
 
@@ -281,12 +289,15 @@ def _fields_of(condition: object) -> Iterator[str]:
 
 
 def _part_as_text(answer: FetchAnswer) -> str:
-    heading = answer.title if answer.title == answer.id else f"{answer.title} (id: {answer.id})"
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the handshake does not wait for it
+
+    heading = answer.title if answer.title == answer.id else f"{answer.title} (id: {escape_name(answer.id)})"
     if answer.next_offset is None and not answer.offset:
         return f"{heading}\n\n{answer.text}"
     end = answer.next_offset or answer.total_characters
     rest = "" if answer.next_offset is None else f" For the rest, fetch the same id with offset {end}."
-    return f"{heading}\n\n{answer.text}\n\nCharacters {answer.offset} to {end} of {answer.total_characters}.{rest}"
+    # Before the text, since nothing behind it could be told from it.
+    return f"{heading}\n\nCharacters {answer.offset} to {end} of {answer.total_characters}.{rest}\n\n{answer.text}"
 
 
 def _url(source: str | None, metadata: Mapping[str, Any], document_id: str) -> str:

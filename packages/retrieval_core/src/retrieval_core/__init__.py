@@ -13,10 +13,10 @@ The public names are those of ``__all__``. What may be plugged in is in :mod:`re
 in :mod:`retrieval_core.errors`, and stand-ins for tests are in :mod:`retrieval_core.testing`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing is not imported for it: commands take care of Ctrl-C as soon as they can
 if TYPE_CHECKING:
+    from typing import Any
+
     from retrieval_core.build import open_index
     from retrieval_core.config import ContextConfig, RetrievalConfig, load_config
     from retrieval_core.errors import RetrievalError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.stages.budget import assemble, fit
     from retrieval_core.stages.expand import as_hits, expand, surroundings_in
+    from retrieval_core.stages.parse import parse_context
     from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "load_config",
     "open_index",
     "open_indexes",
+    "parse_context",
     "parse_filter",
     "surroundings_in",
     "where",
@@ -77,17 +79,20 @@ _HOMES = {
     "load_config": "config",
     "open_index": "build",
     "open_indexes": "federation.opening",
+    "parse_context": "stages.parse",
     "parse_filter": "filter_syntax",
     "surroundings_in": "stages.expand",
     "where": "filter_syntax",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import a public name when it is first used, so that each part of the library costs only what it needs."""
     if (home := _HOMES.get(name)) is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+    from importlib import import_module  # noqa: PLC0415 - see above
+
     return getattr(import_module(f"{__name__}.{home}"), name)
 
 

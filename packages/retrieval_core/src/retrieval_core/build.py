@@ -22,6 +22,7 @@ from retrieval_core.builders.stages import (
 from retrieval_core.builders.transformers import build_condenser, build_transformers
 from retrieval_core.builders.vectors import named_fields
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
@@ -93,7 +94,17 @@ def open_index(
     Raises:
         ConfigurationError: A name in the configuration stands for nothing; or something that it needs is not set, and
             then ``missing_keys`` has all that is missing.
+        InvalidParameterError: The configuration was given as the path.
     """
+    if isinstance(path, RetrievalConfig):
+        msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
+        raise InvalidParameterError(msg)
+    if config is not None and not isinstance(config, (RetrievalConfig, str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = (
+            "config is a RetrievalConfig, a TOML file or the name of a preset, got a "
+            f"{type(config).__name__}; load_config(overrides={{'search.top_k': 3}}) makes one of settings"
+        )
+        raise InvalidParameterError(msg)
     if not isinstance(config, RetrievalConfig):
         config = load_config(config)
     check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)

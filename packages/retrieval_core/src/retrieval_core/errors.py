@@ -13,6 +13,7 @@
     ├── EmbeddingError                         text could not be embedded
     │   └── DimensionMismatchError             a vector has another length than the index
     ├── SearchError                            a search failed
+    │   └── IncompleteSearchError              not everything that was asked for could be looked at
     ├── StoreError                             an index cannot be used as asked
     │   ├── IndexNotFoundError                 there is no index at that place
     │   ├── IndexFormatError                   the file is no index, or of another format
@@ -32,6 +33,7 @@ A message says what happened, what was given and what to do about it.
 
 from __future__ import annotations
 
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class InvalidParameterError(RetrievalError, ValueError):
 
 
 class EmbeddingError(RetrievalError):
-    """Text could not be turned into a vector.
+    """Text could not be turned into a vector, for whatever reason; ``__cause__`` is what the embedder raised.
 
     Attributes:
         query: The text of the query, where it was a query that failed.
@@ -110,6 +112,46 @@ class EmbeddingError(RetrievalError):
     def __init__(self, message: str, query: str | None = None) -> None:
         super().__init__(message)
         self.query = query
+
+    @property
+    def kind(self) -> str:
+        """What failed, as one of these words.
+
+        ``authentication`` (the key was refused), ``rate limit``, ``timeout``, ``connection``, ``malformed answer``,
+        ``service`` (any other failure of one), and ``embedder`` for what is no service's failure.
+        """
+        cause = self.__cause__
+        status = cause.status if isinstance(cause, ServiceError) else None
+        if status in _KINDS_BY_STATUS:
+            return _KINDS_BY_STATUS[status]
+        kinds = (TimeoutError, "timeout"), (ConnectionError, "connection"), (MalformedAnswerError, "malformed answer")
+        return next(
+            (kind for error, kind in kinds if isinstance(cause, error)),
+            "service" if isinstance(cause, ServiceError) else "embedder",
+        )
+
+
+def as_embedding_error(error: Exception, what: str, query: str | None = None) -> RetrievalError:
+    """Return what an embedder raised as an error of embedding that has it as its cause.
+
+    Errors of this library that are not a service's stay what they are: settings that are missing or wrong mean that
+    nothing was tried. One of embedding that knows no query is not changed, as an embedder may raise it again for
+    another; where there is a query, a new one has it.
+
+    Args:
+        error: What was raised.
+        what: What could not be embedded, for the message.
+        query: The text of the query, where it was a query that failed.
+    """
+    if isinstance(error, RetrievalError) and not isinstance(error, ServiceError):
+        if type(error) is not EmbeddingError or error.query is not None or query is None:
+            return error
+        embedding_error = EmbeddingError(str(error), query)
+        embedding_error.__cause__ = error.__cause__ or error
+        return embedding_error
+    embedding_error = EmbeddingError(f"{what} could not be embedded: {str(error) or type(error).__name__}", query)
+    embedding_error.__cause__ = error
+    return embedding_error
 
 
 class DimensionMismatchError(EmbeddingError):
@@ -134,6 +176,18 @@ class SearchError(RetrievalError):
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.details = dict(details or {})
+
+
+class IncompleteSearchError(SearchError):
+    """A search found something, and could not look at all that it should have; a pipeline goes on with what there is.
+
+    Attributes:
+        found: The candidates that were found all the same, best first.
+    """
+
+    def __init__(self, message: str, found: Sequence[Any], details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, details)
+        self.found = tuple(found)
 
 
 class StoreError(RetrievalError):
@@ -259,5 +313,38 @@ class CircuitOpenError(ServiceError):
     """A backend failed so often in a row that it is not asked for the moment."""
 
 
+_KINDS_BY_STATUS: dict[int | None, str] = {401: "authentication", 403: "authentication", 429: "rate limit"}
+
 ValidationError = QueryValidationError
 """The specification's name."""
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether this is Ctrl-C: Python raises it in the main thread, and only there."""
+    return issubclass(type(error), KeyboardInterrupt) and current_thread() is main_thread()
+
+
+def as_exception(error: BaseException) -> Exception:
+    """Return what a plug-in raised as an :class:`Exception` with a message.
+
+    Most are that already, and are returned as they are. Others would pass through ``except Exception``, end an event
+    loop or be lost in a future: a panic of a library in Rust, ``SystemExit``, ``GeneratorExit``, ``StopIteration``, a
+    ``KeyboardInterrupt`` outside the main thread; and some fail when they are shown.
+
+    Raises:
+        KeyboardInterrupt: It is Ctrl-C, which nobody may keep from the caller.
+    """
+    if _is_interrupt(error):
+        raise error
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as failed:
+        if _is_interrupt(failed):
+            raise
+        return RuntimeError(f"it raised {kind}, whose message cannot be shown")
+    if isinstance(error, SystemExit):
+        return RuntimeError("it tried to end the process")
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"it raised {kind}: {text}" if text else f"it raised {kind}")

@@ -7,6 +7,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
+from retrieval_core.config.addresses import without_secrets
 from retrieval_core.errors import ConfigurationError
 
 EMBEDDER_ABILITIES = ("id", "dimension", "embed_query", "embed_texts")
@@ -40,19 +41,21 @@ def call_factory(
     """
     module_name, colon, attribute = name.partition(":")
     if not colon:
-        msg = f'{key}: {name!r} is none of {", ".join(built_in)}; a factory of your own is "package.module:factory"'
+        given = without_secrets(repr(name))  # a key may have been put in the wrong place
+        msg = f'{key}: {given} is none of {", ".join(built_in)}; a factory of your own is "package.module:factory"'
         raise ConfigurationError(msg)
     try:
         factory = getattr(import_module(module_name), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        msg = f"{key}: {name!r} cannot be imported ({error})"
+        msg = without_secrets(f"{key}: {name!r} cannot be imported ({error})")
         raise ConfigurationError(msg) from error
     try:
         with suppress(ValueError):  # functions written in C need not tell what they take
             signature(factory).bind(**options)
     except TypeError as error:
-        msg = f"{key}: {name!r} cannot be called with {', '.join(options) or 'no arguments'} ({error})"
-        raise ConfigurationError(msg) from error
+        given = ", ".join(options) or "no arguments"
+        msg = without_secrets(f"{key}: {name!r} cannot be called with {given} ({error})")
+        raise ConfigurationError(msg) from None
     made = factory(**options)
     if missing := [ability for ability in abilities if not hasattr(made, ability)]:
         kind = type(made).__name__  # and not what it shows of itself, which may hold the options

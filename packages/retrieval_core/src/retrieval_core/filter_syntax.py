@@ -8,10 +8,21 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from retrieval_core.errors import FilterError
-from retrieval_core.filters import CONDITIONS, OPERATORS, And, Condition, Eq, Filter, In, Not, NotIn, Or
+from retrieval_core.filters import (
+    CONDITIONS,
+    OPERATORS,
+    And,
+    Condition,
+    Eq,
+    Filter,
+    In,
+    Not,
+    NotIn,
+    Or,
+    check_filter_depth,
+    shown,
+)
 
-MAX_DEPTH = 32
-"""How deeply ``$and``, ``$or`` and ``$not`` may nest in a filter that is parsed."""
 MAX_CONDITIONS = 256
 """How many conditions a filter that is parsed may have: each of them costs a look at every chunk."""
 
@@ -23,7 +34,7 @@ def parse_filter(source: str | Mapping[str, Any]) -> Filter:
 
     Raises:
         FilterError: The JSON is broken, an operator is unknown, a value has the wrong type, operators nest deeper than
-            :data:`MAX_DEPTH`, or there are more conditions than :data:`MAX_CONDITIONS`.
+            :data:`~retrieval_core.filters.MAX_FILTER_DEPTH`, or there are more conditions than :data:`MAX_CONDITIONS`.
     """
     decoded: object = source
     if isinstance(source, str):
@@ -50,21 +61,22 @@ def _count_conditions(condition: Filter) -> int:
 
 
 def _parse(source: object, depth: int) -> Filter:
-    if depth > MAX_DEPTH:
-        msg = f"a filter may nest at most {MAX_DEPTH} levels deep"
-        raise FilterError(msg)
+    check_filter_depth(depth)
     if not isinstance(source, Mapping) or not source:
-        msg = f"a filter is a JSON object with at least one field or operator, got {source!r:.80}"
+        msg = f"a filter is a JSON object with at least one field or operator, got {shown(cast('object', source))}"
         raise FilterError(msg)
     items = cast("Mapping[str, object]", source)
     parts = tuple(_parse_item(key, value, depth) for key, value in items.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _parse_item(key: str, value: object, depth: int) -> Filter:
+def _parse_item(key: object, value: object, depth: int) -> Filter:
+    if not isinstance(key, str):
+        msg = f"a filter's keys are names of fields or operators, which are text, got {shown(key)}"
+        raise FilterError(msg)
     if key in {"$and", "$or"}:
         if not isinstance(value, (list, tuple)) or not value:
-            msg = f"{key} takes a list of at least one filter, got {value!r:.80}"
+            msg = f"{key} takes a list of at least one filter, got {shown(cast('object', value))}"
             raise FilterError(msg)
         parts = tuple(_parse(part, depth + 1) for part in cast("list[object]", value))
         return And(parts) if key == "$and" else Or(parts)
@@ -76,6 +88,7 @@ def _parse_item(key: str, value: object, depth: int) -> Filter:
 
 
 def _parse_field(field: str, value: object, depth: int) -> Filter:
+    check_filter_depth(depth)
     if not isinstance(value, Mapping):
         if isinstance(value, (list, tuple)):
             msg = f'field {field!r:.80}: to match one of several values write {{"{field:.80}": {{"$in": [...]}}}}'
@@ -88,9 +101,6 @@ def _parse_field(field: str, value: object, depth: int) -> Filter:
     parts: list[Filter] = []
     for name, operand in operators.items():
         if name == "$not":
-            if depth >= MAX_DEPTH:
-                msg = f"a filter may nest at most {MAX_DEPTH} levels deep"
-                raise FilterError(msg)
             parts.append(Not(_parse_field(field, operand, depth + 1)))
         elif name in CONDITIONS:
             parts.append(_condition(CONDITIONS[name], field, operand))
@@ -101,7 +111,7 @@ def _parse_field(field: str, value: object, depth: int) -> Filter:
 
 def _condition(kind: Callable[[str, Any], Condition], field: str, operand: object) -> Condition:
     if kind in {In, NotIn} and not isinstance(operand, (list, tuple)):
-        msg = f"field {field!r:.80}: $in and $nin take a list of values, got {operand!r:.80}"
+        msg = f"field {field!r:.80}: $in and $nin take a list of values, got {shown(operand)}"
         raise FilterError(msg)
     try:
         return kind(field, cast("Any", operand))
@@ -110,11 +120,11 @@ def _condition(kind: Callable[[str, Any], Condition], field: str, operand: objec
         raise FilterError(msg) from error
 
 
-def _unknown_operator(name: str, field: str | None = None) -> FilterError:
+def _unknown_operator(name: object, field: str | None = None) -> FilterError:
     where = f"field {field!r:.80}: " if field else ""
-    near = get_close_matches(name, OPERATORS, n=1)
+    near = get_close_matches(name, OPERATORS, n=1) if isinstance(name, str) else []
     hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(sorted(OPERATORS))}."
-    return FilterError(f"{where}unknown operator {name!r:.80}. {hint}")
+    return FilterError(f"{where}unknown operator {shown(name)}. {hint}")
 
 
 def where(**conditions: Any) -> Filter:

@@ -121,18 +121,30 @@ class Index(Closing):
         """Compare citations with what the index says now; see :meth:`RetrievalPipeline.averify`."""
         return await self.pipeline.averify(citations)
 
-    def index(self, paths: str | Path | Iterable[str | Path], on_progress: OnProgress | None = None) -> IndexReport:
+    def index(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        on_progress: OnProgress | None = None,
+        *,
+        follow_links: bool = False,
+    ) -> IndexReport:
         """Bring the index in step with files and folders; see :meth:`aindex`."""
-        return self.pipeline.sync.run(self.aindex(paths, on_progress))
+        return self.pipeline.sync.run(self.aindex(paths, on_progress, follow_links=follow_links), seconds=None)
 
     async def aindex(
-        self, paths: str | Path | Iterable[str | Path], on_progress: OnProgress | None = None
+        self,
+        paths: str | Path | Iterable[str | Path],
+        on_progress: OnProgress | None = None,
+        *,
+        follow_links: bool = False,
     ) -> IndexReport:
         """Bring the index in step with files and folders: read what is new or changed, remove what is gone.
 
         Args:
             paths: Files and folders; folders are walked.
             on_progress: Called after each write, from the event loop's thread.
+            follow_links: Whether symbolic links are followed out of the folders that they are in; otherwise these are
+                passed over, and counted in the report.
 
         Raises:
             EmbeddingError: A text could not be embedded; everything written until then stays.
@@ -140,7 +152,9 @@ class Index(Closing):
         """
         several = (paths,) if isinstance(paths, (str, Path)) else paths
         try:
-            report = await self._ingester.index([Path(path) for path in several], on_progress)
+            report = await self._ingester.index(
+                [Path(path) for path in several], on_progress, follow_links=follow_links
+            )
             if self._graph is None:
                 return report
             caught_up = await self._graph.catch_up(self._ingester.store)
@@ -150,7 +164,7 @@ class Index(Closing):
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks that were made elsewhere; see :meth:`aadd`."""
-        self.pipeline.sync.run(self.aadd(chunks))
+        self.pipeline.sync.run(self.aadd(chunks), seconds=None)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
@@ -164,7 +178,7 @@ class Index(Closing):
 
     def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
         """Split, embed and add documents that were made elsewhere; see :meth:`aadd_documents`."""
-        self.pipeline.sync.run(self.aadd_documents(documents, on_progress))
+        self.pipeline.sync.run(self.aadd_documents(documents, on_progress), seconds=None)
 
     async def aadd_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
@@ -186,7 +200,7 @@ class Index(Closing):
 
     def delete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
-        return self.pipeline.sync.run(self.adelete(document_id))
+        return self.pipeline.sync.run(self.adelete(document_id), seconds=None)
 
     async def adelete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
@@ -201,7 +215,7 @@ class Index(Closing):
 
     def document(self, document_id: str) -> Document | None:
         """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
-        return self.pipeline.sync.run(self.adocument(document_id))
+        return self.pipeline.sync.run(self.adocument(document_id), seconds=None)
 
     async def adocument(self, document_id: str) -> Document | None:
         """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
@@ -210,7 +224,7 @@ class Index(Closing):
 
     def describe(self) -> StoreInfo:
         """Say what the index holds and can do."""
-        return self.pipeline.sync.run(self.adescribe())
+        return self.pipeline.sync.run(self.adescribe(), seconds=None)
 
     async def adescribe(self) -> StoreInfo:
         """Say what the index holds and can do."""

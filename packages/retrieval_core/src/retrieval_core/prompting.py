@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, Message
+from retrieval_core.types.escapes import INVISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,13 +35,9 @@ DATA_RULE = (
 )
 """Ends every system message that goes with :func:`as_data`."""
 
-# Line ends that JSON leaves as they are, controls, what is invisible or turns the direction of writing (but not what
-# joins letters and emoji), halves of surrogate pairs; and what begins marks of chat templates, such as <|im_end|>, </s>
-# and [INST], which some servers look for in any text.
-_ESCAPED = re.compile(
-    r"[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
-    r"\ud800-\udfff<]|\[(?=/?[A-Z_]+\])"
-)
+# Line ends that JSON leaves as they are, and what else cannot be seen; and what begins marks of chat templates, such as
+# <|im_end|>, </s> and [INST], which some servers look for in any text.
+_ESCAPED = re.compile(rf"[{INVISIBLE}<]|\[(?=/?[A-Z_]+\])")
 _EXCERPT = 100
 _MARK = " […]"
 

@@ -37,6 +37,8 @@ class RetrievalMetadata(_Model):
     cache_hit: bool = False
     note: str | None = None
     """Why nothing was found, where that is known."""
+    error: str | None = None
+    """What failed, where the search did: then that nothing was found says nothing of the documents."""
 
 
 class EvaluationScores(_Model):

@@ -129,10 +129,11 @@ def _check_to_json(check: CitationCheck) -> dict[str, Any]:
 
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:
-    """Return what an indexing run did as JSON; ``graph_failures`` is there where there are any."""
+    """Return what an indexing run did as JSON; ``graph_failures`` and ``skipped_links`` only where there are any."""
     told = asdict(report)
-    if not report.graph_failures:
-        del told["graph_failures"]
+    for name in ("graph_failures", "skipped_links"):
+        if not told[name]:
+            del told[name]
     return {**told, "seconds": round(report.seconds, 3)}
 
 

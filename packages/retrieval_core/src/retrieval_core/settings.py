@@ -21,7 +21,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config
+from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config, without_secrets
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -121,6 +121,9 @@ class RetrievalSettings(BaseSettings):
             problems = error.errors(include_url=False)
         if problems:  # raised here, so that no traceback leads to what was given
             raise _as_configuration_error(problems)
+        if "fetch_k" in self.model_fields_set and self.fetch_k < self.top_k:
+            line = f"FETCH_K: {self.fetch_k} passages are too few to choose TOP_K, {self.top_k}, of them; leave it out"
+            raise ConfigurationError(line, problems=[line])
         for source in (file, environment):
             prefixed = ((name, text) for name, text in source.env_vars.items() if _has_prefix(name))
             self._prefixed.update((name, text) for name, text in prefixed if text is not None)
@@ -147,7 +150,9 @@ class RetrievalSettings(BaseSettings):
             ConfigurationError: A ``RETRIEVAL_…`` name is wrong.
         """
         elsewhere = load_config(environment=self._prefixed)
-        values = {key: getattr(self, name) for name, keys in KEYS.items() for key in keys}
+        # Left out, it follows top_k, which may be more than its default.
+        left_out: set[str] = set() if "fetch_k" in self.model_fields_set else {"fetch_k"}
+        values = {key: getattr(self, name) for name, keys in KEYS.items() if name not in left_out for key in keys}
         overrides = {key: value for key, value in values.items() if not _is_set(elsewhere, key)}
         return load_config(PRESET, overrides, self._prefixed)
 
@@ -157,7 +162,7 @@ def _check_names(kind: type[RetrievalSettings], values: Mapping[str, Any]) -> No
     problems: list[str] = []
     for name in values.keys() - kind.model_fields.keys():
         near = get_close_matches(name, [*kind.model_fields, "_env_file", "_environment"], n=1)
-        problems.append(f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else ""))
+        problems.append(f"{without_secrets(name)}: unknown setting" + (f"; did you mean {near[0]}?" if near else ""))
     if problems:
         raise ConfigurationError("\n".join(sorted(problems)), problems=sorted(problems))
 
@@ -205,5 +210,5 @@ def _describe(problem: ErrorDetails) -> str:
     if problem["type"] == "missing":
         return f"{name}: not set"
     is_secret = RetrievalSettings.model_fields[name.lower()].annotation is SecretStr
-    given = "" if is_secret else f", got {problem['input']!r:.40}"
+    given = "" if is_secret else f", got {without_secrets(repr(problem['input'])):.40}"
     return f"{name}: {problem['msg']}{given}"

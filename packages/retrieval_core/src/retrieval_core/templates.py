@@ -1,4 +1,4 @@
-"""Templates for one passage: text with the names of fields in braces."""
+"""Templates for one passage, text with the names of fields in braces; and what may stand between two passages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from string import Formatter
 from retrieval_core.errors import ConfigurationError
 
 DEFAULT_TEMPLATE = "[{rank}] {citation}\n{text}"
+BLANK_LINE = "\n\n"
 
 
 def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
@@ -25,3 +26,19 @@ def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
             msg = "a field of a template is a name in braces and no more, as in {title}"
             raise ConfigurationError(msg)
     return tuple((literal, name) for literal, name, _, _ in pieces)
+
+
+def checked_delimiter(delimiter: str) -> str:
+    """Return a delimiter that can be marked where a passage holds it, without harm to what is written there.
+
+    Raises:
+        ConfigurationError: Every text has it, or it holds the mark.
+    """
+    is_common = len(delimiter) == 1 or (delimiter.isspace() and delimiter != BLANK_LINE)
+    if not is_common and "\\" not in delimiter:
+        return delimiter
+    msg = (
+        f"the delimiter {delimiter!r:.40} cannot be told from a passage's own text; use one of several characters that "
+        "are not all white space and no backslash, such as a line of ---, or an empty line"
+    )
+    raise ConfigurationError(msg)

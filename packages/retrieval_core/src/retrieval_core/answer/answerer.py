@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from retrieval_core.analysis import Analyzer
 from retrieval_core.answer.asked import Outcome
 from retrieval_core.answer.attribution import Sources, plain
-from retrieval_core.answer.confidence import retrieval_confidence, with_support
+from retrieval_core.answer.confidence import (
+    CALIBRATED_SCORER,
+    LEAST_CHANCE,
+    retrieval_confidence,
+    signals_of,
+    with_quotes,
+    with_support,
+)
 from retrieval_core.answer.extract import extract
 from retrieval_core.answer.prompt import MISSING, UNAVAILABLE, answer_request, request_without_documents
 from retrieval_core.answer.verifying import verify
@@ -104,8 +111,7 @@ class Answerer:
     Args:
         llm: Writes answers.
         verifier: Holds them against the passages.
-        scorer: Chooses the sentences of an answer that is not written; without one, words do.
-        least_score: What it must give the best of them for there to be such an answer, in [0, 1].
+        scorer: Chooses the quotes of an answer that is not written; without one, words do.
         analyzer: Turns text into terms; English by default.
         config: The settings.
 
@@ -121,7 +127,6 @@ class Answerer:
         *,
         verifier: Verifier | None = None,
         scorer: Reranker | None = None,
-        least_score: float = 0.0,
         analyzer: Analyzer | None = None,
         config: AnswerConfig | None = None,
     ) -> None:
@@ -137,7 +142,6 @@ class Answerer:
         self.llm = llm
         self.verifier = verifier
         self.scorer = scorer
-        self._least_score = least_score
         self.config = config or AnswerConfig()
         self._analyzer = analyzer or Analyzer()
 
@@ -173,7 +177,7 @@ class Answerer:
         confidence = retrieval_confidence(asked, grounds.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
         emit(RetrievalDone(pack, confidence))
         grounded = Made(pack=pack, confidence=confidence)
-        if not pack.passages or (confidence is not None and confidence.value < self.config.abstain_below):
+        if not pack.passages or self._is_unlikely(confidence):
             return self._end(run, question, self._abstained(grounded, told), told)
         if self.llm is None:
             return self._end(run, question, await self._extracted(run, asked, grounds, grounded, told), told)
@@ -197,6 +201,15 @@ class Answerer:
             told.fall_back("extracted", failed)
             made = await self._extracted(run, asked, grounds, grounded, told)
         return self._end(run, question, made, told)
+
+    def _is_unlikely(self, confidence: Confidence | None, least_chance: float = 0.0) -> bool:
+        """Whether to abstain: below the configured bound or, with quotes that were judged, below theirs."""
+        if confidence is None or not self.config.abstain_below:
+            return False
+        bound = (
+            self.config.abstain_below if confidence.support is None else max(self.config.abstain_below, least_chance)
+        )
+        return confidence.value < bound
 
     async def _find(
         self, run: Run, question: Question, searches: Sequence[Search], told: _Told
@@ -240,10 +253,14 @@ class Answerer:
         return replace(Made().drafted(draft, "without_documents"), failed=failed_too)
 
     async def _extracted(self, run: Run, query: str, grounds: Grounds, grounded: Made, told: _Told) -> Made:
-        """Answer with the passages' own sentences."""
-        extracted = await extract(run, self.scorer, query, grounds.pack, self._analyzer, least_score=self._least_score)
+        """Answer with the passages' own words, where they are likely to answer."""
+        extracted = await extract(run, self.scorer, query, grounds.pack, self._analyzer)
         told.troubles.extend(extracted.failures)
-        if not extracted.text:
+        if grounded.confidence is not None:
+            score = extracted.best_score if getattr(self.scorer, "id", None) == CALIBRATED_SCORER else None
+            signals = signals_of(query, grounds.result.hits, embedder_id=None, analyzer=self._analyzer)
+            grounded = replace(grounded, confidence=with_quotes(grounded.confidence, score, signals.coverage))
+        if not extracted.text or self._is_unlikely(grounded.confidence, LEAST_CHANCE):
             return self._abstained(grounded, told)
         end = 0
         for index, sentence in enumerate(extracted.sentences):
@@ -265,7 +282,8 @@ class Answerer:
     def _end(self, run: Run, question: Question, made: Made, told: _Told) -> Outcome:
         """Tell the end of an answer, and return it."""
         failed, pack, confidence = made.failed, made.pack, made.confidence
-        if confidence is not None and confidence.value:  # what was not answered is nothing to rely on
+        if confidence is not None and confidence.value and made.kind != "extracted":
+            # What was not answered is nothing to rely on.
             confidence = with_support(confidence, () if made.kind == "abstained" else made.sentences)
         answer = Answer(
             query=question.text,

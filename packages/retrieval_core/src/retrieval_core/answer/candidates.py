@@ -1,11 +1,11 @@
-"""The sentences of a pack's passages that an answer can be made of, word for word."""
+"""The blocks of a pack's passages that an answer can be made of, word for word."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from itertools import islice
+from itertools import groupby, islice
 from math import fsum, log
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from retrieval_core.answer.units import Kind
     from retrieval_core.types import ContextPack, ContextPassage
 
-MOST = 30
-"""Candidates of an answer: what a cross-encoder reads in well under a second. More were measured not to be better."""
+MOST = 14
+"""Candidates of an answer, which a cross-encoder reads. Of 20, the best one was on the right page no more often."""
 MOST_READ = 2000
-"""Sentences of a pack that are looked at, from its beginning; a pack of 12,000 tokens has a few hundred."""
+"""Blocks of a pack that are looked at, from its beginning; a pack of 12,000 tokens has a few hundred."""
 FEWEST_TERMS = 4
 """Terms of what is more than a title, a label or the rest of something."""
 RANK_OFFSET = 10
@@ -33,15 +33,14 @@ OF_TITLES = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sentence of a passage, or what stands for one: a list item, a table row, a block of code.
+    """A block of a passage, or a run of the sentences, items or rows of one that is too long.
 
     Attributes:
         part: Which of the passage's quotes it is in, from 0.
         span: Where it stands in that quote's text.
-        heads: What it needs to be understood, there too and in order: the head of its table, or the words that
-            introduce its list or block.
-        before: The sentence before it in its paragraph, or item in its list, where there is one.
-        after: The one after it.
+        heads: What it needs to be understood, there too and in order: see :class:`~retrieval_core.answer.units.Unit`.
+        headings: The titles above it in that quote.
+        section: Everything that stands next to each other under these, this one too.
         terms: What it consists of, for comparing it with others.
         words: How much of the question it has, in [0, 1].
     """
@@ -51,8 +50,8 @@ class Candidate:
     span: Span
     heads: tuple[Span, ...] = ()
     kind: Kind = "text"
-    before: Span | None = None
-    after: Span | None = None
+    headings: tuple[str, ...] = ()
+    section: tuple[Span, ...] = ()
     terms: frozenset[str] = frozenset()
     words: float = 0.0
 
@@ -71,19 +70,29 @@ class Candidate:
     def above(self) -> str:
         """The titles that it stands under, on one line; may be empty."""
         citation = self.passage.citation
-        return " > ".join(dict.fromkeys(filter(None, (citation.title, *citation.section_path))))
+        return " > ".join(dict.fromkeys(filter(None, (citation.title, *citation.section_path, *self.headings))))
+
+    def grown(self, longest: int) -> Candidate:
+        """Return it with what follows it in its section, and then with what goes before it, up to a length."""
+        place = self.section.index(self.span)
+        start, end = self.span.start, self.span.end
+        room = longest - len(self.text)
+        for span in self.section[place + 1 :]:
+            if span.end - end > room:
+                break
+            room -= span.end - end
+            end = span.end
+        for span in reversed(self.section[:place]):
+            if start - span.start > room:
+                break
+            room -= start - span.start
+            start = span.start
+        return replace(self, span=Span(start, end), heads=tuple(head for head in self.heads if head.start < start))
 
     @property
     def quoted_from(self) -> tuple[int, int]:
         """The number of its passage, and which quote of that: what its spans are of."""
         return self.passage.citation.number, self.part
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """What orders the candidates of one document as they stand in it."""
-        quote = self.passage.citation.quotes[self.part]
-        start = 0 if quote.span is None else quote.span.start
-        return (start + self.span.start, self.passage.citation.number, self.part)
 
     def quoted(self, span: Span) -> Quote:
         """Return a stretch of the quote that it is in."""
@@ -95,7 +104,7 @@ class Candidate:
 
 
 def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int = MOST) -> tuple[Candidate, ...]:
-    """Return the sentences of a pack that most likely answer a question, best first, none twice.
+    """Return the blocks of a pack that most likely answer a question, best first, none twice.
 
     Likely is what has many of the question's words, rare ones before common ones, in a passage that stands early in
     the pack. Headings, pictures, lists of links, questions and fragments are left out, unless there is nothing else.
@@ -121,8 +130,16 @@ def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int =
 def _divided(pack: ContextPack) -> Iterator[Candidate]:
     for passage in pack.passages:
         for part, quote in enumerate(passage.citation.quotes):
-            for unit in units_of(quote.text):
-                yield Candidate(passage, part, *unit)
+            candidates = [Candidate(passage, part, *unit) for unit in units_of(quote.text)]
+            for (_, is_whole), together in groupby(candidates, lambda one: (one.headings, _is_whole(one))):
+                own = list(together)
+                section = tuple(one.span for one in own) if is_whole else ()
+                yield from (replace(one, section=section or (one.span,)) for one in own)
+
+
+def _is_whole(candidate: Candidate) -> bool:
+    """Whether it is neither a fragment nor the introduction of something that is not there."""
+    return candidate.kind != "rest" and not ENDS_OPEN.search(candidate.said)
 
 
 def _identity(candidate: Candidate) -> tuple[str, Span | str]:
@@ -136,11 +153,11 @@ def _identity(candidate: Candidate) -> tuple[str, Span | str]:
 def _says_something(candidate: Candidate, analyzer: Analyzer) -> bool:
     """Whether it is more than a fragment, and neither a question nor a list of links."""
     text = candidate.said
-    if candidate.kind == "rest" or ENDS_OPEN.search(text):
+    if not _is_whole(candidate):
         return False
     unlinked = LINK.sub(" ", text)
     terms = candidate.terms if unlinked == text else frozenset(analyzer.terms(unlinked))
-    return candidate.kind in {"code", "row"} or len(terms) >= FEWEST_TERMS
+    return len(terms) >= FEWEST_TERMS or any(mark in text for mark in ("```", "|"))
 
 
 def _weights(query: frozenset[str], among: Sequence[Candidate]) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""How far an answer can be relied on: whether the passages bear on the question, and whether they support the answer.
+"""How far an answer can be relied on: whether the passages are on its subject, and whether they support the answer.
 
-The chance that the passages bear on the question is a logistic curve of two signals:
+The chance that the passages are on the question's subject is a logistic curve of two signals:
 
 - the best cosine of question and passage among the first hits, where the embedder is :data:`CALIBRATED_EMBEDDER`;
   cosines of another model mean something else and are not looked at;
@@ -8,12 +8,15 @@ The chance that the passages bear on the question is a logistic curve of two sig
 
 The curves are regressions on questions of five collections, each asked of its own index and of the others', see
 ``benchmarks/abstention.py``, which prints them again, and ``docs/confidence.md`` for what they are worth.
+
+That the subject occurs does not mean that the answer does. Where an answer consists of quotes, a cross-encoder has read
+them with the question, and the chance that they answer is another such curve, of its best score and of the words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import tanh
+from math import log, tanh
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from retrieval_core.types import Confidence
@@ -29,6 +32,8 @@ Kind: TypeAlias = Literal["hybrid", "dense", "lexical"]
 
 CALIBRATED_EMBEDDER: Final = "bge-small-en-v1.5-int8@4d60820e6ba7"
 """The id of the default embedder, whose cosines the curves were fitted to."""
+CALIBRATED_SCORER: Final = "ms-marco-MiniLM-L-12-v2-int8@9448390627e3"
+"""The id of the local cross-encoder, whose scores the curve of quotes was fitted to."""
 DEPTH: Final = 10
 """Hits whose cosine counts: it does not matter in which order they come, so that a reranker changes nothing."""
 RANK_WEIGHTS: Final = (3, 2, 1)
@@ -93,6 +98,11 @@ BY_WORDS: Final[Mapping[Kind, Curve]] = {
     "lexical": Curve(0.82, -5.3, coverage=10.0),
 }
 """Without such cosines."""
+OF_QUOTES: Final = (-3.9, 0.54, 4.8)
+"""A constant, and what the log odds of the best score and all words add."""
+LEAST_CHANCE: Final = 0.25
+"""Quotes that are less likely to answer are none. Of the questions that the curve was fitted to, any bound from .1 to
+.4 refuses the same 3 of 66 that are answered; this is the middle."""
 BY_COSINE: Final = Curve(0.89, -12.5, cosine=19.5)
 """For a question of stop words alone."""
 
@@ -100,7 +110,7 @@ BY_COSINE: Final = Curve(0.89, -12.5, cosine=19.5)
 def retrieval_confidence(
     question: str, hits: Sequence[Hit], *, embedder_id: str | None, analyzer: Analyzer
 ) -> Confidence | None:
-    """Return how likely the passages bear on the question.
+    """Return how likely the passages are on the question's subject.
 
     Args:
         question: As it was searched for.
@@ -121,6 +131,26 @@ def retrieval_confidence(
     value = curve.chance(signals)
     told = " ".join(_explained(question, signals, min(len(RANK_WEIGHTS), len(hits))))
     return Confidence(value, value, explanation=told)
+
+
+def with_quotes(confidence: Confidence, score: float | None, coverage: float | None) -> Confidence:
+    """Return the confidence in an answer of quotes: the chance that they answer the question.
+
+    Args:
+        confidence: In the passages.
+        score: What :data:`CALIBRATED_SCORER` gave the best block, in [0, 1]; ``None`` where nothing judged that, so
+            that there is no more to say than of the passages.
+        coverage: As in :class:`Signals`.
+    """
+    if score is None:
+        told = "Whether the quotes answer the question was not judged."
+        return replace(confidence, explanation=f"{confidence.explanation} {told}".strip())
+    bounded = min(max(score, 1e-9), 1 - 1e-9)
+    start, by_score, by_words = OF_QUOTES
+    height = start + by_score * log(bounded / (1 - bounded)) + by_words * (1.0 if coverage is None else coverage)
+    chance = 0.5 + 0.5 * tanh(height / 2)
+    told = f"The cross-encoder gives the best of them {score:.2g}."
+    return replace(confidence, value=chance, support=chance, explanation=f"{confidence.explanation} {told}".strip())
 
 
 def with_support(confidence: Confidence, sentences: Sequence[AnswerSentence]) -> Confidence:

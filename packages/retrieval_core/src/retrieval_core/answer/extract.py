@@ -1,4 +1,4 @@
-"""An answer without a language model: the passages' own best sentences, word for word, each with its source."""
+"""An answer without a language model: the passages' own best blocks, word for word, each with its source."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import AnswerSentence, Attribution, Span
+from retrieval_core.types.escapes import escape_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from retrieval_core.analysis import Analyzer
     from retrieval_core.answer.candidates import Candidate
-    from retrieval_core.answer.units import Kind
     from retrieval_core.ports import Reranker
     from retrieval_core.run.runner import Run
     from retrieval_core.types import ContextPack
 
-MOST_STRETCHES = 3
-"""Sentences that an answer is made of, each with its neighbours."""
-LONGEST_ANSWER = 1000
+MOST_BLOCKS = 3
+"""Blocks that an answer is made of."""
+LONGEST_ANSWER = 1500
 """Code points of an answer's quotes; only the first one may be longer."""
+LONGEST_SECTION = 1000
+"""Code points of the best block with those around it."""
+RANK_POWER = 2
+"""The power of a passage's number that the odds of its blocks are divided by: the search saw more than one block."""
 WEAKEST = 0.01
-"""The odds by a scorer's score, beside the best one's, below which a sentence is left out."""
-LEAST_LOCAL_SCORE = 0.01
-"""The local cross-encoder's score that one sentence at least must have: docs/measurements.md says what that refuses."""
+"""The odds, beside the best one's, below which a block is left out."""
 ALIKE = 0.6
 """The part of a sentence's terms from which on it says what another one has said."""
 
-_DAMAGED = re.compile(r"^[\s>]*<|^[\s>]*(?:```|~~~|\|)[^\n]*\Z", re.MULTILINE)
+_DAMAGED = re.compile(r"^[\s>]*<|^[\s>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:```|~~~|\|)[^\n]*\Z", re.MULTILINE)
 """Finds what a marker behind it would damage or be lost in: tags, and a fence or a table row at the end."""
 
 
@@ -45,14 +47,18 @@ class Extracted:
     """An answer of quotes.
 
     Attributes:
-        text: Each stretch of the passages byte for byte, with ``[n]`` behind it; empty where none of them answers.
+        text: Each stretch of the passages byte for byte, with ``[n]`` behind it; empty where they say nothing. A line
+            that looks like a passage's heading has a backslash before it. Other numbers in brackets are the passages'
+            own: the sentences' attributions say which are not.
         sentences: One for each stretch, in order.
         failures: Calls that failed; words chose instead.
+        best_score: What the scorer gave the block that it found best, in [0, 1]; ``None`` where words chose.
     """
 
     text: str = ""
     sentences: tuple[AnswerSentence, ...] = ()
     failures: tuple[Failed, ...] = ()
+    best_score: float | None = None
 
 
 async def extract(
@@ -63,18 +69,16 @@ async def extract(
     analyzer: Analyzer,
     *,
     most: int = MOST,
-    least_score: float = 0.0,
 ) -> Extracted:
-    """Make an answer of the sentences of a pack that bear most on the question.
+    """Make an answer of the blocks of a pack that bear most on the question.
 
     Args:
         run: Makes the calls.
-        scorer: Reads question and sentence together; without one, or where it fails, words alone choose.
+        scorer: Reads question and block together; without one, or where it fails, words alone choose.
         query: The question.
         pack: What may be quoted.
         analyzer: Makes the terms that are compared.
-        most: The most sentences that are scored, at least 1.
-        least_score: What the best sentence must score for any to be taken, in [0, 1].
+        most: The most blocks that are scored, at least 1.
     """
     started = run.elapsed_ms
     found = candidates(pack, analyzer, query, most=most)
@@ -86,14 +90,11 @@ async def extract(
             failures = (scored,)
         else:
             scores = scored
-    if scores is not None and max(scores) < least_score:
-        run.note("extract", started, len(found), 0, f"no sentence scores {least_score:g} or more")
-        return Extracted()
     chosen = choose(found, scores)
     text, sentences = compose(chosen)
     how = "words" if scores is None or scorer is None else scorer.id
     run.note("extract", started, len(found), len(chosen), f"by {how}" if found else "no passage says anything")
-    return Extracted(text, sentences, failures)
+    return Extracted(text, sentences, failures, None if scores is None else max(scores))
 
 
 async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) -> tuple[float, ...] | Failed:
@@ -140,13 +141,12 @@ def choose(
     found: Sequence[Candidate],
     scores: Sequence[float] | None = None,
     *,
-    most: int = MOST_STRETCHES,
+    most: int = MOST_BLOCKS,
     longest: int = LONGEST_ANSWER,
 ) -> tuple[Candidate, ...]:
     """Return the best of some candidates, best first, none that says what a better one says.
 
-    Each has its neighbours with it, as far as there is room: the sentence before it, which it may refer to, and the one
-    after it, which may go on.
+    The best one has the blocks around it that stand under the same heading, as far as there is room.
 
     Args:
         found: Best first, as far as words tell.
@@ -157,30 +157,16 @@ def choose(
     chosen: list[Candidate] = []
     room = longest
     for candidate in _ordered(found, scores):
-        length = len(candidate.text)
-        if chosen and (length > room or any(_says(other, candidate) for other in chosen)):
+        if not chosen:
+            chosen.append(candidate.grown(min(LONGEST_SECTION, longest)))
+        elif len(candidate.text) <= room and not any(_says(other, candidate) for other in chosen):
+            chosen.append(candidate)
+        else:
             continue
-        grown = _grown(candidate, chosen, room - length)
-        room -= length + len(grown.text) - len(candidate.text)
-        chosen.append(grown)
+        room -= len(chosen[-1].text)
         if len(chosen) == most:
             break
     return tuple(chosen)
-
-
-def _grown(candidate: Candidate, chosen: Sequence[Candidate], room: int) -> Candidate:
-    """Return a candidate with its neighbours, as far as there is room and they are not there already."""
-    start, end = candidate.span.start, candidate.span.end
-    taken = [other.span for other in chosen if other.quoted_from == candidate.quoted_from]
-    for span in (candidate.before, candidate.after):
-        if span is None or any(other.start < span.end and span.start < other.end for other in taken):
-            continue
-        wider = Span(min(start, span.start), max(end, span.end))
-        more = wider.end - wider.start - (end - start)
-        if more <= room:
-            room -= more
-            start, end = wider.start, wider.end
-    return replace(candidate, span=Span(start, end))
 
 
 def _ordered(found: Sequence[Candidate], scores: Sequence[float] | None) -> list[Candidate]:
@@ -189,7 +175,7 @@ def _ordered(found: Sequence[Candidate], scores: Sequence[float] | None) -> list
         return []
     if scores is None:
         return [candidate for candidate in found if candidate.words] or list(found)
-    odds = [_odds(score) for score in scores]
+    odds = [_odds(score) / one.passage.citation.number**RANK_POWER for one, score in zip(found, scores, strict=True)]
     least = WEAKEST * max(odds)
     order = sorted(range(len(found)), key=lambda place: (-odds[place], place))
     return [found[place] for place in order if odds[place] >= least]
@@ -213,47 +199,60 @@ class _Stretch:
     """Parts of one quote that are shown together.
 
     Attributes:
-        glue: What stands between this stretch and the one before it.
+        between: What stands between two of them.
     """
 
     first: Candidate
     spans: list[Span]
-    kind: Kind
-    glue: str = "\n\n"
-
-    @property
-    def whole(self) -> str:
-        """The text of the quote that it is of."""
-        return self.first.passage.citation.quotes[self.first.part].text
+    between: str = "\n\n"
 
     @property
     def text(self) -> str:
         """As it stands in the answer, without its marker."""
-        between = "\n" if self.kind == "row" else "\n\n"
-        return between.join(self.whole[span.start : span.end] for span in self.spans)
+        whole = self.first.passage.citation.quotes[self.first.part].text
+        return self.between.join(whole[span.start : span.end] for span in self.spans)
+
+    def goes_on_with(self, candidate: Candidate) -> bool:
+        """Whether nothing stands between it and a candidate, or it has the candidate's heads."""
+        whole = self.first.passage.citation.quotes[self.first.part].text
+        if any(_holds(span, head) for span in self.spans for head in candidate.heads):
+            return True
+        return not whole[self.spans[-1].end : (*candidate.heads, candidate.span)[0].start].strip()
+
+    def add(self, candidate: Candidate) -> None:
+        """Add what of a candidate is not there yet; what follows with nothing but white space between is one quote."""
+        whole = self.first.passage.citation.quotes[self.first.part].text
+        for span in (*candidate.heads, candidate.span):
+            if any(_holds(own, span) for own in self.spans):
+                continue
+            if self.spans and not whole[self.spans[-1].end : span.start].strip():
+                self.spans[-1] = Span(self.spans[-1].start, span.end)
+            else:
+                self.spans.append(span)
+        if candidate.kind == "row":
+            self.between = "\n"
 
 
 def compose(chosen: Sequence[Candidate]) -> tuple[str, tuple[AnswerSentence, ...]]:
     """Return candidates as a text to read, and its sentences with their sources.
 
-    The document with the best one comes first; what is of one document stands in its order. Neighbours are one stretch,
-    the head of a table or of a list is said once, and a marker ``[n]`` stands behind each stretch: on a line of its own
-    after a table or a block of code, which it would break.
-
-    Args:
-        chosen: Best first.
+    They stand in the order of the passages, and in each in its own order. Neighbours are one stretch, the head of a
+    table or of a list is said once, and a marker ``[n]`` stands behind each stretch: on a line of its own after a table
+    or a block of code, which it would break.
     """
-    documents = dict.fromkeys(candidate.passage.citation.document_id for candidate in chosen)
     stretches: list[_Stretch] = []
-    for document in documents:
-        own = (candidate for candidate in chosen if candidate.passage.citation.document_id == document)
-        stretches += _stretches(sorted(own, key=lambda candidate: candidate.place))
+    for candidate in sorted(chosen, key=lambda candidate: (*candidate.quoted_from, candidate.span.start)):
+        last = stretches[-1] if stretches else None
+        if last is None or last.first.quoted_from != candidate.quoted_from or not last.goes_on_with(candidate):
+            stretches.append(_Stretch(candidate, []))
+        stretches[-1].add(candidate)
     text = ""
     sentences: list[AnswerSentence] = []
     for stretch in stretches:
         number = stretch.first.passage.citation.number
-        start = len(text) + (len(stretch.glue) if text else 0)
-        text = f"{text}{stretch.glue if text else ''}{stretch.text}{_before_marker(stretch)}"
+        text += "\n\n" if text else ""
+        start = len(text)
+        text += f"{escape_text(stretch.text)}{_before_marker(stretch.text)}"
         marker = Span(len(text), len(text) + len(f"[{number}]"))
         text += f"[{number}]"
         source = replace(
@@ -265,51 +264,12 @@ def compose(chosen: Sequence[Candidate]) -> tuple[str, tuple[AnswerSentence, ...
     return text, tuple(sentences)
 
 
-def _before_marker(stretch: _Stretch) -> str:
-    if stretch.kind in {"code", "row"} or _DAMAGED.search(stretch.text):
+def _before_marker(text: str) -> str:
+    if _DAMAGED.search(text):
         return "\n\n"
-    last = list(takewhile(str.strip, reversed(stretch.text.split("\n"))))
+    last = list(takewhile(str.strip, reversed(text.split("\n"))))
     indent = last[-1][: len(last[-1]) - len(last[-1].lstrip())].expandtabs(4)
     return " " if len(indent) < 4 else "\n\n"  # code by its indentation
-
-
-def _stretches(ordered: Iterable[Candidate]) -> list[_Stretch]:
-    """Return the stretches of a document, in order."""
-    stretches: list[_Stretch] = []
-    for candidate in ordered:
-        last = stretches[-1] if stretches else None
-        if last is None or last.first.quoted_from != candidate.quoted_from:
-            stretches.append(_Stretch(candidate, [], candidate.kind))
-            _add(stretches[-1], (*candidate.heads, candidate.span))
-            continue
-        own = (stretch for stretch in stretches if stretch.first.quoted_from == candidate.quoted_from)
-        shown = [span for stretch in own for span in stretch.spans]
-        heads = [head for head in candidate.heads if not any(_holds(span, head) for span in shown)]
-        goes_on = not heads and last.kind == candidate.kind
-        if _is_next(last, (*heads, candidate.span)[0]) or (goes_on and candidate.kind == "row" and candidate.heads):
-            _add(last, (*heads, candidate.span))
-            last.kind = candidate.kind
-            continue
-        glue = "\n" if goes_on and candidate.kind == "item" and candidate.heads else "\n\n"
-        stretches.append(_Stretch(candidate, [], candidate.kind, glue))
-        _add(stretches[-1], (*heads, candidate.span))
-    return stretches
-
-
-def _add(stretch: _Stretch, spans: Iterable[Span]) -> None:
-    """Add further parts; one that follows with nothing but white space between becomes one with what it follows."""
-    for span in spans:
-        if _is_next(stretch, span):
-            stretch.spans[-1] = Span(stretch.spans[-1].start, span.end)
-        else:
-            stretch.spans.append(span)
-
-
-def _is_next(stretch: _Stretch, span: Span) -> bool:
-    if not stretch.spans or span.start < stretch.spans[-1].end:
-        return False
-    between = stretch.whole[stretch.spans[-1].end : span.start]
-    return not between or between.isspace()
 
 
 def _holds(outer: Span, inner: Span) -> bool:

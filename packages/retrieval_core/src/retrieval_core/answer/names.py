@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from retrieval_core.claims import statement_of
+from retrieval_core.claims import FUNCTION_WORDS, figures_in, words_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _WORD = re.compile(r"[^\W\d_]{2,60}")
+_COMMAND = re.compile(r"`([^`\n]{1,200} [^`\n]{1,200})`")
 _SUBJECT = re.compile(
     r"['’]s\b|\s(?:is|was|has|had|will|can|could|may|might|must|does|did|became)\b"  # noqa: RUF001
 )
@@ -31,14 +32,14 @@ class Writing:
         The first word counts where the next has a capital letter too, where the texts have it with a capital letter
         alone, or where they do not have it and it is the subject. Takes time in proportion to the sentence.
         """
-        statement = statement_of(sentence)
-        for place, word in enumerate(statement.words):
-            end = word.start + len(word.typed)
-            if word.is_name or (place == 0 and not word.is_quiet and self._begins(word.typed, sentence, end)):
+        figures = {place for figure in figures_in(sentence) for place in range(figure.span.start, figure.span.end)}
+        words = [word for word in words_in(sentence) if not word.is_mark and word.start not in figures]
+        for place, word in enumerate(words):
+            if word.is_name or (place == 0 and self._begins(word.typed, sentence, word.start + len(word.typed))):
                 yield word.typed
-        yield from statement.code
+        yield from (" ".join(match[1].split()) for match in _COMMAND.finditer(sentence))
 
     def _begins(self, word: str, sentence: str, end: int) -> bool:
-        if not word[0].isupper() or word.lower() in self._ordinary:
+        if not word[0].isupper() or word.lower() in self._ordinary or word.lower() in FUNCTION_WORDS:
             return False
         return word.lower() in self._capitalised or _SUBJECT.match(sentence, end) is not None

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from retrieval_core.answer.splitting import GrowingText
-from retrieval_core.errors import MalformedAnswerError, ServiceError
+from retrieval_core.errors import MalformedAnswerError, ServiceError, as_exception
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import AnswerChunk, SentenceCited
 
@@ -96,7 +96,7 @@ async def _close(pieces: object) -> None:
         if inspect.isawaitable(closing := close()):
             await closing
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-        logger.warning("the stream of an answer could not be closed: %r", error)
+        logger.warning("the stream of an answer could not be closed: %s", as_exception(error))
 
 
 class Draft:

@@ -41,13 +41,10 @@ def build_answerer(
 
     def make() -> Answerer:
         from retrieval_core.answer.answerer import Answerer  # noqa: PLC0415
-        from retrieval_core.answer.extract import LEAST_LOCAL_SCORE  # noqa: PLC0415
 
         own = build_verifier(config, llm) if verifier is None else verifier
         scorer = local() if _has_local_models() else None
-        return Answerer(
-            llm, verifier=own, scorer=scorer, least_score=LEAST_LOCAL_SCORE, analyzer=analyzer, config=config
-        )
+        return Answerer(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
 
     answerer = Lazy(make)
     if verifier is not None or config.verifier not in BUILT_IN:  # what is wrong with it is told at once

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.cache.lookalikes import meaning_of
+from retrieval_core.cache.lookalikes import plain_question
 from retrieval_core.cache.lru import CacheStatistics
 from retrieval_core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from retrieval_core.cache.lookalikes import Meaning
     from retrieval_core.types import Matrix, Vector
 
 
@@ -102,7 +101,7 @@ class SemanticCache:
             question: As it is searched for, normalised.
             vector: Of any length but 0, shape ``(dimension,)``; that of the part's other vectors.
         """
-        meaning = meaning_of(question)
+        plain = plain_question(question)
         direction = _unit(vector)
         now = self._now()
         with self._lock:
@@ -113,7 +112,7 @@ class SemanticCache:
                 for entry, similarity in part.near(direction, self._threshold):
                     if now - entry.created_at >= self._ttl:
                         self._remove(entry)
-                    elif entry.meaning.is_same(meaning):
+                    elif entry.plain == plain:
                         self._entries.move_to_end(entry.place)
                         self._hits += 1
                         return Lookup(Match(entry.question, entry.key, similarity), compared, refused)
@@ -130,7 +129,7 @@ class SemanticCache:
         direction = _unit(vector)
         if direction is None:
             return
-        entry = _Entry((partition, key), question, meaning_of(question), self._now())
+        entry = _Entry((partition, key), question, plain_question(question), self._now())
         with self._lock:
             if (known := self._entries.get(entry.place)) is not None:
                 self._remove(known)
@@ -175,12 +174,12 @@ class SemanticCache:
 
 
 class _Entry:
-    __slots__ = ("created_at", "meaning", "place", "question", "row")
+    __slots__ = ("created_at", "place", "plain", "question", "row")
 
-    def __init__(self, place: tuple[str, str], question: str, meaning: Meaning, created_at: float) -> None:
+    def __init__(self, place: tuple[str, str], question: str, plain: str, created_at: float) -> None:
         self.place = place
         self.question = question
-        self.meaning = meaning
+        self.plain = plain
         self.created_at = created_at
         self.row = -1
 

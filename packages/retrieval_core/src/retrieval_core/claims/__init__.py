@@ -1,19 +1,21 @@
 """What a text claims that can be held against another exactly: figures, names and negations."""
 
-from retrieval_core.claims.differences import Differences, differences, missing_figures
-from retrieval_core.claims.figures import Figure, figures_in, figures_of
-from retrieval_core.claims.statements import Statement, Word, statement_of
-from retrieval_core.claims.words import rules_id
+from retrieval_core.claims.comparison import Difference, compare
+from retrieval_core.claims.figures import Figure, figures_in, figures_of, missing_figures
+from retrieval_core.claims.reading import Reading, Token, read
+from retrieval_core.claims.words import FUNCTION_WORDS, Word, words_in
 
 __all__ = [
-    "Differences",
+    "FUNCTION_WORDS",
+    "Difference",
     "Figure",
-    "Statement",
+    "Reading",
+    "Token",
     "Word",
-    "differences",
+    "compare",
     "figures_in",
     "figures_of",
     "missing_figures",
-    "rules_id",
-    "statement_of",
+    "read",
+    "words_in",
 ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from retrieval_core.claims.units import CURRENCIES, unit_of
+from retrieval_core.claims.units import CURRENCIES, same_dimension, same_quantity, unit_of
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _MONTHS = tuple(_YEAR.split())
 _SUFFIXES = {"k": 1000, "K": 1000, "M": 10**6, "B": 10**9, "bn": 10**9, "mn": 10**6, "m": 10**6}
 _FEW_LETTERS = re.compile(r"[A-Za-z]{1,6}(?!\w)|[hdms]\d")
 _ARTICLE = re.compile(r" an?(?= )")
+_MONEY = frozenset(CURRENCIES.values())
 _LONGEST_VALUE = 40
 """Digits of a number that is still computed with."""
 
@@ -85,6 +86,49 @@ class Figure:
     def value(self) -> str:
         """The whole."""
         return self.values[0]
+
+    @property
+    def is_year(self) -> bool:
+        """Whether it looks like a year."""
+        return len(self.value) == 4 and self.value.isdecimal() and self.value[0] in "12"
+
+    def equals(self, other: Figure) -> bool:
+        """Whether another figure says the same, in any unit; a date says its month and its year too."""
+        if self.number is None or other.number is None:
+            return self.value in other.values
+        if "/" in self.value + other.value and "%" in {self.unit, other.unit}:
+            return abs(_percent(self) - _percent(other)) < 0.5
+        return same_quantity(self.number, self.unit, other.number, other.unit)
+
+    def is_like(self, other: Figure) -> bool:
+        """Whether another figure, which is not equal, may tell of the same thing: another length, another date."""
+        if (self.number is None) != (other.number is None):
+            return False
+        if self.number is None or not (self.unit or other.unit):
+            return _kind(self) == _kind(other)
+        return same_dimension(self.unit, other.unit) or (
+            bool(self.unit and other.unit) and (self.number == other.number or {self.unit, other.unit} <= _MONEY)
+        )
+
+
+def missing_figures(claim: str, evidence: str) -> tuple[str, ...]:
+    """Return the figures of a claim that an evidence does not have, in any form or unit."""
+    known = figures_in(evidence)
+    return tuple(figure.value for figure in figures_in(claim) if not any(figure.equals(other) for other in known))
+
+
+def _percent(figure: Figure) -> float:
+    number = figure.number or 0.0
+    return number if figure.unit == "%" else 100 * number
+
+
+def _kind(figure: Figure) -> str:
+    value = figure.value
+    if value.startswith("#"):
+        return "ordinal"
+    if figure.number is None:
+        return "time" if ":" in value else "date" if "-" in value or "/" in value else "version"
+    return "year" if figure.is_year else "number"
 
 
 def figures_of(text: str) -> frozenset[str]:

@@ -1,113 +1,101 @@
-"""Words of English that turn a sentence into its opposite, and words of which one excludes the others."""
+"""The words of a text: which are names, which say nothing by themselves, and which deny or limit what others say."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from retrieval_core.analysis import Analyzer
+from retrieval_core.analysis import STOP_WORDS, Analyzer
 
-_NEGATORS = """
-not no never none nobody nothing nowhere neither nor without cannot unless avoid avoids avoided avoiding hardly
-"""
-NEGATORS = frozenset(_NEGATORS.split())
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NEGATORS = frozenset("not no never none nobody nothing nowhere neither nor cannot".split())  # noqa: SIM905
 """What follows them in the same clause is denied; so it is behind what ends with ``n't``."""
-AFTER_NOT = frozenset({"only", "just", "merely", "least", "most", "more", "less", "fewer", "later", "earlier"})
-"""Behind ``not`` and ``no`` these deny nothing: not only, no more than."""
-
-# Words of one kind; those behind the bar say the opposite of those before it.
-_OPPOSITES = """
-enable on activate active | disable deactivate inactive off
-include | exclude except
-cause | cure
-allow permit may allowed permitted | forbid forbidden prohibit prohibited ban banned disallow
-accept approve | reject refuse decline
-require required mandatory obligatory | optional
-rise risen increase grow grown raise climb high higher highest | fall fallen decrease decline drop reduce low lower
-improve better | worsen worse deteriorate
-above over exceed | below under beneath
-more most | less least fewer fewest
-maximum | minimum
-large larger largest big bigger biggest | small smaller smallest
-long longer longest | short shorter shortest
-heavy heavier heaviest | light lighter lightest
-fast faster fastest quick quicker | slow slower slowest
-hot hotter warm warmer | cold colder cool cooler
-early earlier earliest | late later latest
-old older oldest | young younger youngest new newer newest
-before | after
-inside internal | outside external
-begin began begun start launch | end stop cease finish
-open opened | close closed shut
-add adds | remove delete
-accelerate | delay
-win won victory success | lose lost defeat failure
-support favour favor welcome | oppose object
-always | never
-all every | none
-first | last
-safe | dangerous
-strong stronger strongest | weak weaker weakest
-expensive dearer | cheap cheaper cheapest
-public | private
-true | false
-yes | no
-valid | expired
-succeed | fail
-lock locked | unlock unlocked
-attach | detach
-import | export
-input | output
-upload | download
-encrypt encrypted | unencrypted
-legal lawful | illegal unlawful
-present | absent
-full | empty
-frequent common | rare rarer seldom
-connect | disconnect
-buy bought acquire acquired purchase | sell sold
-same | different
-positive | negative
-ascend ascending | descend descending
-synchronous | asynchronous
-"""
-
-_EXCLUSIVE = """
-monday tuesday wednesday thursday friday saturday sunday
-january february march april may june july august september october november december
-spring summer autumn winter
-north south east west
-northern southern eastern western
-left right
-hourly daily weekly monthly quarterly yearly
-red orange yellow green blue purple black white grey brown pink
-first second third fourth fifth
-morning noon afternoon evening night
-gold silver bronze copper iron tin
-mother father
-son daughter
-brother sister
-king queen
-male female
-double triple quadruple
-boys girls
-men women
-"""
-
-_PREFIXES = ("un", "non", "in", "im", "ir", "dis")
-_SAME = {
-    "kept": "keep", "left": "leave", "sent": "send", "gave": "give", "given": "give", "took": "take", "taken": "take",
-    "made": "make", "ran": "run", "went": "go", "came": "come", "wrote": "write", "written": "write", "held": "hold",
-    "found": "find", "built": "build", "rebuilt": "rebuild", "paid": "pay", "got": "get", "began": "begin",
-    "begun": "begin", "led": "lead", "lost": "lose", "won": "win", "said": "say", "stood": "stand", "froze": "freeze",
-    "frozen": "freeze", "bought": "buy", "sold": "sell", "rose": "rise", "risen": "rise", "fell": "fall",
-    "fallen": "fall", "grew": "grow", "grown": "grow", "chose": "choose", "chosen": "choose", "broke": "break",
-    "broken": "break", "drove": "drive", "driven": "drive", "spent": "spend", "slept": "sleep", "ate": "eat",
-    "weight": "weigh", "height": "high", "depth": "deep", "length": "long", "children": "child", "people": "person",
-    "weighs": "weigh", "forbidden": "forbid", "undone": "undo", "beaten": "beat", "burnt": "burn", "shut": "close",
-    "saw": "see", "seen": "see", "knew": "know", "known": "know", "brought": "bring", "taught": "teach",
-    "thought": "think", "feet": "foot", "men": "man", "women": "woman", "hid": "hide", "hidden": "hide",
+CONDITIONS = frozenset("if unless when only except until without while whether".split())  # noqa: SIM905
+"""What they stand before is said under a condition, or of a part alone."""
+LIMITS = CONDITIONS | frozenset(
+    """
+    before after above below over under against by from off out down up more most less least fewer few all some both
+    half almost nearly hardly barely rarely seldom sometimes usually often always same other own too or once that than
+    to
+    """.split()  # noqa: SIM905 - words are read more easily so
+)
+"""Words that a sentence says something else without."""
+MODALS = {
+    "may": "can", "might": "can", "can": "can", "could": "can", "must": "must", "shall": "must", "should": "should",
 }  # fmt: skip
+"""Those of one kind say the same."""
+PRONOUNS = frozenset("it he she they its his her their him them".split())  # noqa: SIM905
+DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())  # noqa: SIM905
+MONTHS = frozenset(
+    "january february march april may june july august september october november december".split()  # noqa: SIM905
+)
+PERIODS = {
+    **{word: word for word in ("second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade")},
+    "daily": "day", "hourly": "hour", "weekly": "week", "monthly": "month", "yearly": "year", "annually": "year",
+}  # fmt: skip
+
+_TOKEN = re.compile(
+    r"--?[A-Za-z][\w-]{0,60}(?<![-_])|[^\W_](?:[\w'\u2019]|[.:/@-](?=\w)){0,80}|[./~]?/[\w./-]{1,80}|"
+    r"(?P<mark>[,;:.!?()|\u2013\u2014\n])"
+)
+_CODE = re.compile(r"[a-z][A-Z]|[A-Z]{2}|_|\w[./:@]\w|^-|^[./~]?/|[^\W\d_]-?\d|\d-?[^\W\d_]")
+_TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "st"})
+_ABBREVIATIONS = frozenset({"i.e", "e.g", "a.m", "p.m", "u.s"})
+_QUIET = (STOP_WORDS - NEGATORS - LIMITS - MODALS.keys() - {"won"}) | frozenset(
+    "also still yet would upon already even i.e e.g etc ever per us according within around there longer".split()  # noqa: SIM905
+)
+FUNCTION_WORDS = _QUIET | NEGATORS | LIMITS | MODALS.keys() | {"a", "every", "i"}
+"""Words that are no names at the start of a sentence either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text, or a mark between words.
+
+    Attributes:
+        form: Its stem; of code itself in lower case, and of a mark the mark.
+        typed: As it is written.
+        start, end: Where it stands.
+        is_name: Whether it is written as a name or as code.
+        is_quiet: Whether it says nothing by itself.
+        is_mark: Whether it is no word.
+    """
+
+    form: str
+    typed: str
+    start: int
+    end: int
+    is_name: bool = False
+    is_quiet: bool = False
+    is_mark: bool = False
+
+
+def words_in(text: str) -> Iterator[Word]:
+    """Yield the words of a text and the marks between them, in time linear in its length."""
+    begins = True  # a sentence, so that a capital letter tells nothing
+    lower = ""
+    for match in _TOKEN.finditer(text):
+        if mark := match["mark"]:
+            begins = begins if mark == "\n" else mark in "!?:|" or (mark == "." and lower not in _TITLES)
+            yield Word(mark, mark, match.start(), match.end(), is_mark=True)
+            continue
+        typed = match[0].replace("\u2019", "'").removesuffix("'s").rstrip("'")
+        lower = typed.lower()
+        is_code = _CODE.search(typed) is not None and lower not in _ABBREVIATIONS
+        is_name = is_code or _is_name(typed, lower, begins=begins, following=text[match.end() : match.end() + 2])
+        form = lower if is_code else _stem(lower)
+        yield Word(form, typed, match.start(), match.end(), is_name, lower in _QUIET and not is_name)
+        begins = False
+
+
+def _is_name(typed: str, lower: str, *, begins: bool, following: str) -> bool:
+    if not typed[0].isupper() or (lower in FUNCTION_WORDS and not (lower == "may" and not begins)):
+        return False
+    return not begins or (following[:1] == " " and following[1:].isupper())
 
 
 @cache
@@ -116,54 +104,5 @@ def analyzer() -> Analyzer:
     return Analyzer()
 
 
-@cache
 def _stem(word: str) -> str:
-    terms = analyzer().terms(word)
-    return terms[0] if terms else word
-
-
-def stem(word: str) -> str:
-    """Return a word without its ending, and of irregular forms the plain one's."""
-    word = word.lower()
-    word = _SAME.get(word, word)
-    if not word.isalpha():  # identifiers, versions, paths
-        return word
-    return _stem(word) if word in _listed() else (analyzer().terms(word) or [word])[0]
-
-
-@cache
-def _listed() -> frozenset[str]:
-    return frozenset((_OPPOSITES + _EXCLUSIVE).replace("|", " ").split()) | frozenset(_SAME.values())
-
-
-@cache
-def opposites() -> dict[str, tuple[str, int]]:
-    """Return for each stem the name of its kind, and 1 or -1 for its side; the first line that has it counts."""
-    found: dict[str, tuple[str, int]] = {}
-    for line in _OPPOSITES.strip().splitlines():
-        for side, words in zip((1, -1), line.split("|"), strict=True):
-            for word in words.split():
-                found.setdefault(stem(word), (line.split()[0] + "/" + line.partition("|")[2].split()[0], side))
-    return found
-
-
-@cache
-def exclusive() -> dict[str, int]:
-    """Return for each stem the number of its set of words that exclude one another."""
-    return {stem(word): number for number, line in enumerate(_EXCLUSIVE.strip().splitlines()) for word in line.split()}
-
-
-def without_prefix(word: str) -> str | None:
-    """Return the stem of what a word denies by its prefix: safe for unsafe; ``None`` where it has none."""
-    word = word.lower()
-    for prefix in _PREFIXES:
-        if word.startswith(prefix) and len(word) > len(prefix) + 3:
-            return stem(word[len(prefix) :])
-    return None
-
-
-@cache
-def rules_id() -> str:
-    """Return a digest of the lists and of the analysis."""
-    rules = (_OPPOSITES, _EXCLUSIVE, _PREFIXES, sorted(_SAME.items()), sorted(NEGATORS), analyzer().id)
-    return sha256(repr(rules).encode()).hexdigest()[:12]
+    return (analyzer().query_terms(word) or [word])[0] if word.isalpha() else word

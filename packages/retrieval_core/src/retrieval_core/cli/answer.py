@@ -11,7 +11,6 @@ import click
 
 from retrieval_core.cli.asking import asked
 from retrieval_core.cli.common import (
-    FAILURE,
     common_options,
     ends_well,
     exit_code,
@@ -20,6 +19,7 @@ from retrieval_core.cli.common import (
     question_options,
     read_config,
 )
+from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from retrieval_core.federation import FederatedIndex
     from retrieval_core.index import Index
     from retrieval_core.types import Answer, AnswerEvent, CitationCheck
-
-INTERRUPTED = 130
-"""What a shell reports of a program that Ctrl-C has ended."""
 
 
 @click.command("answer")
@@ -83,9 +80,6 @@ def answer_command(
         show = _print_lines if as_json else partial(_print_text, verify=verify or config.answer.verify)
         with asked(config, index_files) as index, closing(index.answer_stream(query, condition, **options)) as events:
             went_well = show(events, index)
-    except KeyboardInterrupt:  # the stream, and with it the model's work, has ended by now
-        click.echo(err=True)
-        raise SystemExit(INTERRUPTED) from None
     except (RetrievalError, OSError) as error:
         if isinstance(error, BrokenPipeError) or not as_json:
             raise

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from retrieval_core.config import RetrievalConfig, load_config, parse_value, without_credentials
+from retrieval_core.cli.process import FAILURE, WRONG_USE
+from retrieval_core.config import RetrievalConfig, load_config, parse_value
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -22,6 +23,7 @@ from retrieval_core.errors import (
     QueryValidationError,
     RetrievalError,
 )
+from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,9 +34,7 @@ R = TypeVar("R")
 MODES = click.Choice(("hybrid", "dense", "lexical"))
 _STORE = "retrieval_core.store"
 """Where the option ``--store`` is kept, so that each command need not hand it on."""
-FAILURE = 1
-WRONG_USE = 2
-_NOT_PLAIN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
 """What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
 
 
@@ -110,7 +110,8 @@ def read_config(config_file: str | None, assignments: tuple[str, ...], **given: 
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals:
-            msg = f"--set takes KEY=VALUE, for instance --set search.top_k=5; got {without_credentials(assignment)!r}"
+            # What was given may be a key that lacks its name, so it is not shown.
+            msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
             raise click.UsageError(msg)
         overrides[key.strip()] = parse_value(value)
     context = click.get_current_context(silent=True)
@@ -156,7 +157,7 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except BrokenPipeError:  # click ends quietly when nobody reads on
+        except BrokenPipeError:  # see retrieval_core.cli.process
             raise
         except (RetrievalError, OSError) as error:
             _end_with(error, as_json=bool(kwargs.get("as_json")))

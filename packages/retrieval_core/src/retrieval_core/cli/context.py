@@ -6,7 +6,6 @@ import click
 
 from retrieval_core.cli.asking import asked
 from retrieval_core.cli.common import (
-    FAILURE,
     common_options,
     ends_well,
     one_of,
@@ -14,6 +13,7 @@ from retrieval_core.cli.common import (
     question_options,
     read_config,
 )
+from retrieval_core.cli.process import FAILURE
 
 
 @click.command("context")

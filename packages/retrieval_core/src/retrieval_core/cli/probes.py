@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.cli.finding import Finding
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Compressor, Embedder, ResultCache
+    from retrieval_core.ports import Compressor, Embedder, ResultCache, Store
 
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
@@ -214,7 +214,9 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
     async def look() -> str:
         info = await store.describe()
         if config.store.kind == "pinecone" and embedder is not None:
-            await _search_once(store, embedder)
+            await _search_once(store, embedder.dimension)
+        elif (manifest := info.manifest) is not None:  # each side may be damaged by itself
+            await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
         return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks"
 
     try:
@@ -226,11 +228,14 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
         raise AbsentError(msg) from error
 
 
-async def _search_once(store: Any, embedder: Embedder) -> None:
-    """Search with any vector: an index that says nothing of its embedder refuses one of another dimension."""
-    import numpy as np  # noqa: PLC0415 - slow to load
-
+async def _search_once(store: Store, dimension: int | None, *, by_words: bool = False) -> None:
+    """Search with any vector, which an index of another dimension refuses, and with any word."""
     from retrieval_core.ports import SearchRequest  # noqa: PLC0415
 
-    vector = np.full(embedder.dimension, embedder.dimension**-0.5, dtype=np.float32)
-    await store.search(SearchRequest(1, vector=vector))
+    if by_words:
+        await store.search(SearchRequest(1, text="word"))
+    if dimension is not None:
+        import numpy as np  # noqa: PLC0415 - slow to load
+
+        vector = np.full(dimension, dimension**-0.5, dtype=np.float32)
+        await store.search(SearchRequest(1, vector=vector))

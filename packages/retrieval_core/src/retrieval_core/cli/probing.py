@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from retrieval_core.cli.finding import Finding
-from retrieval_core.config import without_credentials
+from retrieval_core.config import without_credentials, without_secrets
+from retrieval_core.config.addresses import names_a_secret
 from retrieval_core.errors import IndexNotFoundError, RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import LLM
@@ -27,7 +28,6 @@ GRACE_SECONDS = 5.0
 # keep theirs to themselves whatever its length.
 _SHORTEST_KEY = 8
 _SHORTEST_PASSWORD = 4
-_SECRET_NAMES = re.compile(r"key|secret|token|password|url", re.IGNORECASE)
 SEE_LLM = "not looked at, as the language model cannot be used; see there"
 
 
@@ -82,9 +82,10 @@ def bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: fro
     found: list[Finding] = []
 
     def finding(verdict: Literal["ok", "missing", "wrong"], detail: str) -> None:
-        text = without_credentials(detail)
+        text = detail
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "[secret]")
+        text = without_secrets(text) if verdict == "wrong" else without_credentials(text)
         found.append(Finding(subject, verdict, text))
 
     def work() -> None:
@@ -138,11 +139,18 @@ def secrets_of(config: RetrievalConfig) -> frozenset[str]:
 
 def _passwords_in(url: str) -> set[str]:
     try:
-        password = urlsplit(url).password or ""
+        parts = urlsplit(url)
+        password = parts.password or ""
     except ValueError:
         return set()
-    return {password, unquote(password)}
+    return {password, unquote(password), *(value for _, value in parse_qsl(parts.query))}
 
 
-def _secrets_in(options: Mapping[str, Any]) -> set[str]:
-    return {text for name, text in options.items() if isinstance(text, str) and _SECRET_NAMES.search(name)}
+def _secrets_in(options: object, name: str = "") -> set[str]:
+    """Return the texts in options, however deep, that stand under a name that says they are secret."""
+    if isinstance(options, Mapping):
+        entries = cast("Mapping[str, object]", options).items()
+        return {text for key, value in entries for text in _secrets_in(value, f"{name}.{key}")}
+    if isinstance(options, (list, tuple)):
+        return {text for value in cast("Sequence[object]", options) for text in _secrets_in(value, name)}
+    return {options} if isinstance(options, str) and (names_a_secret(name) or "url" in name.lower()) else set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.text import Text
 from retrieval_core.observe.trace import explain
 from retrieval_core.stages.excerpts import shown_text
 from retrieval_core.types import format_citation
+from retrieval_core.types.escapes import CONTROLS, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,16 +28,21 @@ if TYPE_CHECKING:
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(rf"(?![\t\n])[{CONTROLS}]")
 """What a text could do to a terminal, such as turning the direction of what follows, or could not be printed at all."""
 
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError  # as every other output does; rich would end the process by itself
+
+
 def console_of(*, stderr: bool = False) -> Console:
     """Return a console that does not break lines where no person looks at a terminal."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(width=10_000, stderr=stderr)
+    console = _Console(stderr=stderr)
+    return console if console.is_terminal else _Console(width=10_000, stderr=stderr)
 
 
 def harmless(text: str) -> str:
@@ -54,6 +60,9 @@ def print_report(report: IndexReport, location: str) -> None:
         highlight=False,
         markup=False,
     )
+    if report.skipped_links:
+        told = f"! {report.skipped_links:,} symbolic links lead out of their folder and were skipped (--follow-links)"
+        console.print(Text(told, style="yellow"), soft_wrap=True)
     for note in report.notes:
         told = (
             f"! {note.path}: column {note.column!r} is text, since {note.numbers:,} of its {note.cells:,} cells are "
@@ -84,7 +93,9 @@ def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: boo
         console.print(Text(harmless(f"searched for {rewrite.rewritten_query!r} too"), style="dim"))
     for rank, hit in enumerate(result.hits, start=1):
         console.print(_heading(rank, hit))
-        console.print(_excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown))
+        excerpt = _excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown)
+        # Indented, so that no line of it can pass for a heading.
+        console.print(Text("\n").join(Text.assemble("    ", line) for line in excerpt.split("\n", allow_blank=True)))
         console.print()
     if result.evaluation is not None:
         console.print(Text(_scores(result.evaluation), style="dim"), soft_wrap=True)
@@ -106,15 +117,15 @@ def _scores(evaluation: EvaluationScores) -> str:
 
 def _heading(rank: int, hit: Hit) -> Text:
     chunk, scores = hit.chunk, hit.scores
-    line = Text.assemble((f"{rank}. ", "bold"), (harmless(chunk.document_id), "bold cyan"))
+    line = Text.assemble((f"{rank}. ", "bold"), (escape_name(chunk.document_id), "bold cyan"))
     if hit.source_index is not None:
-        line.append(f" in {harmless(hit.source_index)}", "cyan")
+        line.append(f" in {escape_name(hit.source_index)}", "cyan")
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
         line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
     headings = chunk.section_path or ((chunk.title,) if chunk.title else ())
     if headings:
-        line.append(f" > {harmless(' > '.join(headings))}", "cyan")
+        line.append(f" > {' > '.join(map(escape_name, headings))}", "cyan")
     found = [
         f"dense {scores.dense:.3f}" if scores.dense is not None else "",
         f"lexical {_lexical(scores.lexical)}" if scores.lexical is not None else "",

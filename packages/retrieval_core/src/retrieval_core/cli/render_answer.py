@@ -215,8 +215,12 @@ def _summary(answer: Answer, checks: Sequence[CitationCheck] | None, of_passages
     if (confidence := answer.confidence) is not None:
         of_passages = of_passages or confidence.explanation
         of_answer = confidence.explanation.removeprefix(of_passages)
-        yield f"Passages bear on the question: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
-        if answer.text and answer.error is None and answer.kind != "abstained":
+        yield f"Passages are on the subject: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
+        if answer.kind == "extracted" and confidence.support is not None:
+            yield f"Chance that the quotes answer the question: {confidence.support:.2f}{_in_brackets(of_answer)}"
+        elif answer.kind in {"extracted", "abstained"}:
+            yield " ".join(harmless(of_answer).split()) or "Nothing was answered."
+        elif answer.text and answer.error is None:
             yield f"Confidence in the answer: {confidence.value:.2f}{_in_brackets(of_answer)}"
     if checks:
         unchanged = sum(check.matches for check in checks)

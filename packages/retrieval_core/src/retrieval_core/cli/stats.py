@@ -1,4 +1,4 @@
-"""``retrieval stats``: how often an index was asked, how that went, and how much memory it takes."""
+"""``retrieval stats``: how often an index was asked, and how that went."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.observe import MemoryUsage, Totals, UsageStats
+    from retrieval_core.observe import Totals, UsageStats
     from retrieval_core.ports import StoreInfo
-
-WARM_UP = "warm up"
 
 
 def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None]:
@@ -32,43 +30,37 @@ def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None
 
 
 @click.command("stats")
-@click.option("--load", is_flag=True, help="Ask the index one question first, so that what is needed for it is loaded.")
 @click.option("--reset", is_flag=True, help="Begin to count anew, once the numbers so far are printed.")
 @index_option
 @common_options
 @ends_well
 def stats_command(
     *,
-    load: bool,
     reset: bool,
     index_file: str | None,
     config_file: str | None,
     assignments: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say how often the index was asked, how that went, and how much memory it takes.
+    """Say how often the index was asked, and how that went.
 
     Counts, rates and times are those of all processes that keep them beside the index, as the commands search, context
-    and answer do: numbers alone, no text. Memory is that of this process once it has opened the index; models and
-    vectors are loaded when they are first needed, so ask with --load to see them.
+    and answer do: numbers alone, no text.
     """
     from retrieval_core.build import open_index  # noqa: PLC0415
     from retrieval_core.builders.backends import totals_of  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.observe import monitor_memory_usage, read_totals, reset_totals  # noqa: PLC0415
+    from retrieval_core.observe import read_totals, reset_totals  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
     file = totals_of(config)
     totals = None if file is None else read_totals(file)
     with open_index(config=config) as index:
         info = index.describe()
-        if load:
-            index.retrieve(WARM_UP)
-        memory = monitor_memory_usage(index.pipeline.components)
     if as_json:
-        print_json({"index": _index_facts(info), "usage": _usage(totals), "memory": _memory(memory)})
+        print_json({"index": _index_facts(info), "usage": _usage(totals)})
     else:
-        print_facts(_for_people(info, totals, memory))
+        print_facts(_for_people(info, totals))
     if reset and file is not None:
         reset_totals(file)
 
@@ -116,16 +108,7 @@ def _usage(totals: Totals | None) -> dict[str, Any] | None:
     }
 
 
-def _memory(memory: MemoryUsage) -> dict[str, Any]:
-    return {
-        "rss": memory.rss,
-        "limit": memory.limit,
-        "is_high": memory.is_high,
-        "components": [asdict(one) for one in memory.components],
-    }
-
-
-def _for_people(info: StoreInfo, totals: Totals | None, memory: MemoryUsage) -> dict[str, object]:
+def _for_people(info: StoreInfo, totals: Totals | None) -> dict[str, object]:
     facts: dict[str, object] = _index_facts(info)
     facts["bytes"] = _megabytes(facts["bytes"])
     usage = _usage(totals)
@@ -141,12 +124,6 @@ def _for_people(info: StoreInfo, totals: Totals | None, memory: MemoryUsage) -> 
             told = [f"{numbers['calls']:,} calls"]
             told += [f"{numbers[name]:,} {name}" for name in ("failures", "cancellations") if numbers[name]]
             facts[f"stage: {stage}"] = f"{', '.join(told)}; {_milliseconds(numbers['seconds'])}"
-    high = f", more than {_megabytes(memory.limit)}" if memory.is_high else ""
-    facts["memory of this process"] = f"{_megabytes(memory.rss) or 'not known'}{high}"
-    for one in memory.components:
-        state = {True: "loaded", False: "not loaded", None: "does not tell"}[one.is_loaded]
-        size = f", at least {_megabytes(one.bytes)}" if one.is_loaded and one.bytes is not None else ""
-        facts[f"memory: {one.role}"] = f"{one.type}: {state}{size}"
     return facts
 
 

@@ -4,7 +4,7 @@ In the environment a key is written ``RETRIEVAL_SEARCH__TOP_K``, on the command 
 all sources is reported at once, with its key.
 """
 
-from retrieval_core.config.addresses import checked_host, host_of, without_credentials
+from retrieval_core.config.addresses import checked_host, host_of, without_credentials, without_secrets
 from retrieval_core.config.analysis import AnalysisConfig
 from retrieval_core.config.answer import AnswerConfig
 from retrieval_core.config.backends import (
@@ -87,4 +87,5 @@ __all__ = [
     "parse_value",
     "preset_names",
     "without_credentials",
+    "without_secrets",
 ]

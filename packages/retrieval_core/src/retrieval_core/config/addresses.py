@@ -1,4 +1,4 @@
-"""Addresses of services: where they lead, and what must not show of them."""
+"""Addresses of services: where they lead, and what must not show of them; and what else looks like a secret."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import re
 from urllib.parse import urlsplit
 
 _CREDENTIALS = re.compile(r"(?<=://)[^\s'\"<>]*@")
+_SECRET_NAME = "(?i:key|token|secret|pass|pwd|sig|auth|cred)"  # noqa: S105 - no password
+_PARAMETER = re.compile(rf"([?&][^=&\s]*{_SECRET_NAME}[^=&\s]*=)[^&\s'\"<>#]+")
+_RUN = re.compile(r"[A-Za-z0-9_+=~-]{12,}")
+_BEGINNING = re.compile(r"(?i)(sk|pk|rk|pcsk|gsk|hf|ghp|gho|glpat|github_pat|xox[a-z]|akia|aiza)[-_a-z0-9]")
+"""How the keys of many services begin."""
+_LONG_PART, _LONGEST_NAME = 8, 15
+"""Characters from which on what mixes digits with letters of both cases, or of one, is taken for a key."""
 
 
 def host_of(url: str) -> str:
@@ -43,6 +50,38 @@ def checked_host(host: str) -> str:
     return host
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether what stands under a name, such as an option or a parameter of an address, is to be kept secret."""
+    return re.search(_SECRET_NAME, name) is not None
+
+
 def without_credentials(text: str) -> str:
     """Return text in which addresses show neither user nor password."""
     return _CREDENTIALS.sub("[secret]@", text)
+
+
+def without_secrets(text: str) -> str:
+    """Return text without what looks like a secret: credentials in addresses, and runs of characters as keys are.
+
+    It is for messages, where nothing is lost by taking too much for a secret. What is known to be one is not shown at
+    all.
+    """
+    text = _PARAMETER.sub(r"\1[secret]", without_credentials(text))
+    return _RUN.sub(lambda run: "[secret]" if _looks_like_a_key(run[0]) else run[0], text)
+
+
+def _looks_like_a_key(run: str) -> bool:
+    """Whether a run without blanks is no name: it begins as keys do, or a part of it mixes digits and letters long."""
+    begins_so = _BEGINNING.match(run.lstrip("-")) is not None
+    return (begins_so and _has_both(run)) or any(map(_is_mixed, re.split("[-_+=~]", run)))
+
+
+def _has_both(part: str) -> bool:
+    return any(map(str.isdigit, part)) and any(map(str.isalpha, part))
+
+
+def _is_mixed(part: str) -> bool:
+    if not _has_both(part):
+        return False
+    has_both_cases = part != part.lower() and part != part.upper()
+    return len(part) >= _LONG_PART if has_both_cases else len(part) > _LONGEST_NAME

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from retrieval_core.config.addresses import without_credentials
+from retrieval_core.config.addresses import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +38,6 @@ SAME: Mapping[str, str] = MappingProxyType(
         "cache_scope": "cache.semantic.scope",
         "enrichment_model": "transform.model",
         "ollama_config.enrichment_model": "transform.model",
-        "reranker_model": "reranker.late_interaction.model",
-        "fallback_reranker": "reranker.cross_encoder.model",
         "batch_sizes.embedding": "embedder.openai.batch_size",
         "timeouts.embedding": "timeouts.embedding",
         "timeouts.retrieval": "timeouts.retrieval",
@@ -112,7 +110,7 @@ def translated(
     names: dict[str, str] = {}
     for name, alias, value in _flattened(others, problems):
         if alias in source.given and _differ(source.given[alias], value):
-            problems.append(f"{name}: given twice, as {_shown(source.given[alias])} and as {_shown(value)}")
+            problems.append(f"{name}: given twice, as {shown(source.given[alias])} and as {shown(value)}")
             continue
         source.given[alias] = value
         names[alias] = name
@@ -122,12 +120,12 @@ def translated(
         try:
             meant = _meaning(alias, value, source)
         except ValueError as error:
-            problems.append(f"{names[alias]}: {error}, got {_shown(value)}")
+            problems.append(f"{names[alias]}: {error}, got {shown(value)}")
             continue
         for key, one in meant.items():
             if key in settings and _differ(settings[key], one):
                 problems.append(
-                    f"{names[alias]}: says that {key} is {_shown(one)}, but {origins[key]} says {_shown(settings[key])}"
+                    f"{names[alias]}: says that {key} is {shown(one)}, but {origins[key]} says {shown(settings[key])}"
                 )
             elif _at(own, key) is None:
                 settings[key], origins[key] = one, names[alias]
@@ -153,7 +151,7 @@ def _flattened(others: Mapping[str, Any], problems: list[str], section: str = ""
             if isinstance(value, Mapping):
                 yield from _flattened(cast("Mapping[str, Any]", value), problems, f"{name}.")
             else:
-                problems.append(f"{name}: is a table, got {_shown(value)}")
+                problems.append(f"{name}: is a table, got {shown(value)}")
             continue
         inner = tuple(alias for alias in other_names() if alias.startswith(f"{name}."))
         if name in other_names():
@@ -167,7 +165,7 @@ def _flattened(others: Mapping[str, Any], problems: list[str], section: str = ""
                         _unknown(f"{section}{name}.{key}", key, [alias.partition(".")[2] for alias in inner])
                     )
         elif inner:
-            problems.append(f"{section}{name}: is a table, got {_shown(value)}")
+            problems.append(f"{section}{name}: is a table, got {shown(value)}")
         else:
             problems.append(_unknown(f"{section}{name}", name, [alias.partition(".")[0] for alias in other_names()]))
 
@@ -205,6 +203,32 @@ def _ai_rerank(value: Any, source: _Source) -> dict[str, Any]:
         "reranker.kind": "late-interaction",
         "reranker.fallbacks": ["cross-encoder"],
     }
+
+
+_RERANKERS = {"late-interaction": "late_interaction", "cross-encoder": "cross_encoder", "cohere": "cohere"}
+"""The kinds of rerankers whose model can be named, and their sections."""
+
+
+def _reranker_model(value: Any, source: _Source) -> dict[str, Any]:
+    """The model of the reranker that is chosen; where none is, of ColBERT's kind, as the specification's is."""
+    kind = source("reranker.kind")
+    if kind in (None, "none"):
+        chosen: dict[str, Any] = {"reranker.kind": "late-interaction"}
+        return chosen | {"reranker.late_interaction.model": value}
+    if kind not in _RERANKERS:
+        msg = f"names the model of a reranker, and reranker.kind is {kind!r}, which has no name for one"
+        raise ValueError(msg)
+    return {f"reranker.{_RERANKERS[kind]}.model": value}
+
+
+def _fallback_reranker(value: Any, source: _Source) -> dict[str, Any]:
+    """The model of the cross-encoder, which stands in for the reranker unless other ones were chosen for that."""
+    settings = {"reranker.cross_encoder.model": value}
+    chosen = source("reranker.fallbacks")
+    if chosen is not None and "cross-encoder" not in chosen and source("reranker.kind") != "cross-encoder":
+        msg = "names the model of a cross-encoder, and reranker.fallbacks has no 'cross-encoder'"
+        raise ValueError(msg)
+    return settings if chosen is not None else settings | {"reranker.fallbacks": ["cross-encoder"]}
 
 
 def _late_chunking(_value: Any, source: _Source) -> dict[str, Any]:
@@ -282,6 +306,8 @@ def _batches_of_synthesis(value: Any, _source: _Source) -> dict[str, Any]:
 _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
     "aiRerank": _ai_rerank,
     "ai_rerank": _ai_rerank,
+    "reranker_model": _reranker_model,
+    "fallback_reranker": _fallback_reranker,
     "late_chunking.enabled": _late_chunking,
     "late_chunking.window_size": _late_chunking,
     "semantic_cache_threshold": _semantic,
@@ -306,8 +332,11 @@ def _flag(value: Any) -> bool:
         raise ValueError(msg) from error
 
 
-def _shown(value: Any) -> str:
-    return f"{without_credentials(repr(value)):.80}"
+def shown(value: Any) -> str:
+    """Return a value as a message may show it: of a table or a list only that it is one, as anything may be in it."""
+    if isinstance(value, (Mapping, list, tuple, set)):
+        return "a table" if isinstance(value, Mapping) else "a list"
+    return f"{without_secrets(repr(value)):.80}"
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from retrieval_core.config.backends import Settings
+from retrieval_core.config.backends import WithOptions
 
 
-class AnswerConfig(Settings):
+class AnswerConfig(WithOptions):
     """Answering a question from its passages; with a language model where one is configured, else in their words."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("verifier",)
 
     prompt: str | None = None
     """Instructions to the language model in place of the built-in ones."""
@@ -26,7 +28,8 @@ class AnswerConfig(Settings):
     max_tokens: int | None = Field(default=None, ge=1)
     """The longest answer in the model's tokens; the provider's own bound where it is not set."""
     abstain_below: float = Field(default=0.15, ge=0, le=1)
-    """With less confidence that the passages bear on the question, the answer is that they do not tell."""
+    """With less confidence in the passages, or in the quotes of an answer, the answer is that they do not tell; 0 for
+    never."""
     without_documents: bool = True
     """Whether the language model answers in general, and says so, when nothing can be searched."""
     verify: bool = False
@@ -34,5 +37,3 @@ class AnswerConfig(Settings):
     verifier: str = "auto"
     """``llm``, ``local`` (on this machine), ``auto`` (the former where there is a language model) or
     ``"package.module:factory"``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""

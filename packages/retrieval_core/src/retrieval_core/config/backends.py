@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
-from retrieval_core.config.addresses import checked_host, host_of
+from retrieval_core.config.addresses import checked_host, host_of, without_secrets
+
+HIDDEN = "**********"
+"""Stands for a secret, as Pydantic has it."""
 
 
 def _address(value: str | None) -> str | None:
@@ -23,11 +35,56 @@ def _host(value: str | None) -> str | None:
     return checked_host(value) if value else None
 
 
+def _hidden(options: dict[str, Any]) -> dict[str, Any]:
+    return {without_secrets(name): HIDDEN for name in options}
+
+
+Options: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
+"""Keyword arguments for a factory; any of them may be a secret, so a dump has their names alone."""
+
+
 class Settings(BaseModel):
     """What all sections have in common."""
 
     # What was given is told by load_config, which knows what must not show.
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _is_not_what_stands_for_a_secret(cls, value: Any) -> Any:
+        given = value.get_secret_value() if isinstance(value, SecretStr) else value
+        values = cast("dict[str, Any]", given).values() if isinstance(given, dict) else (given,)
+        if any(isinstance(one, str) and one == HIDDEN for one in values):
+            msg = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
+            raise ValueError(msg)
+        return value
+
+
+class WithOptions(Settings):
+    """A section with options for a factory of the user's own, which no built-in kind takes."""
+
+    options: Options = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""
+    _kinds_in: ClassVar[tuple[str, ...]] = ("kind",)
+    """The settings that may name a factory."""
+    _take_options: ClassVar[tuple[str, ...]] = ()
+    """Built-in kinds that take some after all."""
+
+    @model_validator(mode="after")
+    def _options_are_for_something(self) -> Self:
+        named: list[str] = []
+        for setting in self._kinds_in:
+            value = getattr(self, setting)
+            named += [value] if isinstance(value, str) else value
+        if not self.options or any(":" in kind or kind in self._take_options for kind in named):
+            return self
+        if set(named) <= {"none"} and not self.model_fields_set.isdisjoint(self._kinds_in):
+            return self  # what has a factory was switched off
+        setting, kinds = self._kinds_in[0], ", ".join(map(repr, named)) or "empty"
+        msg = f'options are for a factory of your own, and {setting} is {kinds}; set it to "package.module:factory"'
+        raise ValueError(msg)
 
 
 class PineconeConfig(Settings):
@@ -108,7 +165,7 @@ class FastembedRerankerConfig(Settings):
     """Passages of one call."""
 
 
-class StoreConfig(Settings):
+class StoreConfig(WithOptions):
     """Where the index is kept."""
 
     kind: str = "sqlite"
@@ -120,11 +177,9 @@ class StoreConfig(Settings):
     """For the kind ``lancedb``."""
     pinecone: PineconeConfig = PineconeConfig()
     """For the kind ``pinecone``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
-class EmbedderConfig(Settings):
+class EmbedderConfig(WithOptions):
     """What turns text into vectors."""
 
     kind: str = "local"
@@ -136,16 +191,12 @@ class EmbedderConfig(Settings):
     """Texts embedded at a time; as many as there are processors where it is not set."""
     openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
     """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
-class LLMConfig(Settings):
+class LLMConfig(WithOptions):
     """The language model for the stages that need one; without it they are absent."""
 
     kind: str = "none"
     """``none``, ``openai`` or ``"package.module:factory"``."""
     openai: OpenAILLMConfig = OpenAILLMConfig()
     """For the kind ``openai``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""

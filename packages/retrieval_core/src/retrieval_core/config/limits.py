@@ -10,13 +10,13 @@ from retrieval_core.config.backends import Settings
 class TimeoutsConfig(Settings):
     """The longest time of one call to a backend in seconds, with all its attempts; a query's deadline holds as well."""
 
-    embedding: float | None = Field(default=None, gt=0)
+    embedding: float | None = Field(default=None, gt=0, le=86_400)
     """Embedding a question; no bound but the deadline where it is not set, here and below."""
-    retrieval: float | None = Field(default=None, gt=0)
+    retrieval: float | None = Field(default=None, gt=0, le=86_400)
     """Searching one side, and reading the passages that were found: each of these calls."""
-    reranking: float | None = Field(default=None, gt=0)
+    reranking: float | None = Field(default=None, gt=0, le=86_400)
     """Scoring the passages of one request."""
-    synthesis: float | None = Field(default=None, gt=0)
+    synthesis: float | None = Field(default=None, gt=0, le=86_400)
     """Writing an answer, from the request to its last word."""
 
 

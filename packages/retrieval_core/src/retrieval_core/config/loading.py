@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from retrieval_core.config.addresses import without_credentials
-from retrieval_core.config.aliases import other_names, translated
+from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.aliases import other_names, shown, translated
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
-SECRETS = (".api_key", ".url", ".base_url", ".host")
-"""How the keys of settings end whose values no message may show."""
+SECRETS = frozenset({"api_key", "url", "base_url", "host", "options"})
+"""Names of settings whose values, and whatever is in them, no message may show."""
 VENDORS_NAMES = {
     "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
     "CO_API_KEY": ("reranker.cohere.api_key",),
@@ -32,7 +32,12 @@ VENDORS_NAMES = {
 }
 """Names in the environment that stand for settings which were set in no other way."""
 _LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
-_EXPECTED = {"tuple_type": _LIST, "list_type": _LIST, "dict_type": _TABLE, "mapping_type": _TABLE}
+_FINITE = "Input should be a finite number; null where there is to be no bound"
+_EXPECTED = {
+    **dict.fromkeys(("tuple_type", "list_type"), _LIST),
+    **dict.fromkeys(("dict_type", "mapping_type"), _TABLE),
+    "finite_number": _FINITE,
+}
 """What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
 _NEVER_BLANK = frozenset({"api_key", "index_name"})
 """An empty variable of the environment, as containers are often given, does not set these."""
@@ -56,30 +61,42 @@ def load_config(
         ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its key.
     """
     problems: list[str] = []
+    try:
+        config = _loaded(file, overrides or {}, environment or {}, problems)
+    except RecursionError:
+        config = None
+        problems.append("the settings are nested too deeply")
+    if config is not None and not problems:
+        return config
+    problems = [without_secrets(problem) for problem in problems]  # a key in the wrong place, or as a setting's name
+    origin = f" (read from {file})" if file is not None else ""
+    msg = f"the configuration has {len(problems)} problem{'s' * (len(problems) > 1)}{origin}:\n  " + "\n  ".join(
+        problems
+    )
+    raise ConfigurationError(msg, problems=problems)
+
+
+def _loaded(
+    file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str], problems: list[str]
+) -> RetrievalConfig | None:
+    """Return the settings, or ``None`` where they are wrong; what is wrong is added to ``problems``."""
     known = RetrievalConfig.model_fields
     tree, names = translated({} if file is None else _read_toml(file), {}, known, problems)
-    _merge(tree, _from_environment(environment or {}, problems))
+    _merge(tree, _from_environment(environment, problems))
     given: dict[str, Any] = {}
-    for key, value in (overrides or {}).items():
+    for key, value in overrides.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             problems.append(f"{key!r:.80}: is not the name of a setting, which is text")
             continue
         _merge(given, _nested(key.split("."), value))
     given, names_given = translated(given, tree, known, problems)
     _merge(tree, given)
-    _fill_in(tree, environment or {})
+    _fill_in(tree, environment)
     try:
-        config = RetrievalConfig.model_validate(tree)
+        return RetrievalConfig.model_validate(tree)
     except ValidationError as error:
         problems += [_describe(detail, names | names_given) for detail in error.errors(include_url=False)]
-    else:
-        if not problems:
-            return config
-    origin = f" (read from {file})" if file is not None else ""
-    msg = f"the configuration has {len(problems)} problem{'s' * (len(problems) > 1)}{origin}:\n  " + "\n  ".join(
-        problems
-    )
-    raise ConfigurationError(msg, problems=problems)
+        return None
 
 
 def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
@@ -111,7 +128,7 @@ def parse_value(text: str) -> Any:
     if text == "null" or text[:1] in {"[", "{"}:
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     return text
 
@@ -134,13 +151,15 @@ def _read_toml(file: str | Path) -> dict[str, Any]:
     elif name in preset_names():
         text = (files("retrieval_core") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
     else:
-        msg = f"there is no configuration file or preset {str(file)!r}; the presets are {', '.join(preset_names())}"
+        named = without_secrets(repr(str(file)))
+        msg = f"there is no configuration file or preset {named}; the presets are {', '.join(preset_names())}"
         raise ConfigurationError(msg)
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{file} is not valid TOML: {error}"
-        raise ConfigurationError(msg) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else without_secrets(str(error))
+    msg = f"{file} is not valid TOML: {reason}"  # raised here, as a traceback would show what was not shown
+    raise ConfigurationError(msg)
 
 
 def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
@@ -194,8 +213,9 @@ def _describe(detail: ErrorDetails, names: Mapping[str, str]) -> str:
         near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
         return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
     given_as = names.get(key)
-    secret = key.endswith(SECRETS) or detail["type"].endswith("model_type")
-    given = "" if secret or detail["type"] == "missing" else f", got {without_credentials(repr(detail['input'])):.80}"
+    secret = not SECRETS.isdisjoint(map(str, detail["loc"])) or detail["type"].endswith("model_type")
+    of_a_section = detail["type"] == "value_error" and isinstance(detail["input"], Mapping)  # it says which setting
+    given = "" if secret or of_a_section or detail["type"] == "missing" else f", got {shown(detail['input'])}"
     key += f" (given as {given_as})" if given_as else ""
     expected = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
     return f"{key}: {expected}{given}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from retrieval_core.config.analysis import AnalysisConfig
 from retrieval_core.config.answer import AnswerConfig
@@ -16,6 +16,7 @@ from retrieval_core.config.backends import (
     LocalRerankerConfig,
     Settings,
     StoreConfig,
+    WithOptions,
 )
 from retrieval_core.config.federation import FederationConfig
 from retrieval_core.config.graph import GraphConfig
@@ -25,7 +26,7 @@ from retrieval_core.config.semantic_cache import SemanticCacheConfig
 from retrieval_core.config.transform import TransformConfig
 from retrieval_core.config.vectors import VectorsConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.templates import DEFAULT_TEMPLATE, parse_template
+from retrieval_core.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 
 
 def _well_formed(template: str, known: set[str] | None = None) -> str:
@@ -91,6 +92,16 @@ class SearchConfig(Settings):
     lambda_mult: float = Field(default=0.7, ge=0, le=1)
     """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
 
+    @model_validator(mode="after")
+    def _there_is_a_choice(self) -> Self:
+        if self.search_type == "mmr" and "fetch_k" in self.model_fields_set and self.fetch_k < self.top_k:
+            msg = (
+                f"fetch_k is {self.fetch_k}, so mmr has no {self.top_k} passages to choose top_k from; "
+                f"set fetch_k to more than {self.top_k}, or leave it out"
+            )
+            raise ValueError(msg)
+        return self
+
 
 class FormatterConfig(Settings):
     """How the passages become one text."""
@@ -109,9 +120,19 @@ class FormatterConfig(Settings):
     def _template_is_well_formed(cls, value: str) -> str:
         return _well_formed(value)
 
+    @field_validator("delimiter")
+    @classmethod
+    def _delimiter_can_be_marked(cls, value: str) -> str:
+        try:
+            return checked_delimiter(value)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
 
-class RerankerConfig(Settings):
+
+class RerankerConfig(WithOptions):
     """Putting the best hits into a better order, with a model that reads question and passage together."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
 
     enabled: bool = True
     """Whether the reranker named by ``kind`` is used."""
@@ -142,8 +163,6 @@ class RerankerConfig(Settings):
     """For the kind ``cross-encoder``."""
     late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
     """For the kind ``late-interaction``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
 class ContextConfig(Settings):
@@ -152,9 +171,9 @@ class ContextConfig(Settings):
     max_tokens: int = Field(default=12_000, ge=1)
     """The budget: the whole text is never longer."""
     min_primaries: int = Field(default=3, ge=0)
-    """So many of the best hits go last, and are shortened rather than left out."""
+    """So many of the best hits are kept as long as one sentence of each fits, and shortened for it."""
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
-    """Chunks before and after a hit on the same page or, where there are no pages, in the same section."""
+    """Chunks before and after a hit on the same page or under the same parent, such as a section."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
     """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
     include_parents: bool = True
@@ -176,7 +195,7 @@ class ContextConfig(Settings):
         return _well_formed(value, {"number", "citation", "text", "title", "source", "role"})
 
 
-class CompressorConfig(Settings):
+class CompressorConfig(WithOptions):
     """Leaving out passages that do not bear on the question."""
 
     enabled: bool = True
@@ -191,11 +210,9 @@ class CompressorConfig(Settings):
     """For ``llm``: passages judged in one request."""
     concurrency: int = Field(default=8, ge=1, le=100)
     """Requests at a time."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
-class RewriterConfig(Settings):
+class RewriterConfig(WithOptions):
     """Asking again in other words when too little was found."""
 
     kind: str = "none"
@@ -206,11 +223,9 @@ class RewriterConfig(Settings):
     """A question whose passages reach this is not rewritten."""
     rewrite_prompt: str | None = None
     """For ``llm``: instructions in place of the built-in ones."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
-class CacheConfig(Settings):
+class CacheConfig(WithOptions):
     """Keeping results for the next time the same is asked."""
 
     enabled: bool = True
@@ -228,8 +243,6 @@ class CacheConfig(Settings):
     """Answering a question with the result of one that asks the same in other words."""
     url: SecretStr | None = None
     """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
 class RetryConfig(Settings):
@@ -254,15 +267,13 @@ class BreakerConfig(Settings):
     """For how long."""
 
 
-class EvaluationConfig(Settings):
+class EvaluationConfig(WithOptions):
     """Scores of how good a result is, computed with each query."""
 
     enabled: bool = False
     kind: str = "auto"
     """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (the former where it is possible) or
     ``"package.module:factory"``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
 
 class RetrievalConfig(Settings):
@@ -295,7 +306,8 @@ class RetrievalConfig(Settings):
     limits: LimitsConfig = LimitsConfig()
     federation: FederationConfig = FederationConfig()
     deadline_seconds: float | None = Field(default=30.0, gt=0)
-    """The time budget of a query; ``null`` for none."""
+    """The time budget of a query; ``null`` for none. Where it is not set and the ``timeouts`` come to more, it is three
+    times their sum, so that none of them is cut short."""
     strict: bool = False
     """Whether a failure that could be done without is raised instead."""
     raise_on_error: bool = False
@@ -313,3 +325,22 @@ class RetrievalConfig(Settings):
             msg = f"chunking.max_tokens is {chunking.max_tokens}, and limits.max_chunk_tokens allows {tokens}"
             raise ValueError(msg)
         return value
+
+    @model_validator(mode="after")
+    def _timeouts_fit_the_deadline(self) -> Self:
+        given = {name: seconds for name, seconds in dict(self.timeouts).items() if seconds is not None}
+        if self.deadline_seconds is None or not given:
+            return self
+        if "deadline_seconds" not in self.model_fields_set:
+            if sum(given.values()) > self.deadline_seconds:
+                # A search has half of an answer's time and what is written two fifths, however they are shared out.
+                object.__setattr__(self, "deadline_seconds", 3 * sum(given.values()))
+            return self
+        for name, seconds in given.items():
+            if seconds > self.deadline_seconds:
+                msg = (
+                    f"timeouts.{name} is {seconds:g}, and deadline_seconds ends the whole query after "
+                    f"{self.deadline_seconds:g}; set deadline_seconds to more, or leave it out"
+                )
+                raise ValueError(msg)
+        return self

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from pydantic import Field
 
-from retrieval_core.config.backends import Settings
+from retrieval_core.config.backends import WithOptions
 
 
-class PrunerConfig(Settings):
+class PrunerConfig(WithOptions):
     """Showing of each passage only the sentences that bear on the question."""
+
+    _take_options: ClassVar[tuple[str, ...]] = ("provence",)  # model and revision
 
     kind: str = "none"
     """``none``, ``embedder`` (the index's own), ``local`` (a cross-encoder on this machine), ``provence`` or
@@ -20,5 +22,3 @@ class PrunerConfig(Settings):
     ``embedder`` has for the default embedder only."""
     concurrency: int = Field(default=4, ge=1, le=100)
     """Calls at a time."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own; for ``provence``, ``model`` and ``revision``."""

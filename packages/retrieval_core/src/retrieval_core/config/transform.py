@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from retrieval_core.config.backends import Settings
+from retrieval_core.config.backends import WithOptions
 
 PROMPTS = ("keywords", "decompose", "hyde", "history")
 """What has instructions of its own."""
 
 
-class TransformConfig(Settings):
+class TransformConfig(WithOptions):
     """Putting a question in other words, and searching for more than the question."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("use",)
 
     use: tuple[str, ...] = ()
     """Names of the transformers that each query uses that does not name its own: ``keywords``, ``decompose``, ``hyde``
@@ -27,8 +29,6 @@ class TransformConfig(Settings):
     """The language model for all this, at the same provider; that of ``llm`` where it is not set."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Instructions in place of the built-in ones, for ``keywords``, ``decompose``, ``hyde`` and ``history``."""
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
 
     @field_validator("use")
     @classmethod

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def expand_neighbors(chunk: Chunk, all_chunks: Iterable[Chunk], config: RetrievalConfig | None = None) -> list[Chunk]:
     """Return a chunk with those beside it, in the document's order.
 
-    These are the chunks at most ``neighbor_same_page`` positions away on the same page or, where pages are not known,
-    under the same parent; and those at most ``neighbor_cross_page`` positions away on an adjacent page. Chunks that are
+    These are the chunks at most ``neighbor_same_page`` positions away on the same page or under the same parent; and
+    those at most ``neighbor_cross_page`` positions away on an adjacent page. Chunks that are
     parents of others are none of them.
 
     Args:

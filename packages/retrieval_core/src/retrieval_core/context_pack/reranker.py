@@ -105,7 +105,7 @@ class OpenAIReranker:
         if not isinstance(self.config, RerankConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"config must be a retrieval_core.context_pack.RerankConfig, got a {type(self.config).__name__}"
             raise InvalidParameterError(msg)
-        self.sync = SyncBridge()
+        self.sync = SyncBridge(deadline_seconds)
         self._settings = self.config.as_reranker()
         self._owned = None if llm is not None else openai_llm(self.config.model, api_key, base_url)
         model = checked_llm(llm) if llm is not None else self._owned
@@ -177,7 +177,7 @@ class OpenAIReranker:
             stack.callback(self._pool.close)
             stack.callback(self.sync.close)
             if self._owned is not None:
-                self.sync.run(self.aclose())
+                self.sync.finish(self.aclose)
 
     def __enter__(self) -> Self:
         return self

@@ -62,7 +62,7 @@ def retrieve(
     arguments = query, filters, cfg, all_chunks, llm_config
     if isinstance(llm_config, OpenAIReranker):
         return llm_config.sync.run(aretrieve(*arguments, index=index, token_counter=token_counter))
-    bridge = SyncBridge() if index is None else index.pipeline.sync
+    bridge = SyncBridge(LibraryConfig().deadline_seconds) if index is None else index.pipeline.sync
     try:
         return bridge.run(aretrieve(*arguments, index=index, token_counter=token_counter))
     finally:
@@ -157,6 +157,8 @@ async def _rerank_and_assemble(
             primaries = reranker.config.return_top_n
             text = str(result.metadata["query_normalized"])
             reranked = await reranker.rerank_hits(run.until(RERANK_SHARE), text, result.hits)
+            if not reranked.failures:  # what was not scored is named in the ledger, and not shown
+                primaries = min(primaries, reranker.config.max_candidates_to_rerank)
             raise_what_must_not_be_hidden(reranked.failures, strict=config.strict)
             failures = tuple(Degradation(failure.stage, failure.reason) for failure in reranked.failures)
             degraded = result.degraded + failures + reranked.degraded

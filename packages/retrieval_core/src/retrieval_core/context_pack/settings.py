@@ -57,7 +57,7 @@ class RetrievalConfig(_Settings):
     """
 
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
-    """Chunks before and after a hit on the same page or, where pages are not known, under the same parent."""
+    """Chunks before and after a hit on the same page or under the same parent."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
     """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
     include_parents: bool = True
@@ -65,7 +65,7 @@ class RetrievalConfig(_Settings):
     final_max_tokens: int = Field(default=12_000, ge=1)
     """The budget: the context is never longer."""
     min_primary_hits_to_keep: int = Field(default=3, ge=0)
-    """So many of the best hits go last, and are shortened rather than left out."""
+    """So many of the best hits are kept as long as one sentence of each fits, and shortened for it."""
     top_k_dense: int = Field(default=50, ge=1, le=1000)
     """Candidates of the search. The specification gives no number: 50 is what is reranked at most."""
     rerank: RerankConfig = RerankConfig()

@@ -207,11 +207,16 @@ async def _ask(
 
 def _answer_of(name: str, pipeline: RetrievalPipeline, result: RetrievalResult) -> Answer:
     failed = {item.stage for item in result.degraded}
-    sides = SIDES[str(result.metadata["mode"])]
     if "embed" in failed:
-        # A question that could not be embedded is searched for by words, whatever was asked for.
-        sides = SIDES["lexical"]
-    sides = frozenset[Side]([side for side in sides if side not in failed])
+        failed.add("dense")
+    # Where what was asked for failed, the other side stands in, and its scores tell which one that is.
+    scores = [hit.scores for hit in result.hits]
+    there: dict[Side, bool] = {
+        "dense": any(score.dense is not None for score in scores),
+        "lexical": any(score.lexical is not None for score in scores),
+    }
+    asked = SIDES[str(result.metadata["mode"])]
+    sides = (asked - failed) or frozenset[Side]([side for side in there if there[side] and side not in failed])
     embedder = pipeline.embedder if "dense" in sides else None
     return Answer(name, result.hits, sides, None if embedder is None else embedder.id)
 

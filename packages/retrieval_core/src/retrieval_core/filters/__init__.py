@@ -14,6 +14,7 @@ in :mod:`retrieval_core.testing` checks that. The JSON form is in :mod:`retrieva
 
 from retrieval_core.filters.conditions import (
     CONDITIONS,
+    MAX_FILTER_DEPTH,
     OPERATORS,
     And,
     Condition,
@@ -33,12 +34,15 @@ from retrieval_core.filters.conditions import (
     Or,
     Scalar,
     Text,
+    check_filter_depth,
+    shown,
 )
 from retrieval_core.filters.matching import all_of, chunk_fields, lookup, matches, operators_of, paths_of
 from retrieval_core.filters.shorthand import MetadataFilter
 
 __all__ = [
     "CONDITIONS",
+    "MAX_FILTER_DEPTH",
     "OPERATORS",
     "And",
     "Condition",
@@ -60,9 +64,11 @@ __all__ = [
     "Scalar",
     "Text",
     "all_of",
+    "check_filter_depth",
     "chunk_fields",
     "lookup",
     "matches",
     "operators_of",
     "paths_of",
+    "shown",
 ]

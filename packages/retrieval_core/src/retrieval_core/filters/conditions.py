@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from retrieval_core.errors import FilterError
+from retrieval_core.types.documents import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,24 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON
 
 Scalar: TypeAlias = str | int | float | bool
+
+MAX_FILTER_DEPTH = 64
+"""How deeply ``And``, ``Or`` and ``Not`` may nest: every store can read a filter of this depth."""
+
+
+def check_filter_depth(depth: int) -> None:
+    """Refuse what nests too deeply; before it is read, since reading takes the stack that deep as well."""
+    if depth > MAX_FILTER_DEPTH:
+        msg = f"a filter may nest at most {MAX_FILTER_DEPTH} levels deep"
+        raise FilterError(msg)
+
+
+def shown(value: object) -> str:
+    """Return the beginning of what a value shows of itself; its type where it cannot show itself."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001 - nested too deeply, or a __repr__ that fails in its own way
+        return f"a value of the type {type(value).__name__}"
 
 
 def _same(left: object, right: object) -> bool:
@@ -32,7 +51,10 @@ def _items(value: JSON) -> Sequence[JSON]:
 def _check_scalar(operator: str, value: object) -> None:
     if not isinstance(value, (str, int, float, bool)) or (isinstance(value, float) and not isfinite(value)):
         hint = " Use $in for one of several values, $exists for an absent one." if operator in {"$eq", "$ne"} else ""
-        msg = f"{operator} takes text, a finite number or a boolean, got {value!r:.80}.{hint}"
+        msg = f"{operator} takes text, a finite number or a boolean, got {shown(value)}.{hint}"
+        raise FilterError(msg)
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        msg = f"{operator} takes whole numbers below 2 to the {MAX_BITS}, got one of {value.bit_length()} bits"
         raise FilterError(msg)
 
 
@@ -42,6 +64,11 @@ class _Condition(ABC):
 
     operator: ClassVar[str]
     field: str
+
+    def _check_field(self) -> None:
+        if not isinstance(self.field, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"{self.operator} takes the name of a field as text, got {shown(self.field)}"
+            raise FilterError(msg)
 
     @abstractmethod
     def test(self, value: JSON) -> bool:
@@ -53,6 +80,7 @@ class _Comparison(_Condition):
     value: Scalar
 
     def __post_init__(self) -> None:
+        self._check_field()
         _check_scalar(self.operator, self.value)
 
 
@@ -84,6 +112,7 @@ class _Membership(_Condition):
     _wanted: frozenset[tuple[bool, Scalar]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._check_field()
         object.__setattr__(self, "values", tuple(self.values))
         for value in self.values:
             _check_scalar(self.operator, value)
@@ -121,6 +150,7 @@ class NotIn(_Membership):
 @dataclass(frozen=True, slots=True)
 class _Ordering(_Comparison):
     def __post_init__(self) -> None:
+        self._check_field()
         _check_scalar(self.operator, self.value)
         if isinstance(self.value, bool):
             msg = f"{self.operator} takes a number or text, got {self.value}"
@@ -195,8 +225,9 @@ class _TextCondition(_Condition):
     value: str
 
     def __post_init__(self) -> None:
+        self._check_field()
         if not isinstance(self.value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"{self.operator} takes text, got {self.value!r:.80}"
+            msg = f"{self.operator} takes text, got {shown(self.value)}"
             raise FilterError(msg)
 
 
@@ -251,8 +282,9 @@ class Exists(_Condition):
     value: bool = True
 
     def __post_init__(self) -> None:
+        self._check_field()
         if not isinstance(self.value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"$exists takes true or false, got {self.value!r:.80}"
+            msg = f"$exists takes true or false, got {shown(self.value)}"
             raise FilterError(msg)
 
     def test(self, value: JSON) -> bool:
@@ -261,27 +293,57 @@ class Exists(_Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class _Joined:
+    """What joins filters, and knows how deeply it nests."""
+
+    operator: ClassVar[str]
+    depth: int = field(init=False, repr=False, compare=False, kw_only=True)
+
+    def _measure(self, filters: Sequence[Filter]) -> None:
+        for part in filters:
+            if not isinstance(part, (_Condition, _Joined)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                msg = f"{self.operator} joins filters, such as Eq('brand', 'Acme'), got {shown(part)}"
+                raise FilterError(msg)
+        depth = 1 + max((part.depth for part in filters if isinstance(part, _Joined)), default=0)
+        check_filter_depth(depth)
+        object.__setattr__(self, "depth", depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinsSeveral(_Joined):
+    filters: tuple[Filter, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.filters, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"{self.operator} takes a tuple of filters, got {shown(self.filters)}"
+            raise FilterError(msg)
+        object.__setattr__(self, "filters", tuple(self.filters))
+        self._measure(self.filters)
+
+
+@dataclass(frozen=True, slots=True)
+class And(_JoinsSeveral):
     """Every one of the filters matches."""
 
     operator: ClassVar[str] = "$and"
-    filters: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(_JoinsSeveral):
     """At least one of the filters matches."""
 
     operator: ClassVar[str] = "$or"
-    filters: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(_Joined):
     """The filter does not match."""
 
     operator: ClassVar[str] = "$not"
     filter: Filter
+
+    def __post_init__(self) -> None:
+        self._measure((self.filter,))
 
 
 Condition: TypeAlias = Eq | Ne | In | NotIn | Gt | Gte | Lt | Lte | Contains | Text | Glob | Exists

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import FilterError
-from retrieval_core.filters.conditions import Glob, Gte, Lte
+from retrieval_core.filters.conditions import Glob, Gte, Lte, Text
 from retrieval_core.filters.matching import all_of
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ class MetadataFilter:
         min_price: The least ``price``, itself included.
         max_price: The highest ``price``, itself included.
         min_rating: The least ``rating``, itself included.
-        product_name_pattern: A glob for the whole ``product_name``, without regard to case: ``*`` stands for any run of
-            characters and ``?`` for one, as in ``"*phone 1?*"``. It is not a regular expression.
+        product_name_pattern: What ``product_name`` holds, without regard to case: ``"phone"`` finds all names with this
+            word in them. With ``*`` for any run of characters or ``?`` for one it is a glob for the whole name, as in
+            ``"*phone 1?*"``. It is never a regular expression.
 
     Raises:
         FilterError: A bound is no finite number, or the pattern is no text.
@@ -47,5 +48,10 @@ class MetadataFilter:
             None if self.min_price is None else Gte("price", self.min_price),
             None if self.max_price is None else Lte("price", self.max_price),
             None if self.min_rating is None else Gte("rating", self.min_rating),
-            None if self.product_name_pattern is None else Glob("product_name", self.product_name_pattern),
+            None if self.product_name_pattern is None else _pattern("product_name", self.product_name_pattern),
         )
+
+
+def _pattern(path: str, pattern: str) -> Filter:
+    is_glob = not isinstance(pattern, str) or "*" in pattern or "?" in pattern  # pyright: ignore[reportUnnecessaryIsInstance]
+    return Glob(path, pattern) if is_glob else Text(path, pattern)

@@ -12,7 +12,7 @@ from retrieval_core.types import Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from retrieval_core.ingest.blocks import Block
+    from retrieval_core.text.blocks import Block
 
 _LINE_END = re.compile(r"\n+")
 _ITEM_START = re.compile(r"\n+(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")

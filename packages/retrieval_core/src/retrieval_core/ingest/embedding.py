@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.errors import EmbeddingError, InvalidParameterError, as_embedding_error
 from retrieval_core.filters import lookup
+from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,15 +80,18 @@ class ChunkVectors:
     async def _embed(self, texts: list[str]) -> Matrix | None:
         if self._embedder is None or not texts:
             return None
-        import numpy as np  # noqa: PLC0415 - an index without vectors does not need it
-
         try:
-            return np.asarray(await self._pool.call(self._embedder.embed_texts, texts), dtype=np.float32)
-        except RetrievalError:
-            raise
-        except Exception as error:
-            msg = f"{self._embedder.id}: {len(texts)} texts could not be embedded ({type(error).__name__}: {error})"
+            matrix = as_vectors(await self._pool.call(self._embedder.embed_texts, texts))
+        except InvalidParameterError as error:
+            msg = f"{self._embedder.id} gave no vectors: {error}"
             raise EmbeddingError(msg) from error
+        except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
+            failure = as_embedding_error(error, f"{self._embedder.id}: {len(texts)} texts")
+            raise failure from failure.__cause__
+        if matrix.ndim != 2 or len(matrix) != len(texts):
+            msg = f"{self._embedder.id} gave vectors of the shape {matrix.shape} for {len(texts)} texts"
+            raise EmbeddingError(msg)
+        return matrix.astype("float32", copy=False)
 
 
 def _texts(chunks: Sequence[Chunk], field: str) -> dict[str, str]:

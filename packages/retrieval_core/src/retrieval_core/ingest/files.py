@@ -30,12 +30,14 @@ class Discovery:
         base: The folder that sources are relative to.
         folders: Those that were walked: what was indexed below them and is not among the files is gone.
         refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
+        skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
     """
 
     files: tuple[FoundFile, ...]
     base: Path
     folders: tuple[Path, ...]
     refused: tuple[tuple[Path, str], ...]
+    skipped_links: int = 0
 
     def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
         """Return those of some sources that were looked for and not found."""
@@ -50,19 +52,20 @@ class Discovery:
         return any(path.is_relative_to(folder) for folder in self.folders)
 
 
-def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str]) -> Discovery:
+def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str], *, follow_links: bool = False) -> Discovery:
     """Find the files below some paths.
 
     In folders, only files with one of the suffixes count, and names that begin with a dot are passed over, as are
-    folders behind symbolic links. A file that is named itself always counts.
+    symbolic links that lead out of the folder, and links to folders in it. What is named itself always counts.
 
     Args:
         paths: Files and folders.
         base: The folder that names in the index are relative to.
         suffixes: In lower case, with their dot.
+        follow_links: Whether all links are followed, wherever they lead; each folder is walked once.
     """
     base = base.resolve()  # the working folder, which paths are often given relative to, has no links in it either
-    finder = _Finder(base, suffixes)
+    finder = _Finder(base, suffixes, follow_links=follow_links)
     folders: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -71,24 +74,54 @@ def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str]) -> Di
         else:
             finder.add(path, named=True)
     found = tuple(finder.files[source] for source in sorted(finder.files))
-    return Discovery(found, base, tuple(folders), tuple(finder.refused))
+    return Discovery(found, base, tuple(folders), tuple(finder.refused), finder.skipped_links)
 
 
 class _Finder:
     """Collects files, and what could not be looked at."""
 
-    def __init__(self, base: Path, suffixes: Collection[str]) -> None:
+    def __init__(self, base: Path, suffixes: Collection[str], *, follow_links: bool) -> None:
         self.files: dict[str, FoundFile] = {}
         self.refused: list[tuple[Path, str]] = []
+        self.skipped_links = 0
         self._base = base
         self._suffixes = suffixes
+        self._follow_links = follow_links
 
     def walk(self, folder: Path) -> None:
-        for parent, below, names in os.walk(folder, onerror=self._not_listed):
-            below[:] = [name for name in below if not name.startswith(".")]
+        root = os.path.realpath(folder)
+        walked = {root}
+        for parent, below, names in os.walk(folder, onerror=self._not_listed, followlinks=self._follow_links):
+            below[:] = [name for name in below if self._goes_into(Path(parent, name), root, walked)]
             for name in names:
-                if not name.startswith(".") and Path(name).suffix.lower() in self._suffixes:
-                    self.add(Path(parent, name), named=False)
+                path = Path(parent, name)
+                is_wanted = not name.startswith(".") and path.suffix.lower() in self._suffixes
+                if is_wanted and not self._leads_out(path, root):
+                    self.add(path, named=False)
+
+    def _goes_into(self, folder: Path, root: str, walked: set[str]) -> bool:
+        """Whether a folder is walked: no hidden one, none twice, and one behind a link only where links are followed.
+
+        Args:
+            folder: The folder.
+            root: Where the walk began.
+            walked: The real places of those that were walked where links are followed; added to.
+        """
+        if folder.name.startswith(".") or self._leads_out(folder, root):
+            return False
+        if not self._follow_links:
+            return True  # :func:`os.walk` does not go behind the links that are left
+        real = os.path.realpath(folder)
+        is_new = real not in walked
+        walked.add(real)
+        return is_new
+
+    def _leads_out(self, path: Path, root: str) -> bool:
+        """Whether a path is a link out of the folder where the walk began and is not followed; counted where it is."""
+        if self._follow_links or not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(root):
+            return False
+        self.skipped_links += 1
+        return True
 
     def add(self, path: Path, *, named: bool) -> None:
         try:

@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
-from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
+from retrieval_core.errors import (
+    ConfigurationError,
+    IndexNotFoundError,
+    RetrievalError,
+    UnreadableFileError,
+    as_exception,
+)
 from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
 from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
@@ -90,7 +96,9 @@ class Ingester:
         """Where everything goes."""
         return self._store
 
-    async def index(self, paths: Sequence[Path], on_progress: OnProgress | None = None) -> IndexReport:
+    async def index(
+        self, paths: Sequence[Path], on_progress: OnProgress | None = None, *, follow_links: bool = False
+    ) -> IndexReport:
         """Bring the index in step with files and folders.
 
         Each document is replaced in one write: a run that is killed leaves every document either old or new, and the
@@ -101,7 +109,7 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
-        discovery = await self._pool.run(discover, paths, self._base, supported_suffixes())
+        discovery = await self._pool.run(self._discover, paths, follow_links)
         known = await self._store.sources()
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
         tally.failed += [FailedFile(_printable(path), reason) for path, reason in discovery.refused]
@@ -122,6 +130,7 @@ class Ingester:
             failed=tuple(tally.failed),
             seconds=time.perf_counter() - started,
             notes=tuple(tally.notes),
+            skipped_links=discovery.skipped_links,
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
@@ -165,6 +174,9 @@ class Ingester:
     def close(self) -> None:
         """Let go of the threads. Closing twice is fine."""
         self._pool.close()
+
+    def _discover(self, paths: Sequence[Path], follow_links: bool) -> Discovery:
+        return discover(paths, self._base, supported_suffixes(), follow_links=follow_links)
 
     async def _read_all(
         self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
@@ -325,8 +337,9 @@ def _blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Ge
         raise
     except RetrievalError as error:
         raise UnreadableFileError(str(file.path), str(error)) from error
-    except Exception as error:
-        reason = f"its content cannot be taken in ({type(error).__name__}: {error!s:.200})"
+    except BaseException as error:
+        told = as_exception(error)
+        reason = f"its content cannot be taken in ({type(told).__name__}: {told!s:.200})"
         raise UnreadableFileError(str(file.path), reason) from error
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retrieval_core.ingest.blocks import Block
 from retrieval_core.ingest.boundaries import cut_block, trim
+from retrieval_core.text.blocks import Block
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:

@@ -48,6 +48,7 @@ class IndexReport:
         failed: Files that could not be read; whatever the index held of them before is still there.
         seconds: Wall time.
         notes: What is worth knowing about the files that were read; a file that had not changed was not.
+        skipped_links: Symbolic links that were passed over since they lead out of the folder that they are in.
         graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
 
@@ -60,6 +61,7 @@ class IndexReport:
     failed: tuple[FailedFile, ...]
     seconds: float
     notes: tuple[ColumnNote, ...] = ()
+    skipped_links: int = 0
     graph_failures: tuple[str, ...] = ()
 
 

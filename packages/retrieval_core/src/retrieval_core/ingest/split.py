@@ -12,20 +12,20 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.blocks import plain_blocks
 from retrieval_core.ingest.headings import fit_headings
-from retrieval_core.ingest.markdown import parse_markdown
 from retrieval_core.ingest.packing import Packer, section_tree
 from retrieval_core.ingest.pages import page_span
 from retrieval_core.ingest.parents import parents_of, sections_of
+from retrieval_core.text.blocks import plain_blocks
+from retrieval_core.text.markdown import parse_markdown
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ingest.blocks import Block
     from retrieval_core.ingest.parsed import ParsedDocument
     from retrieval_core.ports import TokenCounter
+    from retrieval_core.text.blocks import Block
     from retrieval_core.types import Document, Section, Span
 
 _LEAST_TOKENS = 16

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.errors import as_exception
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
@@ -54,9 +56,9 @@ class SeveralObservers:
         """Return what telling an observer returns; ``None`` where it raises."""
         try:
             return tell()
-        except Exception as error:
-            name = type(self._observers[number]).__name__
-            logger.warning("the observer %s failed: %s", name, error, exc_info=number not in self._logged)
+        except BaseException as error:
+            name, told = type(self._observers[number]).__name__, as_exception(error)
+            logger.warning("the observer %s failed: %s", name, told, exc_info=number not in self._logged)
             self._logged.add(number)
             return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from retrieval_core.types.escapes import CONTROLS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 _HEADINGS = ("stage", "round", "ms", "attempts", "in → out", "tokens", "what happened")
 _RIGHT = frozenset({"round", "ms", "attempts", "tokens"})
 _LONGEST = 160
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(f"[{CONTROLS}]")
 
 
 def explain(result: RetrievalResult) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_json
+
 from retrieval_core.ports import Versioned
 
 if TYPE_CHECKING:
@@ -30,5 +32,6 @@ def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
     ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))
     if "" in ids:
         return None
-    text = f"{config.model_dump_json(include=SECTIONS)}\n{ids!r}"
+    options = {name: getattr(getattr(config, name), "options", None) for name in sorted(SECTIONS)}
+    text = f"{config.model_dump_json(include=SECTIONS)}\n{to_json(options)!r}\n{ids!r}"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -66,7 +66,7 @@ class Lifecycle(Closing):
         self, config: RetrievalConfig | None, observer: Observer | None, clock: Clock | None, *, threads: str
     ) -> None:
         self.config = config or RetrievalConfig()
-        self.sync = SyncBridge()
+        self.sync = SyncBridge(self.config.deadline_seconds)
         self._clock = clock or SystemClock()
         self._observer = None if observer is None else SeveralObservers(observer)
         self._guard = guard_of(self.config, self._observer)
@@ -101,7 +101,4 @@ class Lifecycle(Closing):
 
     def close(self) -> None:
         """Close everything, and stop the background loop of synchronous calls."""
-        try:
-            self.sync.run(self.aclose())
-        finally:
-            self.sync.close()
+        self.sync.finish(self.aclose)

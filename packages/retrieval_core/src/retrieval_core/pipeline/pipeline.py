@@ -95,6 +95,12 @@ class RetrievalPipeline(Answers):
         clock: Clock | None = None,
         owned: Sequence[object] = (),
     ) -> None:
+        if not callable(getattr(store, "search", None)):  # a configuration has settings of that name
+            msg = (
+                f"a pipeline takes a store to search, got {type(store).__name__}; "
+                "for everything that a configuration names use retrieval_core.open_index(config=config).pipeline"
+            )
+            raise InvalidParameterError(msg)
         super().__init__(config, observer, clock, threads="retrieval-plugins")
         now = self._clock.now
         questions = None if embedder is None else questions_with(embedder, self.config, now)

@@ -9,13 +9,14 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.errors import (
-    EmbeddingError,
+    MissingExtraError,
     ModelNotFoundError,
     RetrievalError,
     SearchError,
     ServiceConnectionError,
+    as_embedding_error,
 )
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage
 from retrieval_core.stages.beside import search_beside
 from retrieval_core.stages.compress import compress, relevance_of
 from retrieval_core.stages.format import FormattedContext, format_context
@@ -187,7 +188,7 @@ async def search_in_rounds(
     best = rewriting.best
     if parts.pruner is not None and best.hits:
         pruned = await prune(run, parts.pruner, asked.query.text, best.hits, concurrency=config.pruner.concurrency)
-        raise_what_must_not_be_hidden(pruned.failures, strict=config.strict)
+        _raise_unless_missing(pruned.failures, strict=config.strict)
         rewriting = replace(rewriting, best=replace(best, pruned=pruned))
     return replace(rewriting, failures=asked.failures + rewriting.failures) if asked.failures else rewriting
 
@@ -225,7 +226,7 @@ async def _search_once(
     is_first: bool = False,
 ) -> Round:
     found, beside, failed_beside = await _search_everything(bounds.search, asked, parts, plan)
-    raise_what_must_not_be_hidden((*found.failures, *failed_beside), strict=config.strict)
+    _raise_what_stops_a_search(found, failed_beside, strict=config.strict)
     if not (found.sides or beside):
         if is_first:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
@@ -239,7 +240,7 @@ async def _search_once(
         reranked = await rerank(
             bounds.rerank, parts.rerankers, question, selected.hits, config.reranker, cache=parts.reranked
         )
-        raise_what_must_not_be_hidden(_telling(reranked.failures, len(parts.rerankers), config), strict=config.strict)
+        _raise_unless_missing(reranked.failures, strict=config.strict)
         selected = replace(selected, hits=reranked.hits, degraded=selected.degraded + reranked.degraded)
     if config.strict and selected.degraded:
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
@@ -289,11 +290,14 @@ def _in_one_order(run: Run, found: Found, beside: Sequence[Beside], plan: Plan) 
     return best[:depth]
 
 
-def _telling(failures: tuple[Failed, ...], rerankers: int, config: RetrievalConfig) -> tuple[Failed, ...]:
-    """Return what rerankers failed of, but for models that are missing where another reranker stood in for them."""
-    if config.strict or len(failures) == rerankers:
-        return failures
-    return tuple(item for item in failures if not isinstance(item.error, ModelNotFoundError))
+def _raise_unless_missing(failures: tuple[Failed, ...], *, strict: bool) -> None:
+    """Raise what must not be hidden of stages that only improve on the hits there are.
+
+    What is not installed there, package or model, can be done without like what fails, and is listed like it.
+    """
+    missing = (MissingExtraError, ModelNotFoundError)
+    told = failures if strict else tuple(item for item in failures if not isinstance(item.error, missing))
+    raise_what_must_not_be_hidden(told, strict=strict)
 
 
 def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:
@@ -314,6 +318,13 @@ def raise_what_must_not_be_hidden(failures: tuple[Failed, ...], *, strict: bool)
             value_of(failure)
 
 
+def _raise_what_stops_a_search(found: Found, failed_beside: tuple[Failed, ...], *, strict: bool) -> None:
+    """Raise what must not be hidden, but not that the index cannot be searched by one side where the other one did."""
+    for failure in (*found.failures, *failed_beside):
+        if strict or not (found.sides and is_damage(failure.error)):
+            raise_what_must_not_be_hidden((failure,), strict=strict)
+
+
 def value_of(outcome: Ok[T] | Failed) -> T:
     """Return what a call gave that nothing can be done without.
 
@@ -332,10 +343,7 @@ def _raise_where_nothing_is_left(found: Found, plan: Plan, *, raise_on_error: bo
     """Raise that a question could not be embedded, where words are no way out, and what is asked to be raised."""
     last = found.failures[-1]
     if last.stage == "embed" and not plan.has_words:
-        if isinstance(last.error, EmbeddingError):
-            raise last.error
-        msg = f"the query could not be embedded: {last.reason}"
-        raise EmbeddingError(msg, found.query.original) from last.error
+        raise as_embedding_error(last.error, "the query", found.query.original)
     if raise_on_error:
         if isinstance(last.error, RetrievalError):
             raise last.error

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
+from retrieval_core.types.vectors import as_vectors
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -79,7 +81,7 @@ class Change:
     is not among them is added, or replaces the chunk with its id.
 
     Attributes:
-        vectors: Shape ``(len(chunks), dimension)``, or ``None`` for an index without vectors.
+        vectors: Shape ``(len(chunks), dimension)``, of finite numbers, or ``None`` for an index without vectors.
         removed_documents: Ids of documents that go, with everything that belongs to them.
         sources: States to remember.
         removed_sources: Sources to forget.
@@ -95,6 +97,21 @@ class Change:
     sources: tuple[SourceState, ...] = ()
     removed_sources: tuple[str, ...] = ()
     named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
+
+    def __post_init__(self) -> None:
+        """Make arrays of vectors that came as lists.
+
+        Raises:
+            InvalidParameterError: Some are no vectors.
+        """
+        if self.vectors is not None:
+            object.__setattr__(self, "vectors", as_vectors(self.vectors))
+        if self.named_vectors:
+            arrays = {
+                name: {chunk_id: as_vectors(vector) for chunk_id, vector in vectors.items()}
+                for name, vectors in self.named_vectors.items()
+            }
+            object.__setattr__(self, "named_vectors", arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +134,15 @@ class SearchRequest:
     filter: Filter | None = None
     with_vectors: bool = False
     vector_name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Make an array of a vector that came as a list.
+
+        Raises:
+            InvalidParameterError: It is no vector.
+        """
+        if self.vector is not None:
+            object.__setattr__(self, "vector", as_vectors(self.vector))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +246,7 @@ class Store(Protocol):
         """Return the best candidates, best first; equal scores are ordered by chunk id.
 
         Raises:
+            IncompleteSearchError: Not everything could be looked at; it carries what was found.
             UnsupportedFilterError: The filter has an operator that the store does not declare.
             DimensionMismatchError: The vector has another dimension than the index.
             StoreError: The index cannot be read.

@@ -8,7 +8,10 @@ from typing import Generic, TypeVar
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
+    EmbedderMismatchError,
+    EmbeddingError,
     FilterError,
+    IndexNotFoundError,
     InvalidParameterError,
     ServiceError,
     StoreError,
@@ -46,8 +49,15 @@ class Failed:
 
 def is_callers_fault(error: Exception) -> bool:
     """Whether an error says that something is set up or asked wrongly, so that going on without would hide it."""
+    if isinstance(error, EmbeddingError) and isinstance(error.__cause__, ServiceError):
+        error = error.__cause__
     if isinstance(error, ServiceError):
         return error.status in {401, 403, 404}
     if isinstance(error, StoreError):
         return not error.transient
     return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an index that is there cannot do what was asked, as one whose file is damaged; the rest of it may do."""
+    return isinstance(error, StoreError) and not isinstance(error, (EmbedderMismatchError, IndexNotFoundError))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
@@ -287,23 +285,11 @@ class Run:
     ) -> T:
         try:
             async with self._clock.timeout(remaining):
-                returned: object = await self._pool.call(function, *args, **kwargs)
-                return cast("T", await returned if inspect.isawaitable(returned) else returned)
+                return await self._pool.call(function, *args, **kwargs)
         except TimeoutError as error:
             if (exceeded := self._as_deadline(error, stage)) is error:
                 raise
             raise exceeded from error
-        except (SystemExit, BaseExceptionGroup) as error:  # it would end the event loop, and every other query with it
-            if isinstance(error, Exception):
-                raise
-            msg = f"{stage} tried to end the process"
-            raise ServiceError(msg) from error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            msg = f"{stage} was cancelled from within"
-            raise ServiceError(msg) from error
 
     def _as_deadline(self, error: TimeoutError, stage: str) -> Exception:
         if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:

@@ -20,14 +20,22 @@ class _Flight(Generic[T]):
     __slots__ = ("task", "waiting")
 
     def __init__(self) -> None:
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[T]
         self.waiting: set[asyncio.Future[T]] = set()
 
-    def landed(self, tell: Callable[[asyncio.Future[T]], object]) -> None:
-        """Tell those who still wait how it ended."""
+    def landed(self) -> None:
+        """Tell those who still wait how it ended, in whichever way it did."""
+        is_cancelled = self.task.cancelled()
+        error = None if is_cancelled else self.task.exception()
         for waiter in self.waiting:
-            if not waiter.done():
-                tell(waiter)
+            if waiter.done():
+                continue
+            if is_cancelled:
+                waiter.cancel()
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(self.task.result())
 
 
 class SingleFlight(Generic[T]):
@@ -44,13 +52,13 @@ class SingleFlight(Generic[T]):
         """Return what the work of a key comes to, and begin it if nobody did.
 
         Raises:
-            Exception: What the work raised, to each caller who waits for it.
+            BaseException: What the work raised, to each caller who waits for it.
         """
         loop = asyncio.get_running_loop()
         flights = self._flights.setdefault(loop, {})
         if (flight := flights.get(key)) is None:
             flight = flights[key] = _Flight()
-            flight.task = loop.create_task(_fly(flights, key, flight, start))
+            flight.task = loop.create_task(start())
             flight.task.add_done_callback(partial(_ended, flights, key, flight))
         waiter: asyncio.Future[T] = loop.create_future()
         flight.waiting.add(waiter)
@@ -63,25 +71,9 @@ class SingleFlight(Generic[T]):
                 flight.task.cancel()
 
 
-async def _fly(
-    flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], start: Callable[[], Coroutine[Any, Any, T]]
-) -> None:
-    try:
-        result = await start()
-    except Exception as error:  # noqa: BLE001 - it is for those who wait; nobody else is to be told of it
-        failure = error
-        flight.landed(lambda waiter: waiter.set_exception(failure))
-    else:
-        flight.landed(lambda waiter: waiter.set_result(result))
-    finally:
-        _leave(flights, key, flight)
-
-
-def _ended(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], task: asyncio.Task[None]) -> None:
-    """Let nobody wait for work that somebody else cancelled, be it before it began."""
-    if task.cancelled():
-        _leave(flights, key, flight)
-        flight.landed(lambda waiter: waiter.cancel())
+def _ended(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T], _: asyncio.Task[T]) -> None:
+    _leave(flights, key, flight)
+    flight.landed()
 
 
 def _leave(flights: dict[str, _Flight[T]], key: str, flight: _Flight[T]) -> None:

@@ -7,17 +7,23 @@ import logging
 import os
 import sys
 from concurrent.futures import CancelledError
-from threading import RLock, Thread, current_thread
+from contextlib import suppress
+from threading import TIMEOUT_MAX, Event, RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
-from retrieval_core.errors import ServiceError
+from retrieval_core.errors import DeadlineExceededError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
+    from types import EllipsisType
 
 T = TypeVar("T")
 
 PATIENCE = 5.0
+GRACE = 1.0
+"""Seconds that a loop which is late has at least to take its next turn."""
 logger = logging.getLogger("retrieval_core")
 
 
@@ -25,24 +31,39 @@ class SyncBridge:
     """Runs coroutines on one background event loop, which starts with the first call.
 
     It works in notebooks and inside other running loops, because it uses neither of them. After a fork the child gets
-    a loop of its own: threads do not survive a fork.
+    a loop of its own: threads do not survive a fork. One that is collected without having been closed stops its loop.
+
+    Args:
+        seconds: How long a call may take, unless it says otherwise. When these are over, and a tenth of them more, a
+            loop that takes no turns is left to whatever blocks it, and the next call starts another one. ``None``
+            waits for ever.
+        grace: Seconds that a loop which is late has at least to take its next turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None, *, grace: float = GRACE) -> None:
+        self._seconds = seconds
+        self._grace = grace
         self._lock = RLock()  # the garbage collector may close a stream while it is held
         self._runner: asyncio.Runner | None = None
         self._thread: Thread | None = None
         self._process = os.getpid()
         self._inherited: list[asyncio.Runner | None] = []
         self._begun: set[asyncio.Task[object]] = set()
+        self._finalizer: finalize[..., SyncBridge] | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], seconds: float | EllipsisType | None = ...) -> T:
         """Run a coroutine to its end and return its result; an interrupt of the caller cancels it.
+
+        Args:
+            coroutine: Bounds itself in time, as far as it takes turns.
+            seconds: In place of the bridge's own; ``None`` waits for ever.
 
         Raises:
             RuntimeError: It was called from the background loop itself, which would then wait for itself.
             ServiceError: The loop was closed before the coroutine had ended.
+            DeadlineExceededError: Something blocks the loop.
         """
+        bound = self._seconds if seconds is ... else seconds
         self._forget_what_a_fork_left()
         with self._lock:
             if self._thread is current_thread():
@@ -51,15 +72,43 @@ class SyncBridge:
                     "a synchronous method was called from inside an asynchronous one; await the one with an 'a' before"
                 )
                 raise RuntimeError(msg)
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+            loop = self._running_loop()
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
-            return future.result()
+            return self._result(future, loop, None if bound is None else min(bound, TIMEOUT_MAX))
         except CancelledError as error:
             msg = "it was closed while this call was under way"
             raise ServiceError(msg) from error
         except BaseException:
             future.cancel()
             raise
+
+    def _result(self, future: Future[T], loop: asyncio.AbstractEventLoop, seconds: float | None) -> T:
+        while True:
+            try:
+                return future.result(seconds)
+            except TimeoutError:
+                if future.done() or seconds is None:
+                    return future.result()
+            turn = Event()
+            with suppress(RuntimeError):  # it was closed; what ran on it is told then
+                loop.call_soon_threadsafe(turn.set)
+            if not turn.wait(max(self._grace, seconds / 10)) and not future.done():
+                self._leave(loop)
+                msg = (
+                    f"something blocks the event loop of synchronous calls for longer than the {seconds:g} s that one "
+                    "may take: a coroutine function of a plug-in that never awaits, or an observer; make it an "
+                    "ordinary function, which runs in a thread"
+                )
+                raise DeadlineExceededError(msg)
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave a loop to itself; it ends when it takes its next turn."""
+        with self._lock:
+            if self._runner is not None and self._runner.get_loop() is loop:
+                self._runner = self._thread = None
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(loop.stop)
 
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether a loop is the background loop of today, and runs."""
@@ -84,8 +133,11 @@ class SyncBridge:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._runner is None or self._thread is None or not self._thread.is_alive():
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            if self._finalizer is not None:
+                self._finalizer.detach()
             self._thread = Thread(target=_serve, args=(self._runner,), name="retrieval-sync", daemon=True)
-            self._runner.get_loop()
+            self._finalizer = finalize(self, _stop, self._runner.get_loop(), os.getpid())
+            self._finalizer.atexit = False
             self._thread.start()
         return self._runner.get_loop()
 
@@ -97,6 +149,24 @@ class SyncBridge:
         if self._process != os.getpid():
             self._inherited.append(self._runner)
             self._lock, self._runner, self._thread, self._process = RLock(), None, None, os.getpid()
+
+    def finish(self, closing: Callable[[], Coroutine[Any, Any, object]], patience: float = PATIENCE) -> None:
+        """Run what closes everything that was used on the loop, and stop the loop.
+
+        Args:
+            closing: Called again for another loop, where something blocks this one.
+            patience: Seconds after which a loop that takes no turns counts as blocked.
+
+        Raises:
+            DeadlineExceededError: Something blocks the loop; what can be closed is closed all the same.
+        """
+        try:
+            self.run(closing(), patience)
+        except DeadlineExceededError:
+            self.run(closing(), patience)
+            raise
+        finally:
+            self.close()
 
     def close(self, patience: float = PATIENCE) -> None:
         """Stop the background loop, cancelling what still runs on it.
@@ -110,10 +180,11 @@ class SyncBridge:
         self._forget_what_a_fork_left()
         with self._lock:
             runner, thread, self._runner, self._thread = self._runner, self._thread, None, None
+            if self._finalizer is not None:
+                self._finalizer.detach()
         if runner is None or thread is None:
             return
-        loop = runner.get_loop()
-        loop.call_soon_threadsafe(loop.stop)
+        _stop(runner.get_loop(), self._process)
         thread.join(patience)
         if thread.is_alive():
             logger.warning(
@@ -123,6 +194,18 @@ class SyncBridge:
             )
 
 
+def _stop(loop: asyncio.AbstractEventLoop, process: int) -> None:
+    """Have a loop end, unless it is that of the process this one was forked from, or has ended."""
+    if process == os.getpid():
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(loop.stop)
+
+
 def _serve(runner: asyncio.Runner) -> None:
     with runner:  # at its end it cancels the tasks that are left, and closes the loop
-        runner.get_loop().run_forever()
+        is_stopped = False
+        while not is_stopped:
+            # asyncio lets these out of a task, whose caller is told of them; all others still need the loop.
+            with suppress(KeyboardInterrupt, SystemExit):
+                runner.get_loop().run_forever()
+                is_stopped = True

@@ -13,7 +13,7 @@ from threading import Lock, get_ident
 from types import CodeType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
-from retrieval_core.errors import ServiceError
+from retrieval_core.errors import ServiceError, as_exception
 from retrieval_core.run.daemons import DaemonThreads
 
 if TYPE_CHECKING:
@@ -101,21 +101,40 @@ class ThreadPool:
     async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plug-in: await a coroutine function, and run one that is none, whatever its port says, in the pool.
 
+        If that returns something to await, it is awaited.
+
         Raises:
             PoolSaturatedError: As of :meth:`run`.
+            Exception: Whatever the plug-in raised, see :func:`~retrieval_core.errors.as_exception`.
+            BaseException: The caller was cancelled, interrupted or closed.
         """
-        if _is_coroutine_function(function):
-            return await function(*args, **kwargs)
-        return cast("T", await self.run(function, *args, **kwargs))
+        try:
+            returned: object
+            if _is_coroutine_function(function):
+                returned = await function(*args, **kwargs)
+            else:
+                returned = await self.run(function, *args, **kwargs)
+            return cast("T", await returned if inspect.isawaitable(returned) else returned)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            msg = "it was cancelled from within"
+            raise RuntimeError(msg) from error
+        except BaseException as error:
+            if _is_closed_by(error) or (told := as_exception(error)) is error:
+                raise
+            raise told from error
 
     def _in_thread(self, function: Callable[..., object], work: Callable[[], T]) -> T:
         thread = get_ident()
         self._running[thread] = function
         try:
             return work()
-        except StopIteration as error:  # a future cannot hold it, and whoever waits would never hear of it
-            msg = "it raised StopIteration"
-            raise RuntimeError(msg) from error
+        except BaseException as error:  # in this thread it is of nobody's but the function's own making
+            if (told := as_exception(error)) is error:
+                raise
+            raise told from error
         finally:
             del self._running[thread]
 
@@ -143,6 +162,11 @@ class ThreadPool:
                     _name(function),
                     self._patience,
                 )
+
+
+def _is_closed_by(error: BaseException) -> bool:
+    """Whether the coroutine that caught an error is being closed: a plug-in's own would come from a deeper frame."""
+    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def _is_coroutine_function(function: Callable[..., object]) -> bool:

@@ -11,7 +11,7 @@ from retrieval_core.stages.excerpts import OMISSION
 from retrieval_core.stages.expand import Item, place_of
 from retrieval_core.templates import parse_template
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
-from retrieval_core.types.context import on_one_line
+from retrieval_core.types.escapes import escape_name, escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,9 +81,9 @@ def render(pieces: Sequence[Piece], texts: Mapping[str, str], settings: ContextC
         fields = {
             "number": str(number),
             "citation": format_citation(citation),
-            "text": text,
-            "title": on_one_line(citation.title or ""),
-            "source": on_one_line(citation.source or ""),
+            "text": escape_text(text),
+            "title": escape_name(citation.title or ""),
+            "source": escape_name(citation.source or ""),
             "role": piece.head.role,
         }
         rendered.append("".join(literal + fields.get(name or "", "") for literal, name in template))

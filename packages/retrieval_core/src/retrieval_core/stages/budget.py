@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.ports import TokenCounter
@@ -57,11 +56,15 @@ def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig,
 def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter) -> Assembled:
     """Fit items into the budget.
 
-    Where not all of them fit, first goes what alone is longer than the budget, and parents that do not fit beside the
-    primaries, where these fit. Then go neighbours across a border, siblings, parents, and primaries beyond the
-    ``min_primaries`` best: those of the worst primary first, and of these the farthest from it. Where the best
-    primaries alone are too long, the lowest of them are cut after whole sentences; where not even one sentence of each
-    fits, fewer are kept. With a counter by which less text can be more tokens, more may go than has to.
+    Where not all of them fit, first goes what cannot be shown: primaries of which not one sentence fits, other items
+    that alone are longer than the budget, and parents that do not fit beside the primaries, where these fit. A primary
+    that alone is longer than the budget is cut after whole sentences: its first one counts, and as many more as the
+    others leave room for are shown. Then go neighbours across a border, siblings, parents, and primaries: those of the
+    worst primary first, and of these the farthest from it. Of the ``min_primaries`` best, those that went come back,
+    best first, where one sentence of each primary there then fits, and the lowest of these are cut for it.
+
+    So a primary that is kept with some ``min_primaries`` is kept with every higher one. With a counter by which less
+    text can be more tokens, more may go than has to.
 
     Args:
         items: In their order.
@@ -78,17 +81,19 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
     kept, repeated = without_repetition(given)
     dropped: tuple[Removed, ...] = ()
     if not sheet.fits(kept):
-        alone = {item.id: sheet.length((item,)) for item in given}
-        dropped = _too_long(given, alone, _protected(kept, settings), settings)
-        kept, repeated = _without(dropped, given) if dropped else (kept, repeated)
-        while crowding := _crowding_out(kept, sheet):
-            dropped += crowding
-            kept, repeated = _without(dropped, given)
-        kept, fallen = _dropped_until_it_fits(kept, alone, sheet)
-        dropped += fallen
-        if not sheet.fits(kept):
-            kept, fallen = _shortened(kept, sheet)
-            dropped += fallen
+        dropped = _too_long(given, sheet)
+        while True:
+            kept, repeated = _without(dropped, given) if dropped else (kept, repeated)
+            shorter = tuple(_cut_where_too_long(item, sheet) for item in kept)
+            alone = {item.id: sheet.alone(item) for item in shorter}
+            unshowable = _longer_than_the_budget(kept, alone, settings) or _crowding_out(shorter, sheet)
+            if not unshowable:
+                break
+            dropped += unshowable
+        whole = {item.id: item for item in kept}
+        kept, fallen = _with_the_best(shorter, *_dropped_until_it_fits(shorter, alone, sheet), sheet)
+        kept = _grown(kept, [one for one, other in zip(whole.values(), shorter, strict=True) if one != other], sheet)
+        dropped += tuple(replace(gone, item=whole[gone.item.id]) for gone in fallen)
     pieces = arrange(kept, merged=settings.window > 0)
     each = render(pieces, texts, settings)
     text = settings.delimiter.join(each)
@@ -127,6 +132,19 @@ class _Sheet:
     texts: Mapping[str, str]
     settings: ContextConfig
     count: TokenCounter
+    _lengths: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
+    _first_sentences: dict[tuple[object, ...], Item] = field(default_factory=dict[tuple[object, ...], Item])
+
+    def alone(self, item: Item) -> int:
+        """Return the tokens of the text that one item makes."""
+        if (length := self._lengths.get(key := _key(item))) is None:
+            length = self._lengths[key] = self.length((item,))
+        return length
+
+    def first_sentence_of(self, item: Item) -> Item:
+        if (first := self._first_sentences.get(key := _key(item))) is None:
+            first = self._first_sentences[key] = _versions(item)(0)
+        return first
 
     def length(self, items: Sequence[Item]) -> int:
         """Return the tokens of the text that items make, 0 for none."""
@@ -139,18 +157,38 @@ class _Sheet:
         return self.length(items) <= self.settings.max_tokens
 
 
-def _protected(items: Sequence[Item], settings: ContextConfig) -> set[str]:
-    primaries = [item.id for item in items if item.role == "primary"]
-    return set(primaries[: settings.min_primaries])
+def _key(item: Item) -> tuple[object, ...]:
+    """Return what tells an item's text from those of the others."""
+    return item.id, item.role, item.quotes, item.shortened
 
 
-def _too_long(
-    items: Iterable[Item], alone: Mapping[str, int], protected: AbstractSet[str], settings: ContextConfig
+def _too_long(items: Iterable[Item], sheet: _Sheet) -> tuple[Removed, ...]:
+    """Return what stands around the primaries and is longer than the budget with nothing beside it."""
+    reason = f"alone it is longer than the budget of {sheet.settings.max_tokens} tokens"
+    around = {item.id: item for item in items if item.role != "primary" and _text(item).strip()}
+    return tuple(Removed(item, reason) for item in around.values() if sheet.alone(item) > sheet.settings.max_tokens)
+
+
+def _cut_where_too_long(item: Item, sheet: _Sheet) -> Item:
+    """Return an item; of a primary that alone is longer than the budget, its first sentence."""
+    is_too_long = item.role == "primary" and sheet.alone(item) > sheet.settings.max_tokens
+    return sheet.first_sentence_of(item) if is_too_long else item
+
+
+def _longer_than_the_budget(
+    items: Iterable[Item], alone: Mapping[str, int], settings: ContextConfig
 ) -> tuple[Removed, ...]:
-    """Return what is longer than the budget with nothing beside it, and nothing cut out of it."""
-    reason = f"alone it is longer than the budget of {settings.max_tokens} tokens"
-    long = {item.id: item for item in items if alone[item.id] > settings.max_tokens and _text(item).strip()}
-    return tuple(Removed(item, reason) for name, item in long.items() if name not in protected)
+    """Return the primaries of which there can be nothing, whatever else goes.
+
+    Args:
+        items: As they were found.
+        alone: How many tokens what would be left of each takes, by its id.
+        settings: The budget.
+    """
+    reason = f"not even one sentence of it fits into {settings.max_tokens} tokens"
+    return tuple(
+        Removed(item, reason) for item in items if item.role == "primary" and alone[item.id] > settings.max_tokens
+    )
 
 
 def _crowding_out(items: Sequence[Item], sheet: _Sheet) -> tuple[Removed, ...]:
@@ -162,7 +200,7 @@ def _crowding_out(items: Sequence[Item], sheet: _Sheet) -> tuple[Removed, ...]:
     if room < 0:
         return ()
     reason = f"it does not fit into {sheet.settings.max_tokens} tokens beside the hits"
-    long = (item for item in items if item.role == "parent" and sheet.length((item,)) > room)
+    long = (item for item in items if item.role == "parent" and sheet.alone(item) > room)
     return tuple(Removed(item, reason) for item in long)
 
 
@@ -175,18 +213,14 @@ def _without(dropped: Iterable[Removed], given: Iterable[Item]) -> tuple[tuple[I
 def _dropped_until_it_fits(
     items: Sequence[Item], estimates: Mapping[str, int], sheet: _Sheet
 ) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Drop as few as possible, in their order; all but the best primaries where even that is not enough.
+    """Drop as few as possible, in their order.
 
     Args:
         items: In their order.
         estimates: About how many tokens each takes, by its id: where the search for the right number begins.
         sheet: What they are written on.
     """
-    protected = _protected(items, sheet.settings)
-    order = sorted(
-        (item for item in reversed(items) if item.id not in protected),
-        key=lambda item: (-ROLES.index(item.role), -item.rank, -item.distance),
-    )
+    order = sorted(items, key=lambda item: (ROLES.index(item.role), item.rank, item.distance))[::-1]
 
     def without(number: int) -> tuple[Item, ...]:
         gone = {item.id for item in order[:number]}
@@ -199,20 +233,68 @@ def _dropped_until_it_fits(
     return without(number), tuple(Removed(item, reason) for item in order[:number])
 
 
-def _shortened(primaries: Sequence[Item], sheet: _Sheet) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Cut the lowest primaries after whole sentences; where one sentence of each does not fit, keep fewer."""
-    firsts = [_versions(item)(0) for item in primaries]
-    number = len(primaries) - _first(len(primaries), lambda fewer: sheet.fits(firsts[: len(primaries) - fewer]))
-    whole, firsts = list(primaries[:number]), firsts[:number]
+def _with_the_best(
+    items: Sequence[Item], left: tuple[Item, ...], fallen: tuple[Removed, ...], sheet: _Sheet
+) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Bring back those of the best primaries of which a sentence fits beside those that are there, and cut for them.
+
+    Args:
+        items: All that there were, in their order.
+        left: Those that are there; nothing but primaries where one is missing.
+        fallen: Those that are not.
+        sheet: What they are written on.
+    """
+    best = [item for item in items if item.role == "primary"][: sheet.settings.min_primaries]
+    shown = {item.id for item in left}
+    missing = [item.id for item in best if item.id not in shown]
+    there, refused, step = left, set[str](), 1
+    while missing:
+        tried = shown.union(missing[:step])
+        more = tuple(item for item in items if item.id in tried)
+        if sheet.fits([sheet.first_sentence_of(item) for item in more]):
+            there, shown, missing, step = more, tried, missing[step:], 2 * step
+        elif step > 1:
+            step = 1
+        else:
+            refused.add(missing.pop(0))
+    reason = f"not even one sentence of it fits into {sheet.settings.max_tokens} tokens beside the better passages"
+    return (
+        there if there is left else _shortened(there, sheet),
+        tuple(
+            replace(gone, reason=reason) if gone.item.id in refused else gone
+            for gone in fallen
+            if gone.item.id not in shown
+        ),
+    )
+
+
+def _shortened(primaries: Sequence[Item], sheet: _Sheet) -> tuple[Item, ...]:
+    """Cut the lowest of some primaries after whole sentences; one sentence of each is known to fit."""
+    firsts = [sheet.first_sentence_of(item) for item in primaries]
+    whole, number = list(primaries), len(primaries)
     # All from `cut` on are cut to one sentence; then as much of the best of them as there is room for comes back.
     cut = number - _first(number, lambda lowest: sheet.fits(whole[: number - lowest] + firsts[number - lowest :]))
-    kept = whole[:cut] + firsts[cut:]
-    if cut < number:
-        version, last = _versions(whole[cut]), len(_cuts(whole[cut]))
-        less = _first(last, lambda less: sheet.fits([*kept[:cut], version(last - less), *kept[cut + 1 :]]))
-        kept[cut] = version(last - less)
-    reason = f"not even one sentence of it fits into {sheet.settings.max_tokens} tokens beside the better passages"
-    return tuple(kept), tuple(Removed(item, reason) for item in primaries[number:])
+    return _grown(whole[:cut] + firsts[cut:], whole[cut : cut + 1], sheet)
+
+
+def _grown(items: Sequence[Item], whole: Iterable[Item], sheet: _Sheet) -> tuple[Item, ...]:
+    """Return items within the budget with as many more sentences of some of them as there is room for.
+
+    Args:
+        items: In their order.
+        whole: Those that were cut to their first sentence, uncut, best first; others are passed over.
+        sheet: What they are written on.
+    """
+    grown = list(items)
+    places = {item.id: place for place, item in enumerate(grown)}
+    for item in whole:
+        if (place := places.get(item.id)) is None:
+            continue
+        version, last = _versions(item), len(_cuts(item))
+        before, after = grown[:place], grown[place + 1 :]
+        less = _first(last, lambda cut: sheet.fits([*before, version(last - cut), *after]))  # noqa: B023
+        grown[place] = version(last - less)
+    return tuple(grown)
 
 
 def _cuts(item: Item) -> list[tuple[int, int]]:

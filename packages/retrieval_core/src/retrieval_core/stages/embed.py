@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbeddingError,
-    RetrievalError,
+    InvalidParameterError,
     ServiceError,
+    as_embedding_error,
 )
 from retrieval_core.ports import Reopening
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
+from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,14 +93,14 @@ class Questions:
             reopened = await reopen(run, self.embedder)
             outcome = outcome if isinstance(reopened, Failed) else await self._embed(run, query)
         if isinstance(outcome, Failed):
-            return replace(outcome, error=_as_embedding_error(outcome.error, query.original))
+            return replace(outcome, error=as_embedding_error(outcome.error, "the query", query.original))
         return outcome if self.remembered is None else Ok(self.remembered.set(query.text, outcome.value))
 
     async def embed_passage(self, run: Run, text: str) -> Ok[Vector] | Failed:
         """Return the vector of a text as passages are embedded."""
         outcome = await run.on("embed").call("embed", self.embedder.embed_texts, [text])
         if isinstance(outcome, Failed):
-            return outcome
+            return replace(outcome, error=as_embedding_error(outcome.error, "the text"))
         try:
             return Ok(checked(outcome.value[0], self.embedder.dimension, text))
         except (EmbeddingError, IndexError, TypeError) as error:
@@ -142,30 +144,17 @@ def checked(vector: Vector, dimension: int, query: str) -> Vector:
 
     Raises:
         DimensionMismatchError: It has another length.
-        EmbeddingError: It is no vector, or has components that are no finite numbers.
+        EmbeddingError: It is no vector of finite numbers, or all of them are 0.
     """
-    import numpy as np  # noqa: PLC0415 - loaded by whoever made the vector
-
     try:
-        vector = np.asarray(vector, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        array = as_vectors(vector)
+    except InvalidParameterError as error:
         msg = f"the embedder gave no vector: {error}"
         raise EmbeddingError(msg, query) from error
-    if vector.shape != (dimension,):
-        raise DimensionMismatchError(dimension, vector.size, "the embedding of the query")
-    if not np.isfinite(vector).all():
-        msg = "the embedder gave a vector with components that are no finite numbers"
+    if array.shape != (dimension,):
+        raise DimensionMismatchError(dimension, array.size, "the embedding of the query")
+    array = array.astype("float32", copy=False)
+    if not array.any():
+        msg = "the embedder gave a vector of zeros, which is equally far from everything"
         raise EmbeddingError(msg, query)
-    return vector
-
-
-def _as_embedding_error(error: Exception, query: str) -> Exception:
-    """Say which query failed, and make errors that are not the library's own ones of embedding."""
-    if not isinstance(error, RetrievalError):
-        msg = f"the query could not be embedded: {str(error) or type(error).__name__}"
-        embedding_error = EmbeddingError(msg, query)
-        embedding_error.__cause__ = error
-        return embedding_error
-    if isinstance(error, EmbeddingError) and error.query is None:
-        error.query = query
-    return error
+    return array

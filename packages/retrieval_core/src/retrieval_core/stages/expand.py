@@ -250,21 +250,22 @@ def _role(primary: Chunk, other: Chunk, settings: ContextConfig) -> Role | None:
     # Parts of a larger chunk that was found stand in it, not beside it.
     if not distance or other.parent_id == primary.id or primary.parent_id == other.id:
         return None
-    together, adjacent = _positions(primary, other)
+    gap = _pages_between(primary, other)
+    share_parent = primary.parent_id == other.parent_id and (primary.parent_id is not None or gap is None)
+    together = share_parent or gap == 0
     if settings.window:
         return None if distance > settings.window else "sibling" if together else "cross_page"
-    if together:
-        return "sibling" if distance <= settings.neighbor_same_page else None
-    return "cross_page" if adjacent and distance <= settings.neighbor_cross_page else None
+    if together and distance <= settings.neighbor_same_page:
+        return "sibling"
+    return "cross_page" if gap == 1 and distance <= settings.neighbor_cross_page else None
 
 
-def _positions(primary: Chunk, other: Chunk) -> tuple[bool, bool]:
-    """Return whether two chunks share a page or, where pages are not known, a parent; and whether these touch."""
+def _pages_between(primary: Chunk, other: Chunk) -> int | None:
+    """Return 0 where two chunks share a page, 1 where their pages touch; ``None`` where pages are not known."""
     here, there = primary.page_span, other.page_span
     if here is None or there is None:
-        return primary.parent_id == other.parent_id, False
-    gap = max(there.first - here.last, here.first - there.last)
-    return gap <= 0, gap <= 1
+        return None
+    return max(0, there.first - here.last, here.first - there.last)
 
 
 def _ranges(chunks: Sequence[Chunk], reach: int) -> tuple[ChunkRange, ...]:

@@ -8,9 +8,9 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.errors import SearchError
+from retrieval_core.errors import IncompleteSearchError, SearchError
 from retrieval_core.ports import Candidate, SearchRequest
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok, is_damage
 from retrieval_core.stages.combine import combine_vectors
 from retrieval_core.types import Chunk
 
@@ -76,7 +76,8 @@ async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
     """Search the dense side, the lexical side, or both at once; the lexical side does not wait for the embedding.
 
     In lexical mode the question is embedded only where a threshold has to be held against something. Where a question
-    that was to be searched by meaning alone cannot be embedded, it is searched by words.
+    that was to be searched by meaning alone cannot be embedded, it is searched by words. Where the index cannot be
+    searched by the one side that was asked for, or by both at once, the other side stands in, or each by itself.
 
     Args:
         run: Makes the calls.
@@ -84,20 +85,25 @@ async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
         query: The normalised question.
         plan: What is asked of each side.
     """
-    store, questions = sources.store, sources.questions
-    if questions is None or plan.mode == "lexical":
+    questions = sources.questions
+    if questions is None:
         return await _search_by_words(run, sources, query, plan)
-    if plan.fusion == "native" and plan.mode == "hybrid":
-        return await _search_both(run, store, questions, query, plan)
-    meaning = _search_meaning(run, store, questions, query, plan)
     if plan.mode == "hybrid":
-        found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
-        if isinstance(lexical, Failed):
-            return replace(found, failures=(*found.failures, lexical))
-        return replace(found, lexical=lexical.value)
-    found = await meaning
-    if not found.sides and found.failures[0].stage == "embed" and plan.has_words:
-        return _found(query, None, await _search_words(run, store, query, plan), *found.failures)
+        both = _search_both if plan.fusion == "native" else _search_side_by_side
+        return await both(run, sources.store, questions, query, plan)
+    if plan.mode == "lexical":
+        found = await _search_by_words(run, sources, query, plan)
+        if not found.sides and plan.has_words and is_damage(found.failures[-1].error):
+            other = await _search_meaning(run, sources.store, questions, found.query, plan)
+            return replace(other, failures=(*found.failures, *other.failures))
+        return found
+    found = await _search_meaning(run, sources.store, questions, query, plan)
+    if (
+        not found.sides
+        and plan.has_words
+        and (found.failures[0].stage == "embed" or is_damage(found.failures[-1].error))
+    ):
+        return _found(found.query, None, await _search_words(run, sources.store, query, plan), *found.failures)
     return found
 
 
@@ -135,12 +141,19 @@ async def _search_meaning(run: Run, store: Store, questions: Questions, query: Q
     sides: list[tuple[Candidates, float]] = []
     failures: list[Failed] = []
     for outcome, (name, weight) in zip(outcomes, (("", 1.0), *plan.vectors), strict=True):
-        if isinstance(outcome, Ok):
-            sides.append((outcome.value, weight))
-        else:
+        if (candidates := _candidates_of(outcome)) is not None:
+            sides.append((candidates, weight))
+        if isinstance(outcome, Failed):
             failures.append(replace(outcome, of=name and f"the vector {name}"))
     combined = combine_vectors(sides, plan.vector_rule, plan.candidates) if sides else None
     return replace(_found(query, outcomes[0], None), combined=combined, failures=tuple(failures))
+
+
+async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    meaning = _search_meaning(run, store, questions, query, plan)
+    found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
+    failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)
+    return replace(found, lexical=_candidates_of(lexical), failures=failures)
 
 
 async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
@@ -150,9 +163,12 @@ async def _search_both(run: Run, store: Store, questions: Questions, query: Quer
     query = replace(query, embedding=embedded.value)
     request = replace(_by_vector(embedded.value, plan, None), text=query.text)
     outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
-    if isinstance(outcome, Failed):
-        return Found(query, None, None, (outcome,))
-    return Found(query, None, None, both=outcome.value)
+    if isinstance(outcome, Ok):
+        return Found(query, None, None, both=outcome.value)
+    if not is_damage(outcome.error):
+        return Found(query, None, None, (outcome,), both=_candidates_of(outcome))
+    dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
+    return _found(query, *await asyncio.gather(dense, _search_words(run, store, query, plan)), outcome)
 
 
 def _by_vector(vector: Vector, plan: Plan, name: str | None) -> SearchRequest:
@@ -164,10 +180,18 @@ def _found(
 ) -> Found:
     return Found(
         query,
-        dense=dense.value if isinstance(dense, Ok) else None,
-        lexical=lexical.value if isinstance(lexical, Ok) else None,
+        dense=_candidates_of(dense),
+        lexical=_candidates_of(lexical),
         failures=(*failed, *[outcome for outcome in (dense, lexical) if isinstance(outcome, Failed)]),
     )
+
+
+def _candidates_of(outcome: Ok[Candidates] | Failed | None) -> Candidates | None:
+    """Return what was found, by a search that could not look at everything too; ``None`` for one that failed."""
+    if isinstance(outcome, Ok):
+        return outcome.value
+    error = None if outcome is None else outcome.error
+    return error.found if isinstance(error, IncompleteSearchError) and are_candidates(error.found) else None
 
 
 async def _ask(

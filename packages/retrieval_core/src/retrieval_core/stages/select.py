@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import DimensionMismatchError, SearchError
 from retrieval_core.ports import Fetched, FetchRequest
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.stages.beside import origins_of
 from retrieval_core.stages.diversify import maximal_marginal_relevance
 from retrieval_core.stages.fuse import Ranked, cosine_to_score
@@ -42,13 +42,13 @@ async def select(
     the search brought along has to do.
     """
     pool = tuple(ranked[: depth_of(plan)])
-    fetched, failure = await _fetch(run, store, found, pool, plan, beside=beside)
+    fetched, failure, degraded = await _fetch(run, store, found, pool, plan, beside=beside)
     pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
     pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
-    degraded: tuple[Degradation, ...] = ()
     if plan.score_threshold is not None:
         started, before = run.elapsed_ms, len(pool)
-        pool, degraded = _above_threshold(pool, plan.score_threshold, plan)
+        pool, unscored = _above_threshold(pool, plan.score_threshold, plan)
+        degraded += unscored
         run.note("threshold", started, before, len(pool))
     if plan.fetch_k is not None:
         started, before = run.elapsed_ms, len(pool)
@@ -69,8 +69,11 @@ def depth_of(plan: Plan) -> int | None:
 
 async def _fetch(
     run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
-) -> tuple[Fetched, Failed | None]:
-    """Return chunks and vectors of the pool, asking the store only for what the search did not bring along."""
+) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
+    """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
+
+    Where the index cannot read their vectors, it is asked for the passages alone.
+    """
     at_hand: dict[str, Chunk] = {}
     for other in beside:
         at_hand.update(other.chunks)
@@ -82,17 +85,21 @@ async def _fetch(
     needed = [item.chunk_id for item in pool]
     missing = tuple([name for name in needed if to_compare or name in to_score or name not in at_hand])
     if not missing:
-        return Fetched(chunks=at_hand), None
+        return Fetched(chunks=at_hand), None, ()
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
     outcome = await run.on("store").call("fetch", store.fetch, request)
+    degraded: tuple[Degradation, ...] = ()
+    if isinstance(outcome, Failed) and request.with_vectors and is_damage(outcome.error):
+        degraded = (Degradation(outcome.stage, outcome.reason),)
+        outcome = await run.on("store").call("fetch", store.fetch, replace(request, with_vectors=False))
     if isinstance(outcome, Failed):
-        return Fetched(chunks=at_hand), outcome
+        return Fetched(chunks=at_hand), outcome, ()
     if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
         problem = SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched")
-        return Fetched(chunks=at_hand), Failed("fetch", problem)
+        return Fetched(chunks=at_hand), Failed("fetch", problem), ()
     if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
-        return Fetched(chunks=at_hand), Failed("fetch", mismatch)
-    return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None
+        return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
+    return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded
 
 
 def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:

@@ -187,8 +187,6 @@ def _in_short(condition: Condition) -> str:
 
 
 def _value(value: Scalar) -> str:
-    if isinstance(value, int) and value.bit_length() > 256:  # some have more digits than can be written
-        return "a very large number"
     short = value[:LONGEST_NAME] if isinstance(value, str) else value
     return _shown(json.dumps(short, ensure_ascii=False), LONGEST_NAME)
 

@@ -108,7 +108,7 @@ class Identity:
         Raises:
             EmbedderMismatchError: The index has vectors and the store was opened without an embedder.
             DimensionMismatchError: The vectors have another dimension than the index.
-            InvalidParameterError: Vectors are missing, superfluous, not finite or not one for each chunk; or the index
+            InvalidParameterError: Vectors are missing, superfluous or not one for each chunk; or the index
                 does not know the name of a named one, or it belongs to no chunk of the change.
         """
         self._check_passage_vectors(change, manifest)
@@ -215,17 +215,10 @@ def check_search(request: SearchRequest) -> None:
 
 
 def unit_rows(vectors: Matrix) -> Matrix:
-    """Return float32 vectors of length 1, so that a product of two is their cosine; zero vectors stay as they are.
-
-    Raises:
-        InvalidParameterError: A component is not a finite number.
-    """
+    """Return float32 vectors of length 1, so that a product of two is their cosine; zero vectors stay as they are."""
     import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
 
     wide = np.asarray(vectors, dtype=np.float64)
-    if not np.isfinite(wide).all():
-        msg = "vectors must consist of finite numbers"
-        raise InvalidParameterError(msg)
     lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
     lengths[(lengths == 0) | (abs(lengths - 1) < 1e-6)] = 1  # what has unit length already is kept bit by bit
     return np.ascontiguousarray(wide / lengths, dtype=np.float32)

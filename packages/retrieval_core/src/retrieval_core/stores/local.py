@@ -36,11 +36,21 @@ V = TypeVar("V")
 """What a read is given: the index as it is at one moment."""
 V_contra = TypeVar("V_contra", contravariant=True)
 
+BUILD_ANEW = "build the index anew: retrieval index PATH…"
+"""What is to be done about an index that is damaged."""
 BUSY_TIMEOUT = 30.0
 """Seconds that a writer waits for another one."""
 
 State: TypeAlias = "tuple[str, int]"
-"""What the index was named when it was made, and a number that grows with each write."""
+"""A random token that the last write left, and a number that grows with each write.
+
+The number alone would not do: a copy of an index has it too, and counts on from there.
+"""
+
+
+def if_it_fails_again(path: Path) -> str:
+    """Return the advice for a failure that may be a fault of the program, or damage to the index."""
+    return f"If it does so again, the index is damaged; delete {path} and {BUILD_ANEW}"
 
 
 class Session(Protocol):
@@ -62,7 +72,7 @@ class Reader(Protocol[V_contra]):
     """How an index is read by name; a module of functions will do."""
 
     def read_state(self, view: V_contra, /) -> State:
-        """Return which state of which index this is."""
+        """Return in which state the index is."""
         ...
 
     def read_manifest(self, view: V_contra, /) -> Manifest:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from math import log
+from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from retrieval_core.analysis import Analyzer
 from retrieval_core.errors import StoreError
@@ -50,13 +50,18 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Contents:
-    id: str = field(default_factory=lambda: uuid4().hex)
     manifest: Manifest | None = None
     generation: int = 0
+    token: str = ""
     chunks: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     documents: dict[str, Document] = field(default_factory=dict[str, "Document"])
     sections: dict[str, Section] = field(default_factory=dict[str, "Section"])
     sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
+
+    def note_write(self) -> None:
+        """Count a write, and name the state that it leaves: a process that is forked goes on from a copy of this."""
+        self.generation += 1
+        self.token = token_hex(16)
 
 
 class MemoryStore:
@@ -103,7 +108,7 @@ class MemoryStore:
     async def version(self) -> str | None:
         """Name the state of the index: every write changes it, and another store has another."""
         contents = self._open()
-        return f"{contents.id}:{contents.generation}" if contents.manifest else None
+        return contents.token if contents.manifest else None
 
     async def upsert(self, change: Change) -> None:
         """Apply a change.
@@ -119,7 +124,7 @@ class MemoryStore:
             self._identity.check_vectors(change, manifest)
             entries = list(self._entries(change))
             contents.manifest = manifest
-            contents.generation += 1
+            contents.note_write()
             _remove_documents(contents, change.removed_documents)
             _remove_documents(contents, {document.id for document in change.documents})
             contents.chunks.update((entry.chunk.id, entry) for entry in entries)
@@ -137,7 +142,7 @@ class MemoryStore:
             for document in filter(None, map(contents.documents.get, document_ids)):
                 contents.sources.pop(document.source, None)
             _remove_documents(contents, document_ids)
-            contents.generation += 1
+            contents.note_write()
             return before - len(contents.chunks)
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:

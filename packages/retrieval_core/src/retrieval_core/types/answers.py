@@ -91,10 +91,13 @@ class Confidence:
     """How far an answer can be relied on.
 
     Attributes:
-        value: In [0, 1]: ``retrieval``, times ``support`` where there is one.
-        retrieval: In [0, 1]: how likely the passages bear on the question.
-        support: In [0, 1]: the part of the answer's sentences that say something and are supported: by the passages as
-            a verifier has it or, where none was asked, by a source; ``None`` before there is an answer.
+        value: In [0, 1]: what to rely on. Of a written answer ``retrieval`` times ``support``; of quotes ``support``,
+            or ``retrieval`` where that is ``None``; 0 where nothing was answered.
+        retrieval: In [0, 1]: how likely the passages are on the question's subject, whether they answer it or not.
+        support: In [0, 1]: of a written answer, the part of the sentences that say something and are supported: by the
+            passages as a verifier has it or, where none was asked, by a source. Of quotes, how likely they answer the
+            question, as calibrated on questions that documentation answers and others that it does not. ``None`` before
+            there is an answer, and for quotes that no calibrated scorer read.
         explanation: What it was computed from, for people.
     """
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, freeze
+from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
     from retrieval_core.types.documents import Chunk, Metadata
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
 """Why a passage is there: it was found; it is the section or page around one that was; it stands beside one on the same
-page or in the same section; or beside one, beyond that border."""
+page or under the same parent; or beside one, beyond that border."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 
@@ -83,7 +84,8 @@ class ContextPassage:
     Attributes:
         id: The id of the chunk or section it is; of a merged passage, that of its best primary.
         role: Its best part's.
-        text: As the model sees it, without its heading line.
+        text: Word for word, without its heading line. Where a line of it looks like one, the pack's text has a
+            backslash before it.
         citation: Where the text comes from.
         hits: The primaries in it, best first; empty for the other roles.
         primary_id: The id of the hit that brought it along; its own for a primary.
@@ -179,14 +181,14 @@ class ContextPack:
 def format_citation(place: Chunk | Citation) -> str:
     """Return where a text comes from, as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
 
-    Parts that it does not have are left out; ranges of table rows and list items come last. It is one line,
-    whatever the names in it are.
+    Parts that it does not have are left out; ranges of table rows and list items come last. It is one line with these
+    parts, whatever the names in it are: see :func:`~retrieval_core.types.escapes.escape_name`.
     """
-    parts = [f"Doc: {on_one_line(place.document_id)}"]
+    parts = [f"Doc: {escape_name(place.document_id)}"]
     if place.page_span:
         parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
     if place.section_path:
-        parts.append(f"Section: {' > '.join(map(on_one_line, place.section_path))}")
+        parts.append(f"Section: {' > '.join(map(escape_name, place.section_path))}")
     if place.row_range:
         parts.append(f"Rows: {_range(*place.row_range)}")
     if place.item_range:
@@ -195,7 +197,7 @@ def format_citation(place: Chunk | Citation) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text that cannot pass for a further line of what it is written into."""
+    """Return a text with single blanks for all its white space."""
     return " ".join(text.split())
 
 

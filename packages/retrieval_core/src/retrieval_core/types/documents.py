@@ -41,29 +41,61 @@ class FrozenDict(dict[str, Any]):
         return FrozenDict, (dict(self),)
 
 
-def freeze(value: Any) -> Any:
+MAX_METADATA_DEPTH = 150
+"""How deeply lists and objects may nest in metadata: every store and cache can write and read that as JSON, and so can
+results, which hold the JSON form of their filter."""
+
+MAX_BITS = 1023
+"""Of a whole number in metadata and filters: a larger one is no floating point number, and is compared with such."""
+
+
+def freeze_metadata(value: Any) -> FrozenDict:
+    """Return metadata made immutable; see :func:`freeze`.
+
+    Raises:
+        InvalidParameterError: It is no mapping, or holds something that JSON cannot express.
+    """
+    if not isinstance(value, dict):
+        msg = f"metadata is a mapping of names to values, such as {{'price': 9.9}}, got a {type(value).__name__}"
+        raise InvalidParameterError(msg)
+    return freeze(value)
+
+
+def _checked_number(value: float) -> float:
+    if isinstance(value, float) and not isfinite(value):
+        msg = f"metadata numbers must be finite, got {value}; leave the field out where there is no value"
+        raise InvalidParameterError(msg)
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        msg = f"metadata numbers must be below 2 to the {MAX_BITS}, got {value.bit_length()} bits; keep it as text"
+        raise InvalidParameterError(msg)
+    return value
+
+
+def freeze(value: Any, _depth: int = 0) -> Any:
     """Return a JSON value with its mappings and lists made immutable, all the way down.
 
     Raises:
-        InvalidParameterError: The value holds something that JSON cannot express.
+        InvalidParameterError: The value holds something that JSON cannot express, or nests deeper than
+            :data:`MAX_METADATA_DEPTH`.
     """
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, bool)):
         return value
-    if isinstance(value, float):
-        if not isfinite(value):
-            msg = f"metadata numbers must be finite, got {value}; leave the field out where there is no value"
-            raise InvalidParameterError(msg)
+    if isinstance(value, (int, float)):
+        return _checked_number(value)
+    if isinstance(value, FrozenDict) and not _depth:
         return value
-    if isinstance(value, FrozenDict):
-        return value
+    if _depth > MAX_METADATA_DEPTH:
+        msg = f"metadata may nest at most {MAX_METADATA_DEPTH} levels deep"
+        raise InvalidParameterError(msg)
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         if not all(isinstance(key, str) for key in items):
-            msg = f"metadata keys must be strings, got {sorted(map(repr, items))}"
+            kinds = sorted({type(key).__name__ for key in items if not isinstance(key, str)})
+            msg = f"metadata keys must be text, got keys of the type {', '.join(kinds)}"
             raise InvalidParameterError(msg)
-        return FrozenDict({key: freeze(item) for key, item in items.items()})
+        return FrozenDict({key: freeze(item, _depth + 1) for key, item in items.items()})
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(item) for item in cast("list[Any]", value))
+        return tuple(freeze(item, _depth + 1) for item in cast("list[Any]", value))
     msg = (
         f"metadata values must be JSON (text, number, boolean, null, list, object), got {type(value).__name__}. "
         "Convert dates and other objects to text or numbers first."
@@ -112,7 +144,7 @@ class Document:
     timestamp: datetime | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", freeze(self.metadata))
+        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +204,12 @@ class Chunk:
     metadata: Metadata = field(default_factory=FrozenDict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", freeze(self.metadata))
+        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
+        for name, kind in (("page_span", PageSpan), ("span", Span)):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                msg = f"{name} of the chunk {self.id!r} is a {kind.__name__} or None, got a {type(value).__name__}"
+                raise InvalidParameterError(msg)
         if not self.content_hash:
             object.__setattr__(self, "content_hash", content_hash(self.text))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
-from retrieval_core.claims import missing_figures, statement_of
+from retrieval_core.claims import figures_in, missing_figures, words_in
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.prompting import (
@@ -180,13 +180,14 @@ def _has_to_do_with(quote: str, sentence: str) -> bool:
 
     A longer one may say in quite other words, or in another language, what the sentence says.
     """
-    one, other = statement_of(quote), statement_of(sentence)
-    if (one.figures and other.figures) or {word.concept for word in one.content} & {
-        word.concept for word in other.content
-    }:
+    if (figures_in(quote) and figures_in(sentence)) or _content(quote) & _content(sentence):
         return True
     # A sign of a script without an alphabet stands for some letters.
     return sum(1 if mark.isascii() else 3 for mark in quote if mark.isalnum()) >= _LEAST_LETTERS
+
+
+def _content(text: str) -> frozenset[str]:
+    return frozenset(word.form for word in words_in(text) if not (word.is_mark or word.is_quiet))
 
 
 def _in_passage(quote: str, passage: str) -> str:

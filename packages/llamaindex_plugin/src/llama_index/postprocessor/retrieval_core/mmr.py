@@ -15,12 +15,13 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.events import report
-from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, RetrievalError
+from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, as_embedding_error
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.stages.diversify import maximal_marginal_relevance
 from retrieval_core.stages.fuse import Ranked
 from retrieval_core.stores.checks import unit_rows
 from retrieval_core.types import Scores
+from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,10 +132,9 @@ class MMRPostprocessor(BaseNodePostprocessor):
             embed: Any = self._embedder.embed_texts
             called = embed(texts) if inspect.iscoroutinefunction(embed) else asyncio.to_thread(embed, texts)
             return _checked(await called, len(texts))
-        except RetrievalError:
-            raise
-        except Exception as error:
-            raise _failed(error) from error
+        except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
+            failure = as_embedding_error(error, "the nodes")
+            raise failure from failure.__cause__
 
     def _chosen(
         self, nodes: Sequence[NodeWithScore], vectors: Matrix, query: QueryBundle | None
@@ -194,24 +194,22 @@ def _checked(vectors: Any, count: int) -> Matrix:
     import numpy as np  # noqa: PLC0415 - whoever made vectors has loaded it
 
     try:
-        matrix = np.asarray(vectors, dtype=np.float32) if count else np.zeros((0, 1), np.float32)
+        matrix = as_vectors(vectors) if count else np.zeros((0, 1), np.float32)
         if matrix.ndim != 2 or len(matrix) != count:
             msg = f"{count} vectors were expected, and an array of shape {matrix.shape} came"
             raise EmbeddingError(msg)
         return unit_rows(matrix)
-    except (TypeError, ValueError) as error:
-        raise _failed(error) from error
+    except InvalidParameterError as error:
+        msg = f"the nodes could not be embedded: {error}"
+        raise EmbeddingError(msg) from error
 
 
 def _sync_embedded(embedder: BaseEmbedding, texts: list[str]) -> list[list[float]]:
     try:
         return embedder.get_text_embedding_batch(texts)
-    except Exception as error:
-        raise _failed(error) from error
-
-
-def _failed(error: Exception) -> EmbeddingError:
-    return EmbeddingError(f"the nodes could not be embedded: {str(error) or type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
+        failure = as_embedding_error(error, "the nodes")
+        raise failure from failure.__cause__
 
 
 def _is_asynchronous(embedder: BaseEmbedding) -> bool:

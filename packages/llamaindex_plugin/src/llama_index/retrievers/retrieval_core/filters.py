@@ -9,8 +9,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from retrieval_core.errors import FilterError, UnsupportedFilterError
-from retrieval_core.filter_syntax import MAX_DEPTH, parse_filter
-from retrieval_core.filters import And, Contains, Eq, Filter, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or, Text
+from retrieval_core.filter_syntax import parse_filter
+from retrieval_core.filters import (
+    And,
+    Contains,
+    Eq,
+    Filter,
+    Gt,
+    Gte,
+    In,
+    Lt,
+    Lte,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+    Text,
+    check_filter_depth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,15 +84,13 @@ def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
 
     Raises:
         UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.
-        FilterError: Filters nest deeper than 32 levels.
+        FilterError: Filters nest deeper than :data:`~retrieval_core.filters.MAX_FILTER_DEPTH`.
     """
     return _group(filters, 0)
 
 
 def _group(filters: MetadataFilters, depth: int) -> Filter | None:
-    if depth > MAX_DEPTH:
-        msg = f"a filter may nest at most {MAX_DEPTH} levels deep"
-        raise FilterError(msg)
+    check_filter_depth(depth)
     parts: list[Filter] = []
     for item in filters.filters:
         if not isinstance(item, (MetadataFilters, MetadataFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]

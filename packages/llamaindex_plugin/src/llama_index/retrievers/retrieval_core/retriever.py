@@ -6,8 +6,9 @@ import logging
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.checks import (
@@ -254,10 +255,13 @@ def _merged(config: RetrievalConfig | str | Path | None, changes: dict[str, Any]
     if not changes:
         return config
     tree: dict[str, Any] = {}
-    for name, value in config.model_dump().items():
+    for name, value in config:
         # One level deep, so that an override of a whole table is laid over it and does not take its place.
-        table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        tree |= {name: value} if table is None else {f"{name}.{key}": item for key, item in table.items()}
+        if isinstance(value, BaseModel):
+            tree |= {f"{name}.{key}": item for key, item in value.model_dump().items()}
+            tree |= {f"{name}.{key}": item for key, item in value if key == "options"}  # a dump does not show them
+        else:
+            tree[name] = value
     return load_config(overrides=tree | changes)
 
 

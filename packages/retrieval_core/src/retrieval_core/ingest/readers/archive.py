@@ -1,48 +1,242 @@
-"""DOCX, PPTX and EPUB are ZIP archives of XML; what has to be checked before anything is unpacked."""
+"""DOCX, PPTX and EPUB are ZIP archives of XML: what is in them, unpacked within bounds.
+
+What an archive says about its sizes is not believed. Bytes are counted while they come out, a piece at a time, and the
+libraries that parse office files never see the archive itself, but a copy of what was unpacked.
+"""
 
 from __future__ import annotations
 
+import re
+import zlib
 from contextlib import contextmanager
+from io import BufferedReader, BytesIO, FileIO
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from retrieval_core.ingest.readers.base import unreadable
+from retrieval_core.ingest.readers.base import RefusedError, one_line, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-_MOST_BYTES = 512 << 20
-_MOST_MARKUP_BYTES = 128 << 20
-_MARKUP = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm")
+MOST_PART_BYTES = 12 << 20
+"""Bytes of markup in one part: a page of a book, a slide, a stretch of a Word document. The Bible's text is 5 MiB."""
+MOST_PART_NODES = 160_000
+"""Elements and attributes in the markup of one part: parsers make up to a kilobyte of each. A page has some 400."""
+MOST_BYTES = 256 << 20
+"""Bytes of markup that are unpacked of one archive."""
+MOST_NODES = 2_000_000
+"""Elements and attributes in the markup of one archive, some 5,000 pages: half a minute's work."""
+MOST_CHARACTERS = 16_000_000
+"""Characters of the text of one archive, some 5,000 pages."""
+
+DECLARES_ENTITIES = "its XML declares entities, which office files never do"
+
+_ADVICE = "; split it, or save it as HTML, Markdown or PDF"
+_MOST_DIRECTORY_BYTES = 4 << 20
+_MOST_MEMBERS = 10_000
+_TOO_MANY_MEMBERS = f"it has more than {_MOST_MEMBERS:,} parts"
+# Apache POI refuses a part that is more than a hundred times its packed size; real ones stay below 50.
+_MOST_RATIO = 100
+_FREE_BYTES = 1 << 20
+_PIECE = 1 << 16
+_HEAD = 256
+_MARKUP_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*<")
+_ENCODING = re.compile(rb"\A[^<]*<\?xml[^>]*?encoding\s*=\s*[\"']([^\"']*)")
+_ENCODINGS = frozenset({"utf-8", "utf-16", "us-ascii"})
 _OLE_HEAD = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED = 0x1
 
 
-@contextmanager
-def open_archive(path: Path) -> Generator[ZipFile]:
-    """Open an archive whose unpacked size is within bounds: 512 MiB, and 128 MiB of markup.
+class Archive:
+    """The members of an open ZIP archive; made by :func:`open_archive`.
 
-    The sizes that the archive declares are enough to judge by: no more than these is ever unpacked from it.
+    Args:
+        archive: Its file, opened.
+        most_bytes: What may be unpacked of it, repetitions included.
+    """
+
+    def __init__(self, archive: ZipFile, most_bytes: int) -> None:
+        self._archive = archive
+        self._bytes_left = most_bytes
+        self._nodes_left = MOST_NODES
+
+    def read(self, name: str) -> bytes:
+        """Unpack a member that is markup.
+
+        Raises:
+            KeyError: There is none of this name.
+            RefusedError: It is too large, or too much would have been unpacked of the archive.
+        """
+        data = b"".join(self._within(name, self.pieces(name)))
+        nodes = count_nodes(data)
+        if nodes > MOST_PART_NODES:
+            raise RefusedError(too_many_nodes(name))
+        self.count(nodes)
+        return data
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Unpack a member that is markup, a piece at a time.
+
+        Raises:
+            KeyError: There is none of this name.
+            RefusedError: Too much would have been unpacked of the archive.
+        """
+        with self._archive.open(name) as member:
+            while piece := member.read(_PIECE):
+                self._bytes_left -= len(piece)
+                if self._bytes_left < 0:
+                    msg = (
+                        f"it unpacks to more than {MOST_BYTES >> 20} MiB of markup, or to {_MOST_RATIO} times its size"
+                    )
+                    raise RefusedError(msg)
+                yield piece
+
+    def count(self, nodes: int) -> None:
+        """Take note of elements and attributes that will be parsed.
+
+        Raises:
+            RefusedError: They are too many together.
+        """
+        self._nodes_left -= nodes
+        if self._nodes_left < 0:
+            msg = f"it has more than {MOST_NODES:,} elements and attributes{_ADVICE}"
+            raise RefusedError(msg)
+
+    def office_parts(self, most_nodes: int, *, without: str | None = None) -> dict[str, bytes]:
+        """Return the members that are XML by their names; the others, such as pictures, are empty.
+
+        What a member is shows in its first characters, not in its name: relationships give any name any part to play.
+
+        Args:
+            most_nodes: Elements and attributes that all of them may have together.
+            without: The name of a member that is left out.
+
+        Raises:
+            RefusedError: Too much would have been unpacked, XML declares entities, which a parser would expand, or it
+                is in an encoding that the format does not allow.
+        """
+        parts: dict[str, bytes] = {}
+        size = 0
+        for name in dict.fromkeys(self._archive.namelist()):
+            if name == without:
+                continue
+            with self._archive.open(name) as member:
+                is_markup = _MARKUP_START.match(member.read(_HEAD))
+            data = b"".join(self._within(name, self.pieces(name), size)) if is_markup else b""
+            if declares_type(data):
+                raise RefusedError(DECLARES_ENTITIES)
+            if encoding := _ENCODING.match(data):
+                refuse_encoding(encoding[1].decode("ascii", "replace"))
+            nodes = count_nodes(data)
+            most_nodes -= nodes
+            if most_nodes < 0:
+                raise RefusedError(too_many_nodes(name))
+            self.count(nodes)
+            size += len(data)
+            parts[name] = data
+        return parts
+
+    @staticmethod
+    def _within(name: str, pieces: Iterator[bytes], size: int = 0) -> Iterator[bytes]:
+        for piece in pieces:
+            size += len(piece)
+            if size > MOST_PART_BYTES:
+                raise RefusedError(too_long(name))
+            yield piece
+
+
+def zipped(parts: Mapping[str, bytes]) -> BytesIO:
+    """Return a ZIP archive of parts, such as the libraries that parse office files take."""
+    archive = BytesIO()
+    with ZipFile(archive, "w", ZIP_STORED) as file:
+        for name, data in parts.items():
+            file.writestr(name, data)
+    archive.seek(0)
+    return archive
+
+
+def refuse_encoding(name: str) -> None:
+    """Refuse XML that declares another encoding than office files have.
 
     Raises:
-        UnreadableFileError: The file is no archive, is damaged, encrypted or too large.
+        RefusedError: It does.
+    """
+    if name.lower() not in _ENCODINGS:
+        msg = "its XML is neither in UTF-8 nor in UTF-16, as that of office files is"
+        raise RefusedError(msg)
+
+
+def joined(texts: Iterable[str]) -> list[str]:
+    """Return the texts of an archive's parts that are not empty.
+
+    Raises:
+        RefusedError: They are too long together.
+    """
+    kept: list[str] = []
+    left = MOST_CHARACTERS
+    for text in filter(None, texts):
+        left -= len(text)
+        if left < 0:
+            msg = f"its text has more than {MOST_CHARACTERS:,} characters{_ADVICE}"
+            raise RefusedError(msg)
+        kept.append(text)
+    return kept
+
+
+def too_many_nodes(name: str) -> str:
+    """Return why a part is refused."""
+    return f"{_shown(name)} has more elements and attributes than are parsed at once{_ADVICE}"
+
+
+def too_long(name: str) -> str:
+    """Return why a part is refused."""
+    return f"{_shown(name)} has more than {MOST_PART_BYTES >> 20} MiB of markup{_ADVICE}"
+
+
+def _shown(name: str) -> str:
+    """Return the name of a part as it is told."""
+    return one_line(name)[:100] or "a part"
+
+
+@contextmanager
+def open_archive(path: Path) -> Generator[Archive]:
+    """Open a ZIP archive to read from within bounds.
+
+    Raises:
+        UnreadableFileError: The file is no archive, is damaged or encrypted, or has too many members.
     """
     try:
-        with ZipFile(path) as archive:
+        with _PiecewiseFile(FileIO(path)) as file, ZipFile(file) as archive:
             members = archive.infolist()
-            markup = sum(member.file_size for member in members if member.filename.lower().endswith(_MARKUP))
-            if sum(member.file_size for member in members) > _MOST_BYTES or markup > _MOST_MARKUP_BYTES:
-                raise unreadable(path, "it would unpack to more than 512 MiB, or 128 MiB of markup")
+            if len(members) > _MOST_MEMBERS:
+                raise unreadable(path, _TOO_MANY_MEMBERS)
             if any(member.flag_bits & _ENCRYPTED for member in members):
                 raise unreadable(path, "it is encrypted")
-            yield archive
-    except (BadZipFile, EOFError) as exc:
+            if any(member.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for member in members):
+                raise unreadable(path, "it is compressed by a method that its format does not allow")
+            most_bytes = min(MOST_BYTES, _FREE_BYTES + _MOST_RATIO * path.stat().st_size)
+            yield Archive(archive, most_bytes)
+    except (BadZipFile, EOFError, zlib.error) as exc:
         with path.open("rb") as file:
             is_ole = file.read(len(_OLE_HEAD)) == _OLE_HEAD
         reason = "it is protected by a password, or of an older format" if is_ole else "it is damaged or incomplete"
         raise unreadable(path, reason) from exc
+
+
+class _PiecewiseFile(BufferedReader):
+    """A file of which nothing is read in one piece that is longer than the directory of an archive may be."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MOST_DIRECTORY_BYTES:
+            raise RefusedError(_TOO_MANY_MEMBERS)
+        return super().read(size)
+
+
+def count_nodes(data: bytes | bytearray) -> int:
+    """Return how many elements and attributes there are in markup, or more, but never fewer."""
+    return data.count(b"<") - data.count(b"</") + data.count(b"=")
 
 
 def parse_xml(data: bytes) -> ET.Element:
@@ -63,22 +257,11 @@ def declares_type(data: bytes) -> bool:
     return b"<!DOCTYPE" in data.replace(b"\0", b"")
 
 
-def refuse_document_types(archive: ZipFile, path: Path) -> None:
-    """Refuse an office file whose parts declare entities, which a parser would expand.
-
-    Raises:
-        UnreadableFileError: A part does.
-    """
-    for member in archive.infolist():
-        if member.filename.lower().endswith((".xml", ".rels")) and declares_type(archive.read(member)):
-            raise unreadable(path, "its XML declares entities, which office files never do")
-
-
-def core_properties(archive: ZipFile) -> tuple[str | None, str | None]:
+def core_properties(parts: Mapping[str, bytes]) -> tuple[str | None, str | None]:
     """Return the title and the author that an office file names."""
-    if "docProps/core.xml" not in archive.namelist():
+    if "docProps/core.xml" not in parts:
         return None, None
-    properties = parse_xml(archive.read("docProps/core.xml"))
+    properties = parse_xml(parts["docProps/core.xml"])
     title = properties.findtext("{http://purl.org/dc/elements/1.1/}title")
     author = properties.findtext("{http://purl.org/dc/elements/1.1/}creator")
-    return " ".join((title or "").split()) or None, author
+    return one_line(title) or None, author

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import ColumnNote
 
 _NEWLINES = re.compile(r"\r\n?")
+_LONGEST_LINE = 1_000
+MOST_NESTING = 64
+"""How deep the metadata of a file may be nested; everything behind the readers walks it recursively."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -37,6 +40,10 @@ class ReadOptions:
     on_note: Callable[[ColumnNote], object] = lambda _: None
 
 
+class RefusedError(Exception):
+    """Raised where a file would take too much time or memory, with the reason; :func:`vendor` adds which file."""
+
+
 def unreadable(path: Path, reason: str) -> UnreadableFileError:
     """Return the error that a reader raises, with one sentence for people."""
     return UnreadableFileError(str(path), reason)
@@ -53,12 +60,16 @@ def vendor(path: Path, needed_for: str, failure: str) -> Generator[None]:
 
     Raises:
         MissingExtraError: The library is not installed.
-        UnreadableFileError: The library failed.
+        UnreadableFileError: The library failed, or what it would have done was refused.
     """
     try:
         yield
     except RetrievalError:
         raise
+    except RefusedError as exc:
+        raise unreadable(path, str(exc)) from exc
+    except RecursionError as exc:
+        raise unreadable(path, "it is nested too deeply") from exc
     except ImportError as exc:
         extra = "documents"
         raise MissingExtraError(extra, needed_for) from exc
@@ -75,7 +86,12 @@ def clean(text: str) -> str:
     return text
 
 
+def one_line(text: str | None) -> str:
+    """Return a title or a name with single spaces, of a thousand characters at most; an empty text where is none."""
+    return " ".join(clean((text or "")[:_LONGEST_LINE]).split())
+
+
 def author_metadata(author: str | None) -> dict[str, str]:
     """Return the metadata of a document with this author, none where nobody is named."""
-    name = (author or "").strip()
-    return {"author": clean(name)} if name else {}
+    name = one_line(author)
+    return {"author": name} if name else {}

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.readers.base import ReadOptions
 
-TEXT_COLUMNS = ("text", "content", "contents", "body", "page_content", "passage", "abstract", "description")
+TEXT_COLUMNS = (
+    "text",
+    "review_text",
+    "content",
+    "contents",
+    "body",
+    "page_content",
+    "passage",
+    "abstract",
+    "description",
+)
 """Names that a text column usually has, the likelier first."""
 TITLE_COLUMNS = ("title", "headline", "subject", "name", "product title", "product name")
 """Names that a title column usually has, the likelier first."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.readers.base import clean, unreadable
 from retrieval_core.ingest.readers.cells import TypeGuess, convert
 from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
+from retrieval_core.ingest.readers.csv_cells import RowError, parse_rows
 from retrieval_core.ingest.readers.encoding import detect_encoding
 from retrieval_core.ingest.report import ColumnNote
 
@@ -91,21 +92,19 @@ class _Table:
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         with self.path.open(encoding=self._encoding, errors="replace", newline="") as file:
-            reader = csv.reader(file, delimiter=self.delimiter, strict=True)
             try:
-                for cells in reader:
-                    if cells:
-                        yield reader.line_num, cells
-            except csv.Error as exc:
-                raise unreadable(self.path, f"line {reader.line_num}: {exc} (is a quotation mark left open?)") from exc
+                yield from parse_rows(file, self.delimiter)
+            except RowError as exc:
+                raise unreadable(self.path, f"{exc} (is a quotation mark left open?)") from exc
 
     def _find_delimiter(self) -> str:
         """Return the delimiter that cuts the first rows into the most columns, alike in all of them if possible."""
 
         def quality(delimiter: str) -> tuple[bool, int]:
-            with self.path.open(encoding=self._encoding, errors="replace", newline="") as file:
-                rows = csv.reader(islice(file, _PROBE_LINES), delimiter=delimiter)
-                widths = [len(cells) for cells in rows if cells]
+            widths: list[int] = []
+            with self.path.open(encoding=self._encoding, errors="replace", newline="") as file, suppress(RowError):
+                for _, cells in parse_rows(islice(file, _PROBE_LINES), delimiter):
+                    widths.append(len(cells))
             return len(set(widths)) == 1 and widths[0] > 1, widths[0] if widths else 0
 
         return max(_DELIMITERS, key=quality)
@@ -115,11 +114,13 @@ class _Table:
         names = [clean(cell).strip() for cell in cells]
         if names and not names[0]:
             names[0] = "column 1"  # data frames write their index without a name
+        seen: set[str] = set()
         for position, name in enumerate(names):
             if not name:
                 raise unreadable(self.path, f"its first row names no columns: cell {position + 1} is empty")
-            if name in names[:position]:
+            if name in seen:
                 raise unreadable(self.path, f"its first row names no columns: {name!r} is there twice")
+            seen.add(name)
             guess = TypeGuess()
             guess.see(name)
             if guess.type != "text" and not _YEAR.fullmatch(name):

@@ -6,19 +6,19 @@ from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from retrieval_core.ingest.markdown import first_heading
 from retrieval_core.ingest.parsed import ParsedDocument
-from retrieval_core.ingest.readers.archive import open_archive, parse_xml
-from retrieval_core.ingest.readers.base import author_metadata, clean, vendor
+from retrieval_core.ingest.readers.archive import joined, open_archive, parse_xml
+from retrieval_core.ingest.readers.base import author_metadata, one_line, vendor
 from retrieval_core.ingest.readers.encoding import decode_markup
 from retrieval_core.ingest.readers.html import to_markdown
+from retrieval_core.text.markdown import first_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from xml.etree.ElementTree import Element
-    from zipfile import ZipFile
 
+    from retrieval_core.ingest.readers.archive import Archive
     from retrieval_core.ingest.readers.base import ReadOptions
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
@@ -30,25 +30,27 @@ _PAGES = ("application/xhtml+xml", "text/html")
 def read_epub(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a book as one document; an EPUB has no pages."""
     with vendor(path, "Reading EPUB files", "it is no EPUB, or is damaged"), open_archive(path) as archive:
-        package_name, package = _package(archive)
-        chapters = [to_markdown(decode_markup(archive.read(name), path)) for name in _spine(package_name, package)]
-        title = " ".join((package.findtext(f".//{_DC}title") or "").split())
-        author = package.findtext(f".//{_DC}creator")
-    text = "\n\n".join(filter(None, chapters))
+        names, title, author = _package(archive)
+        chapters = joined(to_markdown(decode_markup(archive.read(name), path)) for name in names)
     yield ParsedDocument(
-        text=text,
+        text="\n\n".join(chapters),
         markup="markdown",
-        title=clean(title) or first_heading(text),
+        title=title or next(filter(None, map(first_heading, chapters)), None),
         metadata=author_metadata(author),
     )
 
 
-def _package(archive: ZipFile) -> tuple[str, Element]:
-    """Return the name and the content of the file that lists all others."""
+def _package(archive: Archive) -> tuple[list[str], str, str | None]:
+    """Return the names of the pages in reading order, the title and the author.
+
+    A page is read once: a book that names one again and again would grow without end.
+    """
     container = parse_xml(archive.read("META-INF/container.xml"))
     root = container.find(f".//{_CONTAINER}rootfile")
     name = unquote("" if root is None else root.get("full-path", ""))
-    return name, parse_xml(archive.read(name))
+    package = parse_xml(archive.read(name))
+    title = one_line(package.findtext(f".//{_DC}title"))
+    return list(dict.fromkeys(_spine(name, package))), title, package.findtext(f".//{_DC}creator")
 
 
 def _spine(package_name: str, package: Element) -> Iterator[str]:

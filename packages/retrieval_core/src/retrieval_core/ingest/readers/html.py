@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from retrieval_core.ingest.markdown import first_heading
 from retrieval_core.ingest.parsed import ParsedDocument
-from retrieval_core.ingest.readers.base import author_metadata, clean, vendor
+from retrieval_core.ingest.readers.base import RefusedError, author_metadata, clean, one_line, vendor
 from retrieval_core.ingest.readers.encoding import decode_markup
+from retrieval_core.text.markdown import first_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,19 @@ _NOISE = [
     "[aria-hidden=true]",
 ]
 _MOST_NESTING = 1_000
+_MOST_INDENTATION = 10
+_MOST_ATTRIBUTES = 5_000
+_MOST_GRID_CELLS = 10_000_000
+_LONG_TAG = 10_000
+
+_TAG = re.compile(r"<[a-zA-Z][^\"'>]*+(?:(?:\"[^\"]*+\"|'[^']*+')[^\"'>]*+)*+")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_SEPARATORS = re.compile(r"[\s/]+")
+_INDENTING_TAGS = ["blockquote", "ul", "ol", "li"]
+_INDENTING = re.compile(r"<(/?)(blockquote|ul|ol|dl|menu|dir)\b", re.IGNORECASE)
+_TABLE_PART = re.compile(r"<(?:(/?(?:tr|table))\b|t[dh]\b([^>]*))", re.IGNORECASE)
+_COLUMNS = re.compile(r"colspan\s*=\s*[\"']?\s*(\d{1,9})", re.IGNORECASE)
+_MOST_COLUMNS = 1_000
 
 
 def read_html(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
@@ -50,14 +64,20 @@ def read_html(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 def to_markdown(markup: str) -> str:
     """Return the text of an HTML page as Markdown.
 
-    Link targets and images are left out: they cost tokens and say nothing that is asked for.
+    Link targets and images are left out: they cost tokens and say nothing that is asked for. Lists and quotations that
+    are nested more than ten deep are not marked as such, since every line in them would grow with their depth.
+
+    Raises:
+        RefusedError: A few bytes of it would become very many, or take very long.
     """
+    _refuse_expanding(markup)
+    strip = ["a", *_INDENTING_TAGS] if _indentation(markup) > _MOST_INDENTATION else ["a"]
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert  # noqa: PLC0415 - an extra
 
     options = ConversionOptions(
         extract_metadata=False,
         skip_images=True,
-        strip_tags=["a"],
+        strip_tags=strip,
         compact_tables=True,
         exclude_selectors=_NOISE,
         preprocessing=PreprocessingOptions(preset="aggressive"),
@@ -66,11 +86,46 @@ def to_markdown(markup: str) -> str:
     return clean(convert(markup, options).content or "").strip("\n")
 
 
+def _refuse_expanding(markup: str) -> None:
+    """Refuse a tag whose attributes would be compared each with each, and rows that would be filled up to the widest.
+
+    Raises:
+        RefusedError: There is such a thing.
+    """
+    for tag in _TAG.finditer(markup):
+        is_long = tag.end() - tag.start() > _LONG_TAG
+        if is_long and len(_SEPARATORS.findall(_QUOTED.sub("", tag[0]))) > _MOST_ATTRIBUTES:
+            msg = f"it has a tag with more than {_MOST_ATTRIBUTES:,} attributes"
+            raise RefusedError(msg)
+    rows = width = widest = 0
+    for part in _TABLE_PART.finditer(markup):
+        if part[1] is not None:
+            rows, width = rows + 1, 0
+        else:
+            columns = _COLUMNS.search(part[2])
+            width += min(_MOST_COLUMNS, int(columns[1])) if columns else 1
+            widest = max(widest, width)
+    if rows * widest > _MOST_GRID_CELLS:
+        msg = "its tables would have too many cells once all rows are as wide as the widest"
+        raise RefusedError(msg)
+
+
+def _indentation(markup: str) -> int:
+    """Return how deep lists and quotations are nested."""
+    deepest = 0
+    depths = Counter[str]()
+    for slash, name in _INDENTING.findall(markup):
+        kind = name.lower()
+        depths[kind] = max(0, depths[kind] + (-1 if slash else 1))
+        deepest = max(deepest, depths.total())
+    return deepest
+
+
 def _about(markup: str) -> tuple[str | None, str | None]:
     """Return the title and the author that the head of a page names."""
     from html_to_markdown import ConversionOptions, convert  # noqa: PLC0415 - an extra
 
-    head = re.split(r"<body\b", markup, maxsplit=1, flags=re.IGNORECASE)[0]
-    about = convert(head, ConversionOptions(extract_metadata=True)).metadata.document
-    title = " ".join(clean(about.title or "").split())
-    return title or None, about.author
+    head = re.split(r"</head\b|<body\b", markup, maxsplit=1, flags=re.IGNORECASE)[0]
+    options = ConversionOptions(extract_metadata=True, strip_tags=_INDENTING_TAGS)
+    about = convert(head, options).metadata.document
+    return one_line(about.title) or None, about.author

@@ -6,7 +6,7 @@ import json
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.ingest.readers.base import clean, unreadable
+from retrieval_core.ingest.readers.base import MOST_NESTING, RefusedError, clean, unreadable
 from retrieval_core.ingest.readers.columns import (
     SAMPLE_ROWS,
     Layout,
@@ -59,7 +59,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 row: object = _value(json.loads(line))
-            except (ValueError, RecursionError) as exc:
+            except (RefusedError, ValueError, RecursionError) as exc:
                 reason = exc.msg if isinstance(exc, json.JSONDecodeError) else "nested too deeply, or a number too long"
                 raise unreadable(path, f"line {line_number} is not JSON: {reason}") from exc
             if not isinstance(row, dict):
@@ -68,14 +68,20 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, cast("dict[str, Any]", row)
 
 
-def _value(value: Any) -> Any:
-    """Return a parsed value without what JSON does not know but Python writes: NaN and Infinity become ``None``."""
+def _value(value: Any, level: int = 0) -> Any:
+    """Return a parsed value without what JSON does not know but Python writes: NaN and Infinity become ``None``.
+
+    Raises:
+        RefusedError: It is nested too deeply.
+    """
+    if level > MOST_NESTING:
+        raise RefusedError
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {clean(name): _value(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {clean(name): _value(item, level + 1) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_value(item) for item in cast("list[Any]", value)]
+        return [_value(item, level + 1) for item in cast("list[Any]", value)]
     return value

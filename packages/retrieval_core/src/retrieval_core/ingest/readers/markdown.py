@@ -7,10 +7,10 @@ from datetime import date, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.ingest.markdown import first_heading
 from retrieval_core.ingest.parsed import ParsedDocument
-from retrieval_core.ingest.readers.base import clean
+from retrieval_core.ingest.readers.base import MOST_NESTING, RefusedError, clean, unreadable
 from retrieval_core.ingest.readers.encoding import read_text
+from retrieval_core.text.markdown import first_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _MOST_VALUES = 10_000
+_MOST_MERGES = 5
+_TOO_DEEP = "its front matter is nested too deeply"
 
 
 def read_markdown(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a Markdown file; its front matter becomes metadata and is no part of the text."""
-    metadata, text = split_front_matter(read_text(path))
+    try:
+        metadata, text = split_front_matter(read_text(path))
+    except RefusedError as exc:
+        raise unreadable(path, str(exc)) from exc
     title = metadata.get("title")
     yield ParsedDocument(
         text=text,
@@ -38,16 +43,24 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Return the fields of a YAML front matter and the text below it.
 
     A block that is not a YAML mapping is left in the text: it is a rule and a paragraph, or a template for something.
+
+    Raises:
+        RefusedError: It is nested too deeply, or has too many values.
     """
     match = _FRONT_MATTER.match(text)
     if match is None:
         return {}, text
+    if match["yaml"].count("<<") > _MOST_MERGES:  # each may double what the one before it holds, while it is parsed
+        msg = "its front matter has too many merge keys"
+        raise RefusedError(msg)
     import yaml  # noqa: PLC0415 - most files have no front matter
 
     try:
         loaded: Any = yaml.safe_load(match["yaml"])
         fields: Any = _JsonValues().convert({} if loaded is None else loaded)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except RecursionError as exc:
+        raise RefusedError(_TOO_DEEP) from exc
+    except (yaml.YAMLError, ValueError):
         return {}, text
     return (fields, text[match.end() :]) if isinstance(loaded, dict) or loaded is None else ({}, text)
 
@@ -61,16 +74,18 @@ class _JsonValues:
     def __init__(self) -> None:
         self._seen = 0
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: Any, level: int = 0) -> Any:
         self._seen += 1
+        if level > MOST_NESTING:
+            raise RefusedError(_TOO_DEEP)
         if self._seen > _MOST_VALUES:
-            msg = f"front matter of more than {_MOST_VALUES} values"
-            raise ValueError(msg)
+            msg = f"its front matter has more than {_MOST_VALUES:,} values"
+            raise RefusedError(msg)
         if isinstance(value, dict):
             fields = cast("dict[Any, Any]", value)
-            return {str(key): self.convert(item) for key, item in fields.items()}
+            return {str(key): self.convert(item, level + 1) for key, item in fields.items()}
         if isinstance(value, (list, tuple, set)):
-            return [self.convert(item) for item in cast("list[Any]", value)]
+            return [self.convert(item, level + 1) for item in cast("list[Any]", value)]
         if isinstance(value, (date, datetime)):
             return value.isoformat()
         if isinstance(value, str):

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
-from retrieval_core.ingest.readers.archive import core_properties, open_archive, refuse_document_types
-from retrieval_core.ingest.readers.base import author_metadata, clean, unreadable, vendor
+from retrieval_core.ingest.readers.archive import core_properties, open_archive, zipped
+from retrieval_core.ingest.readers.base import author_metadata, clean, one_line, unreadable, vendor
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from io import BytesIO
     from pathlib import Path
 
     from retrieval_core.ingest.readers.base import ReadOptions
 
 _GAP = "\n\n"
+_MOST_NODES = 600_000
+"""Elements and attributes of a presentation, which is parsed as a whole, by a library that takes 200 bytes for each."""
 _PLACEHOLDER_TITLES = frozenset({"", "powerpoint presentation"})
 
 
@@ -23,9 +26,11 @@ def read_pptx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a presentation: titles, text, tables and notes of its slides; hidden slides too, pictures not."""
     with vendor(path, "Reading PPTX files", "it is no PowerPoint presentation, or is damaged"):
         with open_archive(path) as archive:
-            refuse_document_types(archive, path)
-            title, author = core_properties(archive)
-        slides = _slides(path)
+            parts = archive.office_parts(_MOST_NODES)
+        title, author = core_properties(parts)
+        package = zipped(parts)
+        del parts
+        slides = _slides(package)
     if not any(slides):
         raise unreadable(path, "its slides hold no text")
     if (title or "").lower() in _PLACEHOLDER_TITLES:
@@ -33,7 +38,7 @@ def read_pptx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     yield ParsedDocument(
         text=_GAP.join(filter(None, slides)),
         markup="markdown",
-        title=clean(title) if title else None,
+        title=one_line(title) or None,
         pages=tuple(_pages(slides)),
         metadata=author_metadata(author),
     )
@@ -47,11 +52,16 @@ def _pages(slides: Sequence[str]) -> Iterator[ParsedPage]:
             start += len(slide) + len(_GAP)
 
 
-def _slides(path: Path) -> list[str]:
-    """Return each slide as Markdown, an empty text for one with pictures only."""
+def _slides(package: BytesIO) -> list[str]:
+    """Return each slide as Markdown, an empty text for one with pictures only, or that was there before."""
     from pptx import Presentation  # noqa: PLC0415 - an extra
 
-    return [clean(_GAP.join(_slide(slide))).strip() for slide in cast("Any", Presentation(str(path))).slides]
+    seen: set[str] = set()
+    slides: list[str] = []
+    for slide in cast("Any", Presentation(package)).slides:
+        slides.append("" if slide.part.partname in seen else clean(_GAP.join(_slide(slide))).strip())
+        seen.add(slide.part.partname)
+    return slides
 
 
 def _slide(slide: Any) -> Iterator[str]:

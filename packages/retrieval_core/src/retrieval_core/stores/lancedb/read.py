@@ -41,8 +41,8 @@ RANGES = 50
 
 
 def read_state(view: View) -> tuple[str, int]:
-    """Return the identity that the index got when it was made, and the version; upkeep makes versions too."""
-    return view.identity, view.version
+    """Return the token of the last commit, and the version; upkeep makes versions too."""
+    return view.commit.token, view.version
 
 
 def read_manifest(view: View) -> Manifest:

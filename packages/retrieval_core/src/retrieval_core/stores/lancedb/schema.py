@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from retrieval_core.errors import IndexFormatError
@@ -69,8 +68,8 @@ def is_record(*records: Record) -> str:
     return f"record IN ({', '.join(repr(record) for record in records)})"
 
 
-def arrow_schema(manifest: Manifest, identity: str | None = None) -> Any:
-    """Return the Arrow schema of an index; one without an identity is for rows that are written to it."""
+def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
+    """Return the Arrow schema of an index, or of rows that are written to one."""
     pa = arrow()
     fields: list[Any] = [pa.field("record", pa.string()), *(pa.field(name, pa.string()) for name in LOOKED_UP[:-1])]
     fields.append(pa.field("number", pa.int64()))
@@ -80,11 +79,10 @@ def arrow_schema(manifest: Manifest, identity: str | None = None) -> Any:
         fields.append(pa.field(name, pa.int64() if name in INTEGER_COLUMNS else text))
     for column in vector_columns(manifest):
         fields += [pa.field(column, pa.list_(pa.float32(), manifest.dimension)), pa.field(column + ZERO, pa.bool_())]
-    if identity is None:
+    if not is_whole:
         return pa.schema(fields)
     about = {
         "format": FORMAT,
-        "identity": identity,
         "embedder_id": manifest.embedder_id,
         "dimension": manifest.dimension,
         "analyzer": manifest.analyzer,
@@ -94,18 +92,13 @@ def arrow_schema(manifest: Manifest, identity: str | None = None) -> Any:
     return pa.schema(fields, metadata={MARK: json.dumps(about).encode()})
 
 
-def new_identity() -> str:
-    """Return what tells an index from every other one."""
-    return token_hex(8)
-
-
 def vector_columns(manifest: Manifest) -> Sequence[str]:
     """Return the names of the columns that hold vectors."""
     return () if manifest.dimension is None else (VECTOR, *map(vector_column, manifest.vectors))
 
 
-def read_about(schema: Any, location: str) -> tuple[Manifest, str]:
-    """Return what an index says about itself, and its identity.
+def read_about(schema: Any, location: str) -> Manifest:
+    """Return what an index says about itself.
 
     Raises:
         IndexFormatError: The table belongs to another program, or to another version of this library.
@@ -123,7 +116,6 @@ def read_about(schema: Any, location: str) -> tuple[Manifest, str]:
             f"{advice}."
         )
         raise IndexFormatError(msg)
-    manifest = Manifest(
+    return Manifest(
         about["embedder_id"], about["dimension"], about["analyzer"], about["metric"], tuple(about["vectors"])
     )
-    return manifest, about["identity"]

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retrieval_core.errors import IndexFormatError, IndexNotFoundError, RetrievalError, StoreError
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.stores.lancedb import schema
+from retrieval_core.stores.lancedb.commits import Commit
 from retrieval_core.stores.lancedb.locking import one_writer
 from retrieval_core.stores.lancedb.vendor import lancedb
 from retrieval_core.stores.lancedb.view import StaleReadError, View
+from retrieval_core.stores.local import if_it_fails_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -137,7 +139,7 @@ class Session:
         if (self._rows or 0) >= SWEEP_ROWS // 10:
             self._sweep_soon()
         self._sweeper.shutdown(wait=True)
-        self._view = self._table = self._database = None
+        self._let_go()
 
     @property
     def _lock_file(self) -> Path:
@@ -148,8 +150,21 @@ class Session:
             msg = f"{self._path} is a file, and LanceDB keeps an index in a folder; choose another place for it"
             raise IndexFormatError(msg)
 
+    @property
+    def _folder(self) -> Path:
+        return self._path / f"{self._name}.lance"
+
     def _exists(self) -> bool:
-        return (self._path / f"{self._name}.lance").is_dir()
+        return self._folder.is_dir()
+
+    def _let_go_of_another(self) -> None:
+        """Forget what is open where another index has come into its place, or an older one was put back."""
+        if self._view is not None and not self._view.commit.is_there:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget what is open; LanceDB's connection remembers what it read by the names of files."""
+        self._view = self._table = self._database = None
 
     def _not_found(self) -> IndexNotFoundError:
         return IndexNotFoundError(f"there is no index at {self.location}; make one with: retrieval index PATH…")
@@ -159,22 +174,24 @@ class Session:
         self._check_place()
         if not self._exists():
             with self._lock:
-                self._view = self._table = None
+                self._let_go()
             raise self._not_found()
         with self._lock:
+            self._let_go_of_another()
             if self._table is None:
                 self._table = self._connection().open_table(self._name)
             version = self._table.version
             if self._view is None or self._view.version != version:
                 table = self._connection().open_table(self._name)
                 table.checkout(version)
-                manifest, identity = schema.read_about(table.schema, self.location)
+                manifest = schema.read_about(table.schema, self.location)
                 indexes = {index.name: index.columns for index in table.list_indices()}
                 if schema.WORDS_INDEX not in indexes:  # whoever made the table did not get to its end
                     raise self._not_found()
                 vectors = schema.vector_columns(manifest)
                 indexed = frozenset(columns[0] for columns in indexes.values() if columns[0] in vectors)
-                self._view = View(table, version, manifest, identity, indexed)
+                history = object() if self._view is None else self._view.history
+                self._view = View(table, Commit(self._folder, version), manifest, indexed, history)
             return self._view
 
     def _connection(self) -> Any:
@@ -187,9 +204,10 @@ class Session:
         """Return the table to write to; what is missing of it is made, also where a former process was killed at it."""
         kinds = lancedb().index
         with self._lock:
+            self._let_go_of_another()
             if not self._exists():
-                made = schema.arrow_schema(self._manifest, schema.new_identity())
-                self._view = None
+                made = schema.arrow_schema(self._manifest, is_whole=True)
+                self._let_go()
                 self._table = self._connection().create_table(self._name, schema=made)
             elif self._table is None:
                 self._table = self._connection().open_table(self._name)
@@ -252,7 +270,7 @@ class Session:
             self._writes, self._rows = 0, 0
 
     def _index_vectors(self, table: Any) -> None:
-        manifest, _ = schema.read_about(table.schema, self.location)
+        manifest = schema.read_about(table.schema, self.location)
         there = {index.columns[0] for index in table.list_indices()}
         for column in schema.vector_columns(manifest):
             if column not in there and table.count_rows(f"{column} IS NOT NULL") >= VECTOR_INDEX_FROM:
@@ -266,6 +284,6 @@ class Session:
             raise
         except Exception as error:  # LanceDB raises ValueError, RuntimeError and OSError alike
             with self._lock:
-                self._view = self._table = None  # perhaps another index has come into its place
-            msg = f"{self.location}: LanceDB failed: {error}"
+                self._let_go()  # perhaps another index has come into its place
+            msg = f"{self.location}: LanceDB failed: {error}. {if_it_fails_again(self._folder)}"
             raise StoreError(msg) from error

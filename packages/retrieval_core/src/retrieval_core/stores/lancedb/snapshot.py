@@ -46,10 +46,10 @@ class SnapshotCache:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._clear("")
+        self._clear(None)
 
-    def _clear(self, identity: str) -> None:
-        self._identity = identity
+    def _clear(self, history: object) -> None:
+        self._history = history
         self._version = -1
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -69,8 +69,8 @@ class SnapshotCache:
         return Allowed(numbers[passing], int(np.count_nonzero(alive)))
 
     def _refresh(self, view: View) -> None:
-        if view.identity != self._identity:
-            self._clear(view.identity)
+        if view.history is not self._history:
+            self._clear(view.history)
         if view.version < self._version:
             raise StaleReadError
         if view.version == self._version:
@@ -79,7 +79,7 @@ class SnapshotCache:
         now = np.sort(found.astype(np.int64))
         alive = np.isin(self._numbers, now, assume_unique=True)
         if np.count_nonzero(alive) < len(alive) // 2:
-            self._clear(view.identity)  # mostly gaps: reading it all again is cheaper than keeping them
+            self._clear(view.history)  # mostly gaps: reading it all again is cheaper than keeping them
             alive = self._alive
         last = self._numbers[-1] if len(self._numbers) else -1
         fresh = now[now > last]  # numbers only ever grow

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from retrieval_core.ports import Manifest
+    from retrieval_core.stores.lancedb.commits import Commit
 
 ALL = 2**31 - 1
 """A limit that is none."""
@@ -24,16 +25,25 @@ class View:
     """A table that stays at one version.
 
     Attributes:
-        version: LanceDB's number of it, which grows with each commit.
+        commit: The one that made the version.
         indexed: Columns of vectors that have an index.
+        history: The same object as that of a former view of this process if this version came from that one by writes.
+            Otherwise another table has come into the place, or an older one was put back.
     """
 
-    def __init__(self, table: Any, version: int, manifest: Manifest, identity: str, indexed: frozenset[str]) -> None:
+    def __init__(
+        self, table: Any, commit: Commit, manifest: Manifest, indexed: frozenset[str], history: object
+    ) -> None:
         self.table = table
-        self.version = version
+        self.commit = commit
         self.manifest = manifest
-        self.identity = identity
         self.indexed = indexed
+        self.history = history
+
+    @property
+    def version(self) -> int:
+        """LanceDB's number, which grows with each commit."""
+        return self.commit.version
 
     def select(self, where: str, columns: Sequence[str]) -> Any:
         """Return the rows for which an expression holds, as an Arrow table."""

@@ -6,6 +6,7 @@ The client is imported and built in a thread, since both read files; the first c
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -25,10 +26,12 @@ from retrieval_core.vendors.http import with_advice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from concurrent.futures import Future
 
     from pydantic import SecretStr
 
 SERVICE = "pinecone"
+logger = logging.getLogger("retrieval_core")
 
 # The client insists on a time-out. How long a call may take is for the caller to say, so this one is never the shorter.
 _A_DAY = 86_400.0
@@ -99,7 +102,11 @@ class Connection:
             return await getattr(index, method)(**arguments)
 
     async def aclose(self) -> None:
-        """Close all clients. Closing twice is fine."""
+        """Close all clients. Closing twice is fine.
+
+        Those of other event loops are closed there as soon as these take a turn. That is not waited for: one of them
+        may itself be waiting for this, as where ``close()`` is called inside a coroutine.
+        """
         self._closed = True
         loops, self._loops = self._loops, {}
         for loop, state in loops.items():
@@ -108,7 +115,7 @@ class Connection:
             if loop is asyncio.get_running_loop():
                 await state.index.close()
             elif loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(state.index.close(), loop))
+                asyncio.run_coroutine_threadsafe(state.index.close(), loop).add_done_callback(_tell_failure)
 
     async def _index(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -141,6 +148,12 @@ class Connection:
         )
         _build_http(client)
         return client
+
+
+def _tell_failure(closing: Future[None]) -> None:
+    """Log what closing a client that nobody waits for came to, where it failed."""
+    if not closing.cancelled() and (error := closing.exception()) is not None:
+        logger.warning("a client of Pinecone could not be closed: %s", error)
 
 
 def _without_retries(index: Any) -> None:

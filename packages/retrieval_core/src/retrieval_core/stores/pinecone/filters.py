@@ -6,11 +6,10 @@ its documentation; two points on which it is silent, or has changed its mind, ar
 - Whether ``$ne`` and ``$nin`` match where the field is absent: each stands beside an explicit ``$exists``.
 - Whether ``$in`` takes booleans, and values of several kinds: each kind is asked for by itself.
 
-``$gt``, ``$gte``, ``$lt`` and ``$lte`` compare numbers only at Pinecone, and without a test of a value's kind their
-negation cannot be said. So with text, and below ``Not``, they are refused, and so is ``$contains`` below ``Not``.
-
-Where Pinecone cannot be exact it is asked for more: ``$contains`` also finds single values, and an opaque value passes
-every comparison. The store therefore holds each answer against :func:`~retrieval_core.filters.matches`.
+Where Pinecone cannot be exact it is asked for more, never for less: it has no patterns and no search inside of text,
+``$gt`` and its like compare numbers only and have no negation without a test of a value's kind, ``$contains`` also
+finds single values, an opaque value passes every comparison, and no filter sees a record's id. The store therefore
+holds each answer against :func:`~retrieval_core.filters.matches`.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ from retrieval_core.filters import (
     Or,
 )
 from retrieval_core.stores.pinecone.fields import ITEMS, OPAQUE, can_be_name, exact_float, is_text, item_token
+from retrieval_core.stores.pinecone.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.filters import Condition, Filter, Scalar
 
 Expression: TypeAlias = "dict[str, Any] | bool"
 """A filter in Pinecone's JSON; true and false where everything or nothing passes, which it has no words for."""
 
-SUPPORTED = frozenset(
-    {"$eq", "$ne", "$in", "$nin", "$gt", "$gte", "$lt", "$lte", "$exists", "$contains", "$and", "$or", "$not"}
-)
-"""Operators that can be translated; the module's documentation says where an operand cannot."""
-
 MOST_VALUES = 10_000
 """Values that Pinecone takes in one ``$in`` or ``$nin``."""
 
+KEPT_AS_DIGITS = frozenset({"page"})
+"""Numbers to us that a record may hold as text."""
+
+_DIGITS = 17  # of whole numbers that 64-bit floats tell apart
 _LARGEST = 1.7976931348623157e308
 
 
@@ -62,8 +61,11 @@ def translate(condition: Filter | None, names: Mapping[str, str] | None = None) 
         condition: ``None`` lets everything pass.
         names: For an index that others filled: the name there, by our name of a field. ``None`` for our own.
 
+    Returns:
+        What lets everything pass that matches, and as little else as Pinecone can say.
+
     Raises:
-        UnsupportedFilterError: Pinecone cannot evaluate it exactly.
+        UnsupportedFilterError: It names more values than Pinecone takes.
     """
     return True if condition is None else _Translation(names).of(condition, negated=False)
 
@@ -80,7 +82,10 @@ def either(*expressions: Expression) -> Expression:
 
 def _combined(operator: str, expressions: Sequence[Expression]) -> Expression:
     decisive = operator == "$or"
-    parts = [part for part in expressions if part is not (not decisive)]
+    parts: list[Expression] = []
+    for part in expressions:
+        if part is not (not decisive) and part not in parts:
+            parts.append(part)
     if any(part is decisive for part in parts):
         return decisive
     return not decisive if not parts else parts[0] if len(parts) == 1 else {operator: parts}
@@ -111,37 +116,51 @@ class _Translation:
             case Contains(path, value) if not negated:
                 return self._member(path, (value,), wanted=True)
             case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
-                not negated and not isinstance(value, str)
+                not negated and not isinstance(value, str) and path not in KEPT_AS_DIGITS
             ):
                 own = {OPAQUE: {"$in": [path]}} if self.names is None and is_text(path) else False
-                name = self._name(path)
-                return either(_ordering(name, condition.operator, value) if name else False, own)
+                operator = condition.operator
+                return either(self._at(path, lambda name: _ordering(name, operator, value), absent=False), own)
             case _:
-                raise UnsupportedFilterError(_refusal(condition, negated=negated))
+                return negated or self._exists(condition.field, wanted=True)
 
-    def _name(self, path: str) -> str | None:
-        name = path if self.names is None else self.names.get(path, path)
-        return name if can_be_name(name) and is_text(name) else None
+    def _at(self, path: str, test: Callable[[str], Expression], *, absent: bool) -> Expression:
+        """Return a test of the first field that is there of those where a path may stand.
+
+        Args:
+            path: Ours.
+            test: Of one field that is there.
+            absent: Whether a record passes that has none of them.
+        """
+        found: Expression = absent or path in OF_THE_RECORD
+        for name in reversed(places(path, self.names or {})):
+            if can_be_name(name) and is_text(name):
+                found = either(test(name), both({name: {"$exists": False}}, found))
+        return found
 
     def _member(self, path: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
         texts = [value for value in values if isinstance(value, str) and is_text(value)]
         numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        if wanted and path in WRITTEN_AS_TEXT:
+            numbers += [int(text) for text in texts if _is_number(text)]
+        if wanted and path in KEPT_AS_DIGITS:
+            texts += [str(int(number)) for number in numbers if number == int(number)]
         exact = [number for number in map(exact_float, numbers) if number is not None]
         groups: list[Sequence[Scalar]] = [texts, exact, *([value] for value in values if isinstance(value, bool))]
         tokens = [item_token(path, value) for value in values] if self.names is None else []
-        name = self._name(path)
-        native = [_among(name, group, wanted=wanted) for group in groups if group] if name else []
-        listed = [_among(ITEMS, tokens, wanted=wanted)] if tokens else []
-        if wanted:
-            return either(*native, *listed)
-        return both(
-            either({name: {"$exists": False}}, both(*native)) if name and native else True,
-            either({ITEMS: {"$exists": False}}, *listed) if listed else True,
+        combine = either if wanted else both
+        native = self._at(
+            path,
+            lambda name: combine(*[_among(name, group, wanted=wanted) for group in groups if group]),
+            absent=not wanted,
         )
+        listed = _among(ITEMS, tokens, wanted=wanted) if tokens else not wanted
+        if wanted or not tokens:
+            return combine(native, listed)
+        return both(native, either({ITEMS: {"$exists": False}}, listed))
 
     def _exists(self, path: str, *, wanted: bool) -> Expression:
-        name = self._name(path)
-        native: Expression = {name: {"$exists": wanted}} if name else not wanted
+        native = self._at(path, lambda name: {name: {"$exists": wanted}}, absent=not wanted)
         if self.names is not None or not is_text(path):
             return native
         if wanted:
@@ -174,15 +193,6 @@ def _ordering(name: str, operator: str, value: float) -> Expression:
     return {name: {operator: limit}}
 
 
-def _refusal(condition: Condition, *, negated: bool) -> str:
-    if condition.operator not in SUPPORTED:
-        return f"a Pinecone index has no operator {condition.operator}; narrow the search by $eq, $in or numbers"
-    if negated:
-        return (
-            f"a Pinecone index cannot evaluate {condition.operator} below a negation exactly; "
-            "say the opposite instead, for instance $lte in place of a negated $gt"
-        )
-    return (
-        f"a Pinecone index compares numbers only, and {condition.operator} on {condition.field!r:.80} got text; "
-        "index such a field as a number, for instance a date as seconds since 1970"
-    )
+def _is_number(text: str) -> bool:
+    """Whether it is how a whole number in a record is read as text."""
+    return len(text) < _DIGITS and text.removeprefix("-").isdecimal() and text == str(int(text))

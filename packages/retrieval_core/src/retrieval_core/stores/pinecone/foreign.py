@@ -6,22 +6,40 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
-from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk, PageSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from retrieval_core.types import JSON
 
 MAPPED = frozenset(
-    {"text", "document_id", "chunk_index", "total_chunks", "title", "source", "section", "parent_id", "content_hash"}
+    {
+        "text",
+        "document_id",
+        "chunk_index",
+        "total_chunks",
+        "title",
+        "source",
+        "section",
+        "page",
+        "parent_id",
+        "content_hash",
+    }
 )
 """Fields of a chunk that a field of another name may stand for."""
+
+OF_THE_RECORD = frozenset({"id", "document_id"})
+"""Fields that are the record's own id where the metadata say nothing."""
+WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id"})
+"""Fields that are text to us, whatever they are in a record: a number is the text of its digits."""
 
 NODE = "_node_content"
 """Where LlamaIndex keeps a node as JSON."""
 _OF_LLAMAINDEX = frozenset({NODE, "_node_type", "doc_id", "document_id", "ref_doc_id"})
-_TEXT_NAMES = ("text", "page_content", "content", "chunk_text")
+_TEXT_NAMES = ("text", "page_content", "content", "chunk_text", "review_text")
+_OTHER_NAMES = {"document_id": ("document_id", "doc_id"), "source": ("source", "file_path")}
+_ONLY_MAPPED = frozenset({"section", "page", "parent_id", "content_hash"})
 _SOURCE_NODE = "1"
 
 
@@ -36,17 +54,36 @@ def check_names(names: Mapping[str, str]) -> None:
         raise InvalidParameterError(msg)
 
 
-def visible(metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, JSON]:
-    """Return what filters see of a record: its metadata, and below our names what these are mapped to."""
-    return {**metadata, **{ours: metadata.get(theirs) for ours, theirs in names.items()}}
+def places(ours: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields of a record where one of ours may stand; the first that is there counts.
+
+    Reading and filtering both go by this.
+    """
+    return (names[ours],) if ours in names else _OTHER_NAMES.get(ours, (ours,))
+
+
+def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, JSON]:
+    """Return what filters see of a record: its metadata, and below our names what a chunk has of it.
+
+    A number that is text to us is there as both.
+    """
+    seen: dict[str, JSON] = {"id": record_id, **metadata}
+    read = _read(record_id, metadata, names, _node(metadata.get(NODE)))
+    for ours, value in read.items():
+        if value is None and ours not in names:
+            continue
+        stored = _stored(ours, metadata, names)
+        is_both = ours in WRITTEN_AS_TEXT and isinstance(stored, (int, float))
+        seen[ours] = (value, stored) if is_both else value
+    return seen
 
 
 def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> Chunk:
     """Return a chunk made from a record.
 
-    Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content`` or
-    ``chunk_text``. Numbers that are whole become integers where a chunk has such. Without a document's id the record
-    stands for itself.
+    Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content``,
+    ``chunk_text`` or ``review_text``. Numbers that are whole become integers where a chunk has such. Without a
+    document's id the record stands for itself.
 
     Raises:
         IndexFormatError: No field holds its text.
@@ -54,32 +91,46 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
     node = _node(metadata.get(NODE))
     text_name, text = _text(metadata, names, node)
     if text is None:
+        where = repr(names["text"]) if "text" in names else f"{', '.join(_TEXT_NAMES[:-1])} or {_TEXT_NAMES[-1]}"
         msg = (
-            f"record {record_id!r:.80} has no text in "
-            f"{repr(names['text']) if 'text' in names else 'text, page_content, content or chunk_text'}; its fields "
-            f"are {', '.join(sorted(metadata)) or 'none'}. Say which one holds the text: "
+            f"record {record_id!r:.80} has no text in {where}; its fields are "
+            f"{', '.join(sorted(metadata)) or 'none'}. Say which one holds the text: "
             '[store.pinecone.fields] text = "..."'
         )
         raise IndexFormatError(msg)
-
-    def named(ours: str) -> Any:
-        return metadata.get(names.get(ours, ours))
-
     hidden = {text_name, *(_OF_LLAMAINDEX if node else ())} - set(names.values()) | {text_name}
     own = node.get("metadata") if node and isinstance(node.get("metadata"), dict) else None
+    read = _read(record_id, metadata, names, node)
+    pages = read["page"]
     return Chunk(
         id=record_id,
-        document_id=_as_text(named("document_id")) or _source_of(node) or _as_text(metadata.get("doc_id")) or record_id,
+        document_id=read["document_id"],
         text=text,
-        chunk_index=_as_int(named("chunk_index"), 0),
-        total_chunks=_as_int(named("total_chunks"), 1),
-        section_path=_as_path(named("section")) if "section" in names else (),
-        parent_id=_as_text(named("parent_id")) if "parent_id" in names else None,
-        title=_as_text(named("title")),
-        source=_as_text(named("source")) or (_as_text(metadata.get("file_path")) if node else None),
-        content_hash=(_as_text(named("content_hash")) or "") if "content_hash" in names else "",
+        chunk_index=read["chunk_index"] or 0,
+        total_chunks=1 if read["total_chunks"] is None else read["total_chunks"],
+        page_span=PageSpan(pages[0], pages[-1]) if pages else None,
+        section_path=read["section"] or (),
+        parent_id=read["parent_id"],
+        title=read["title"],
+        source=read["source"],
+        content_hash=read["content_hash"] or "",
         metadata=own if own is not None else {name: value for name, value in metadata.items() if name not in hidden},
     )
+
+
+def _read(
+    record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str], node: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return a chunk's fields, but for its text, as the record has them; ``None`` for what it lacks."""
+    read = {ours: how(_stored(ours, metadata, names)) for ours, how in _HOW_TO_READ.items()}
+    read["document_id"] = read["document_id"] or _source_of(node) or record_id
+    return read
+
+
+def _stored(ours: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> Any:
+    if ours in _ONLY_MAPPED and ours not in names:
+        return None
+    return next((metadata[place] for place in places(ours, names) if metadata.get(place) is not None), None)
 
 
 def _node(content: Any) -> dict[str, Any] | None:
@@ -125,12 +176,33 @@ def _as_text(value: Any) -> str | None:
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _as_path(value: Any) -> tuple[str, ...]:
+def _as_path(value: Any) -> tuple[str, ...] | None:
     parts = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return tuple(part for part in parts if isinstance(part, str))
+    return tuple(part for part in parts if isinstance(part, str)) or None
 
 
-def _as_int(value: Any, otherwise: int) -> int:
+def _as_pages(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS_OF_A_PAGE:
+        return (int(value),)
+    page = _as_int(value)
+    return None if page is None or page < 0 else (page,)
+
+
+def _as_int(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-        return otherwise
+        return None
     return int(value)
+
+
+_DIGITS_OF_A_PAGE = 10
+_HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
+    "document_id": _as_text,
+    "chunk_index": _as_int,
+    "total_chunks": _as_int,
+    "title": _as_text,
+    "source": _as_text,
+    "section": _as_path,
+    "page": _as_pages,
+    "parent_id": _as_text,
+    "content_hash": _as_text,
+}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.errors import DimensionMismatchError, IndexFormatError, SearchError
+from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
 from retrieval_core.filters import chunk_fields, matches
 from retrieval_core.stores.pinecone.connection import together
 from retrieval_core.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
@@ -34,6 +35,8 @@ _DOCUMENTS = 1_000
 _MOST_ADDRESS_CHARACTERS = 6_000
 # Whole numbers beyond this are not told apart by 64-bit floats; positions are far below.
 _LAST_POSITION = 2**53
+# The status with which Pinecone refuses answers of more than 4 MB.
+_TOO_LARGE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,44 +120,84 @@ class Reader:
             raise IndexFormatError(msg)
         return Facts(dimension, metric)
 
-    async def query(self, request: SearchRequest, query: Mapping[str, Any], expression: Expression) -> list[Match]:
+    async def query(
+        self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
+    ) -> tuple[list[Match], str | None]:
         """Return the best matches, best first, at least as many as the limit where there are so many.
 
         One more than the limit is asked for, to see whether the limit cuts through equal scores; where it does, or
-        where something that Pinecone let pass does not match, more are asked for.
+        where something that Pinecone let pass does not match, more are asked for, up to 10,000 and as long as Pinecone
+        does not refuse so large an answer.
+
+        Returns:
+            The matches, and what is missing from them; ``None`` where nothing is.
 
         Raises:
-            SearchError: Fewer than the limit match among the 10,000 best that Pinecone let pass.
+            IndexFormatError: Nothing but records without a text was found.
         """
         arguments: dict[str, Any] = {**query, "include_values": request.with_vectors}
         if isinstance(expression, dict):
             arguments["filter"] = expression
         top_k = min(request.limit + 1, MOST_RESULTS)
+        answer = await self._ask(top_k, arguments)
         while True:
-            answer = await self._connection.call(
-                "query", top_k=top_k, namespace=self._namespace, include_metadata=True, **arguments
-            )
-            found: list[Match] = []
-            for match in answer.matches:
-                if request.text is not None and match.score <= 0:  # has none of the words
-                    continue
-                chunk = self.chunk(match.id, match.metadata or {}, request.filter)
-                if chunk is not None:
-                    found.append(Match(chunk, match.score, match.values))
-            found.sort(key=lambda match: (-match.score, match.chunk.id))
+            found, unreadable = self._matches(answer, request)
+            is_enough = len(found) >= request.limit
             last = min((match.score for match in answer.matches), default=0.0)
             is_all = len(answer.matches) < top_k or (request.text is not None and last <= 0)
-            if is_all or (len(found) >= request.limit and found[request.limit - 1].score > last):
-                return found
-            if top_k == MOST_RESULTS:
-                if len(found) >= request.limit:
-                    return found
-                msg = (
-                    f"{self._location}: of the {MOST_RESULTS} best that Pinecone lets pass only {len(found)} match the "
-                    "filter, since it cannot evaluate lists of numbers itself; add a condition on another field"
-                )
-                raise SearchError(msg)
-            top_k = min(4 * top_k, MOST_RESULTS)
+            if is_all or (is_enough and found[request.limit - 1].score > last):
+                break
+            more = await self._ask_for_more(top_k, arguments)
+            if more is None:
+                break
+            top_k, answer = more
+        problems: list[str] = []
+        if not (is_all or is_enough):
+            problems.append(
+                f"of the {len(answer.matches)} best that Pinecone lets pass only {len(found)} match the filter, which "
+                "it cannot evaluate itself, and there may be others; add a condition that it can, such as $eq"
+            )
+        bar = found[request.limit - 1].score if is_enough else -inf
+        left_out = [error for score, error in unreadable if score >= bar]
+        if left_out and not found:
+            raise left_out[0]
+        if left_out:
+            problems.append(f"{len(left_out)} of the best records were left out: {left_out[0]}")
+        return found, f"{self._location}: {'; '.join(problems)}" if problems else None
+
+    async def _ask(self, top_k: int, arguments: Mapping[str, Any]) -> Any:
+        return await self._connection.call(
+            "query", top_k=top_k, namespace=self._namespace, include_metadata=True, **arguments
+        )
+
+    async def _ask_for_more(self, top_k: int, arguments: Mapping[str, Any]) -> tuple[int, Any] | None:
+        """Ask for four times as many; ``None`` where that is too much for Pinecone."""
+        more = min(4 * top_k, MOST_RESULTS)
+        if more == top_k:
+            return None
+        try:
+            return more, await self._ask(more, arguments)
+        except ServiceError as error:
+            if error.status != _TOO_LARGE:
+                raise
+            return None
+
+    def _matches(self, answer: Any, request: SearchRequest) -> tuple[list[Match], list[tuple[float, IndexFormatError]]]:
+        """Return what matches, best first, and of records that cannot be read the score and what is wrong."""
+        found: list[Match] = []
+        unreadable: list[tuple[float, IndexFormatError]] = []
+        for match in answer.matches:
+            if request.text is not None and match.score <= 0:  # has none of the words
+                continue
+            try:
+                chunk = self.chunk(match.id, match.metadata or {}, request.filter)
+            except IndexFormatError as error:
+                unreadable.append((match.score, error))
+                continue
+            if chunk is not None:
+                found.append(Match(chunk, match.score, match.values))
+        found.sort(key=lambda match: (-match.score, match.chunk.id))
+        return found, unreadable
 
     async def fetch(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return records by id, in as few requests as their ids' length allows."""
@@ -237,7 +280,7 @@ class Reader:
         if RECORD in metadata:
             chunk = chunk_of(metadata)
             return chunk if matches(condition, chunk_fields(chunk)) else None
-        if not matches(condition, visible(metadata, self._names)):
+        if not matches(condition, visible(record_id, metadata, self._names)):
             return None
         return foreign_chunk(record_id, metadata, self._names)
 

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retrieval_core.analysis import Analyzer
-from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, InvalidParameterError, StoreError
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbedderMismatchError,
+    IncompleteSearchError,
+    InvalidParameterError,
+    StoreError,
+)
+from retrieval_core.filters import OPERATORS
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.stores.pinecone.connection import Connection, together
 from retrieval_core.stores.pinecone.fields import is_text
-from retrieval_core.stores.pinecone.filters import SUPPORTED, both, either, translate
+from retrieval_core.stores.pinecone.filters import both, either, translate
 from retrieval_core.stores.pinecone.foreign import check_names
 from retrieval_core.stores.pinecone.reading import MOST_RESULTS, Reader
 from retrieval_core.stores.pinecone.records import Record, batches, records_of, vector_id
@@ -49,8 +56,8 @@ class PineconeStore:
         host: Address of the index; ``http://`` for a server on this machine.
         namespace: Part of the index that is searched and written; two more beside it hold what is known of sources.
         fields: For an index that others filled: which of its fields is a chunk's ``text``, ``document_id``,
-            ``chunk_index``, ``total_chunks``, ``title``, ``source``, ``section``, ``parent_id`` or ``content_hash``.
-            Records of LlamaIndex and LangChain need none.
+            ``chunk_index``, ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id`` or
+            ``content_hash``. Records of LlamaIndex and LangChain need none.
         embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: The index has the metric ``dotproduct`` and keeps words beside vectors, so that it can be searched by
@@ -123,7 +130,7 @@ class PineconeStore:
             documents=counts.get(self._catalog.documents_namespace, 0),
             chunks=counts.get(self._namespace, 0) if self._namespace not in {"", "__default__"} else default,
             sides=self.sides,
-            filter_operators=SUPPORTED,
+            filter_operators=OPERATORS,
         )
 
     async def upsert(self, change: Change) -> None:
@@ -177,7 +184,9 @@ class PineconeStore:
         filter does not.
 
         Raises:
-            UnsupportedFilterError: Pinecone cannot evaluate the filter exactly.
+            IncompleteSearchError: Fewer than the limit match among the best that could be read, at most 10,000, or some
+                of these have no text; it carries the others.
+            UnsupportedFilterError: The filter names more values than Pinecone takes.
             DimensionMismatchError: The vector has another dimension than the index.
             InvalidParameterError: The request is not well formed, or asks for more than 10,000.
             StoreError: The index cannot be searched in this way.
@@ -207,9 +216,9 @@ class PineconeStore:
             raise StoreError(msg)
         if expression is False:
             return ()
-        found = await self._reader.query(request, query, expression)
+        found, missing = await self._reader.query(request, query, expression)
         lowest, highest = (-1.0, 1.0) if request.vector is not None else (0.0, float("inf"))
-        return tuple(
+        candidates = tuple(
             Candidate(
                 match.chunk.id,
                 min(highest, max(lowest, match.score)),
@@ -218,12 +227,15 @@ class PineconeStore:
             )
             for match in found[: request.limit]
         )
+        if missing is not None:
+            raise IncompleteSearchError(missing, candidates)
+        return candidates
 
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return the chunks that are there of what was asked for; of documents and sections there are none.
 
         Raises:
-            UnsupportedFilterError: Pinecone cannot evaluate the filter exactly.
+            UnsupportedFilterError: The filter names more values than Pinecone takes.
             ServiceError: Pinecone failed.
         """
         self._connection.check_open()

@@ -6,11 +6,12 @@ import asyncio
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.stores.sqlite.schema import check_sqlite, is_blank
 
 if TYPE_CHECKING:
@@ -38,15 +39,37 @@ class StaleReadError(Exception):
     """What was read is older than what this process knows already; read again."""
 
 
+class DamagedError(Exception):
+    """What was read is not what was once written."""
+
+
 class _AbandonedError(Exception):
     """The caller is gone; nobody sees this."""
 
 
 class _FileId(NamedTuple):
-    """Tells a file from another one that took its name."""
+    """Tells a file from another one that took its name, or its place by being copied over it.
+
+    In WAL mode the file itself changes only now and then, when SQLite moves into it what was written.
+    """
 
     device: int
     inode: int
+    size: int
+    changed: int
+
+
+class _Known(NamedTuple):
+    """A thread's connection.
+
+    Attributes:
+        file: The file as it was when it was opened, or last written to.
+        is_frozen: Whether SQLite takes it for a file that nobody ever changes, and so may not be trusted once it did.
+    """
+
+    file: _FileId | None
+    connection: sqlite3.Connection
+    is_frozen: bool = False
 
 
 class _Call:
@@ -106,9 +129,17 @@ class Connections:
 
         def work() -> T:
             with self._translated():
-                connection = self._connection(writing=False)
-                with call.using(connection):
-                    return _read(connection, function)
+                while True:
+                    known = self._known(writing=False)
+                    try:
+                        with call.using(known.connection):
+                            result = _read(known.connection, function)
+                    except Exception:  # half of a change looks like anything
+                        if self._is_as_it_was(known):
+                            raise
+                    else:
+                        if self._is_as_it_was(known):
+                            return result
 
         return await self._run(self._readers, work, call)
 
@@ -126,16 +157,24 @@ class Connections:
 
         def work() -> T:
             with self._translated():
-                connection = self._connection(writing=True)
+                connection = self._known(writing=True).connection
                 with call.using(connection):
                     return self._write(connection, function, create, call)
 
         return await self._run(self._writer, work, call)
 
     def close(self) -> None:
-        """Wait for what runs, and close the file. Blocks."""
+        """Wait for what runs, and close the file. Blocks.
+
+        What this process wrote is then in the file itself, even while other processes have it open: who copies the file
+        has all of it, and who puts an older one in its place finds nothing of the newer one beside it.
+        """
         self._readers.close()
         self._writer.close()
+        for connection in self._open:
+            with suppress(sqlite3.Error):  # another process is at it, or the disk is full: it stays where it is
+                if not connection.execute("PRAGMA query_only").fetchone()[0]:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         while self._open:
             self._open.pop().close()
 
@@ -161,35 +200,68 @@ class Connections:
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
+            self._of_thread.known = _Known(
+                self._file_id(), connection
+            )  # perhaps it was this that changed the file itself
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
         return result
 
-    def _connection(self, *, writing: bool) -> sqlite3.Connection:
-        """Return this thread's connection; a file that was deleted or replaced meanwhile is opened anew."""
+    def _known(self, *, writing: bool) -> _Known:
+        """Return this thread's connection; a file that was deleted, replaced or copied over is opened anew."""
         found = self._file_id()
-        known: tuple[_FileId | None, sqlite3.Connection] | None = getattr(self._of_thread, "known", None)
-        if known is not None and known[0] == found and found is not None:
-            return known[1]
+        known: _Known | None = getattr(self._of_thread, "known", None)
         if known is not None:
+            if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
+                return known
             del self._of_thread.known
-            self._open.remove(known[1])
-            known[1].close()
+            self._open.remove(known.connection)
+            known.connection.close()
         if found is None and not writing:
             raise self._not_found()
-        connection = self._connect(writing=writing)
+        is_frozen = False
+        try:
+            connection = self._connect("rwc" if writing else "rw", writing=writing)
+        except sqlite3.OperationalError as error:
+            if writing or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} or found is None:
+                raise
+            if self._has_rest:
+                msg = (
+                    f"{self._path} cannot be read completely: what was written last is in {self._rest.name} beside it, "
+                    "for which SQLite needs permission to write in the folder. Open the index once with it"
+                )
+                raise StoreError(msg) from error
+            connection, is_frozen = self._connect("ro&immutable=1", writing=False), True
+        else:
+            found = self._file_id()
         self._open.append(connection)
-        self._of_thread.known = self._file_id(), connection
-        return connection
+        self._of_thread.known = known = _Known(found, connection, is_frozen)
+        return known
 
-    def _connect(self, *, writing: bool) -> sqlite3.Connection:
+    def _is_as_it_was(self, known: _Known) -> bool:
+        """Whether what was read can be trusted: a file that is taken for frozen must not have changed meanwhile."""
+        return not known.is_frozen or (known.file == self._file_id() and not self._has_rest)
+
+    @property
+    def _rest(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-wal")
+
+    @property
+    def _has_rest(self) -> bool:
+        """Whether something was written that SQLite has not yet moved into the file."""
+        try:
+            return self._rest.stat().st_size > 0
+        except FileNotFoundError:
+            return False
+
+    def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
         check_sqlite()
         if writing:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={'rwc' if writing else 'rw'}",
+            f"{self._path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=min(BUSY_STEP, self._busy_timeout) if writing else self._busy_timeout,
             isolation_level=None,
@@ -212,27 +284,36 @@ class Connections:
             status = self._path.stat()
         except FileNotFoundError:
             return None
-        return _FileId(status.st_dev, status.st_ino)
+        return _FileId(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _not_found(self) -> IndexNotFoundError:
         return IndexNotFoundError(f"there is no index at {self._path}; make one with: retrieval index PATH…")
+
+    def _damaged(self, what: str) -> str:
+        return f"{self._path} is damaged ({what}); delete it and {BUILD_ANEW}"
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
         try:
             yield
+        except DamagedError as error:
+            raise IndexFormatError(self._damaged(str(error))) from error
         except UnicodeDecodeError as error:  # not even SQLite's own message can be read
-            msg = f"{self._path} is damaged; build the index anew"
-            raise IndexFormatError(msg) from error
+            raise IndexFormatError(self._damaged("unreadable text")) from error
         except sqlite3.Error as error:
             match _code(error):
                 case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                     msg = f"{self._path}: another process wrote for more than {self._busy_timeout:g} s; try again later"
                     raise IndexBusyError(msg) from error
-                case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-                    msg = f"{self._path} is not an index, or is damaged ({error}); choose another place or build anew"
+                case sqlite3.SQLITE_NOTADB:
+                    msg = f"{self._path} is not an index ({error}); choose another place, or delete it and {BUILD_ANEW}"
                     raise IndexFormatError(msg) from error
-                case sqlite3.SQLITE_CANTOPEN if self._path.is_dir():
+                case sqlite3.SQLITE_CORRUPT:
+                    raise IndexFormatError(self._damaged(str(error))) from error
+                case sqlite3.SQLITE_ERROR:  # a table is missing, or a statement of ours is wrong
+                    msg = f"{self._path}: SQLite failed: {error}. {if_it_fails_again(self._path)}"
+                    raise IndexFormatError(msg) from error
+                case _ if self._path.is_dir():  # which code SQLite gives, depends on the system
                     msg = (
                         f"{self._path} is a folder, and an index of SQLite is a file; an index that LanceDB keeps "
                         "needs store.kind = 'lancedb' (--store lancedb)"

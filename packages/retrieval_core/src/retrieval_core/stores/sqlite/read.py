@@ -19,6 +19,7 @@ from retrieval_core.stores.rows import (
     document_from_row,
     section_from_row,
 )
+from retrieval_core.stores.sqlite.connections import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.filters import Filter
     from retrieval_core.ports import FetchRequest, FieldInfo
-    from retrieval_core.types import Vector
+    from retrieval_core.types import Matrix, Vector
 
 BATCH = 500
 """Names looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
@@ -55,9 +56,24 @@ def read_manifest(connection: Connection) -> Manifest:
 
 
 def read_state(connection: Connection) -> tuple[str, int]:
-    """Return the identity that the index got when it was made, and the generation, which grows with each write."""
-    identity, generation = connection.execute("SELECT identity, generation FROM state").fetchone()
-    return identity, generation
+    """Return the token of the last write, and the generation, which grows with each write.
+
+    A file of the time before tokens has the identity instead that it got when it was made.
+    """
+    # A file without tokens has no such column; to ask for all of them costs no second question.
+    identity, generation, *token = connection.execute("SELECT * FROM state").fetchone()
+    return "".join(token) or identity, generation
+
+
+def follows(connection: Connection, token: str, generation: int) -> bool:
+    """Whether the index came from a former state by the writes since, as far as is remembered.
+
+    Otherwise the file is another one: an older one that was put back, perhaps, and written to since.
+    """
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
+        return False
+    sql = "SELECT 1 FROM writes WHERE generation = ? AND token = ?"
+    return connection.execute(sql, (generation, token)).fetchone() is not None
 
 
 def fetch(connection: Connection, request: FetchRequest) -> Fetched:
@@ -79,14 +95,31 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
 
 
 def vectors_of(connection: Connection, numbers: Iterable[int]) -> dict[int, Vector]:
-    """Return the vectors of chunks, by their number."""
-    import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
+    """Return the vectors of chunks, by their number.
 
+    Raises:
+        DamagedError: A vector is damaged.
+    """
     rows = connection.execute(
-        "SELECT number, vector FROM vectors WHERE number IN (SELECT value FROM json_each(?))",
+        "SELECT number, vector, (SELECT value FROM manifest WHERE key = 'dimension') FROM vectors "
+        "WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     )
-    return {number: np.frombuffer(blob, dtype=np.float32) for number, blob in rows}
+    return {number: vectors_from(blob, 1, dimension)[0] for number, blob, dimension in rows}
+
+
+def vectors_from(joined: bytes, count: int, dimension: int) -> Matrix:
+    """Return vectors as the rows of a matrix.
+
+    Raises:
+        DamagedError: These are more or fewer bytes than they should be.
+    """
+    import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
+
+    if len(joined) != count * dimension * 4:
+        msg = "a vector has another length than it should have"
+        raise DamagedError(msg)
+    return np.frombuffer(joined, dtype=np.float32).reshape(count, dimension)
 
 
 def count(connection: Connection) -> tuple[int, int]:

@@ -29,7 +29,10 @@ WORD_SEARCH = "fts5"
 
 # Rows of chunks are numbered for life: a chunk that is replaced gets a new number, so that readers who keep arrays know
 # what is new by its number, and what is gone by the table "removed". Long texts are last in their rows, where reading
-# the other columns does not touch them. The words are analysed already; the tokenizer only splits at spaces, since it
+# the other columns does not touch them. A copy of a file has its generations too, so each write leaves a random token;
+# "writes" has those of the last generations, so that readers know whether what they keep is a former state of this very
+# file. Files of the time before tokens get theirs with the next write, and older versions of this library can read and
+# write files with tokens. The words are analysed already; the tokenizer only splits at spaces, since it
 # takes everything beyond ASCII for a letter.
 _TABLES = """
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -59,6 +62,11 @@ CREATE TABLE removed (generation INTEGER, number INTEGER, PRIMARY KEY (generatio
 CREATE TABLE sources (
     source TEXT PRIMARY KEY, content_hash TEXT NOT NULL, recipe TEXT NOT NULL, documents INTEGER NOT NULL
 ) WITHOUT ROWID;
+"""
+
+_TOKENS = """
+ALTER TABLE state ADD COLUMN token TEXT NOT NULL DEFAULT '';
+CREATE TABLE writes (generation INTEGER PRIMARY KEY, token TEXT NOT NULL);
 """
 
 _NAMED_VECTORS = """
@@ -113,12 +121,10 @@ def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
 
 def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the transaction that is open."""
-    tables = _TABLES + _NAMED_VECTORS if manifest.vectors else _TABLES
-    for statement in filter(str.strip, tables.split(";")):
-        connection.execute(statement)
+    _execute(connection, _TABLES + _TOKENS + (_NAMED_VECTORS if manifest.vectors else ""))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_OF_SEVERAL_VECTORS if manifest.vectors else FORMAT}")
-    connection.execute("INSERT INTO state VALUES (?, 0)", (token_hex(8),))
+    connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
     entries = {
         "embedder_id": manifest.embedder_id,
         "dimension": manifest.dimension,
@@ -127,3 +133,14 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
         **({"vectors": json.dumps(manifest.vectors)} if manifest.vectors else {}),
     }
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
+
+
+def add_tokens(connection: sqlite3.Connection) -> None:
+    """Let a file of the time before tokens have them, inside the transaction that is open."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
+        _execute(connection, _TOKENS)
+
+
+def _execute(connection: sqlite3.Connection, statements: str) -> None:
+    for statement in filter(str.strip, statements.split(";")):
+        connection.execute(statement)

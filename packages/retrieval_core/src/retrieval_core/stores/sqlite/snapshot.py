@@ -13,8 +13,7 @@ from retrieval_core.filters import paths_of
 from retrieval_core.stores.columns import Columns, evaluate
 from retrieval_core.stores.rows import FieldReader
 from retrieval_core.stores.sqlite.connections import StaleReadError
-from retrieval_core.stores.sqlite.read import FIELDS, read_state
-from retrieval_core.stores.sqlite.write import KEPT_GENERATIONS
+from retrieval_core.stores.sqlite.read import FIELDS, follows, read_state, vectors_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.filters import Filter
     from retrieval_core.stores.columns import Mask
+    from retrieval_core.stores.local import State
     from retrieval_core.types import JSON, Matrix
 
 BATCH = 4096
@@ -53,11 +53,11 @@ class SnapshotCache:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._clear("", -1)
+        self._refused: set[tuple[Connection, State]] = set()
+        self._clear()
 
-    def _clear(self, identity: str, generation: int) -> None:
-        self._identity = identity
-        self._generation = generation
+    def _clear(self) -> None:
+        self._state: State = "", -1
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: Mask = np.zeros(0, dtype=np.bool_)
         self._vectors: dict[str | None, _Vectors] = {}
@@ -81,7 +81,7 @@ class SnapshotCache:
             name: Which of the chunks' vectors; ``None`` for those of the passages.
 
         Raises:
-            StaleReadError: Another thread has read a later generation already.
+            StaleReadError: Another thread has read a later generation already, as far as can be told.
         """
         with self._lock:
             self._refresh(connection)
@@ -98,24 +98,28 @@ class SnapshotCache:
         return Snapshot(numbers, passing, matrix)
 
     def _refresh(self, connection: Connection) -> None:
-        identity, generation = read_state(connection)
-        if identity == self._identity and generation < self._generation:
+        state = read_state(connection)
+        if state == self._state:
+            return
+        if state[1] < self._state[1] and (connection, state) not in self._refused:
+            # Seen again by the same reader, in a transaction that began later, it is that of an older file which was
+            # put back; several readers may each be behind once.
+            self._refused.add((connection, state))
             raise StaleReadError
-        if identity != self._identity or generation - self._generation >= KEPT_GENERATIONS:
-            self._clear(identity, generation)
+        if follows(connection, *self._state):
+            self._drop_removed(connection)
         else:
-            self._drop_removed(connection, identity, generation)
+            self._clear()
         last = int(self._numbers[-1]) if len(self._numbers) else 0
         fresh = [row[0] for row in connection.execute("SELECT number FROM chunks WHERE number > ? ORDER BY 1", (last,))]
         if fresh:
             self._numbers = np.concatenate([self._numbers, np.array(fresh, dtype=np.int64)])
             self._alive = np.concatenate([self._alive, np.ones(len(fresh), dtype=np.bool_)])
-        self._generation = generation
+        self._state = state
+        self._refused.clear()
 
-    def _drop_removed(self, connection: Connection, identity: str, generation: int) -> None:
-        if generation == self._generation:
-            return
-        rows = connection.execute("SELECT number FROM removed WHERE generation > ?", (self._generation,))
+    def _drop_removed(self, connection: Connection) -> None:
+        rows = connection.execute("SELECT number FROM removed WHERE generation > ?", (self._state[1],))
         removed = np.array([row[0] for row in rows], dtype=np.int64)
         if not len(removed):
             return
@@ -123,7 +127,7 @@ class SnapshotCache:
         alive[np.isin(self._numbers, removed)] = False
         self._alive = alive
         if np.count_nonzero(alive) < len(alive) // 2:
-            self._clear(identity, generation)  # mostly gaps: reading it all again is cheaper than keeping them
+            self._clear()  # mostly gaps: reading it all again is cheaper than keeping them
 
 
 def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
@@ -154,8 +158,8 @@ class _Vectors:
             rows = self._read(connection, last)
             while batch := rows.fetchmany(BATCH):
                 positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
-                joined = np.frombuffer(b"".join(blob for _, blob in batch), dtype=np.float32)
-                self._rows[positions] = joined.reshape(len(batch), -1)
+                joined = b"".join(blob for _, blob in batch)
+                self._rows[positions] = vectors_from(joined, len(batch), self._rows.shape[1])
                 self._present[positions] = True
             self._length = len(numbers)
         return self._rows[: self._length], self._present[: self._length]

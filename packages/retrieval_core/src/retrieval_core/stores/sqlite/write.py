@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from retrieval_core.stores.checks import unit_rows
@@ -16,6 +17,7 @@ from retrieval_core.stores.rows import (
     section_to_row,
     source_to_row,
 )
+from retrieval_core.stores.sqlite.schema import add_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,9 +41,14 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCE_COLUMNS)}"
 
 
 def next_generation(connection: Connection) -> int:
-    """Count a write, and forget which chunks went long ago."""
-    generation = connection.execute("UPDATE state SET generation = generation + 1 RETURNING generation").fetchone()[0]
-    connection.execute("DELETE FROM removed WHERE generation <= ?", (generation - KEPT_GENERATIONS,))
+    """Count a write, leave its token, and forget which chunks went long ago."""
+    add_tokens(connection)
+    token = token_hex(16)
+    sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
+    generation = connection.execute(sql, (token,)).fetchone()[0]
+    connection.execute("INSERT INTO writes VALUES (?, ?)", (generation, token))
+    for forget in ("DELETE FROM removed WHERE generation <= ?", "DELETE FROM writes WHERE generation <= ?"):
+        connection.execute(forget, (generation - KEPT_GENERATIONS,))
     return generation
 
 

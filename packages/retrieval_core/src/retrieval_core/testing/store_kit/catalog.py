@@ -65,6 +65,27 @@ class CatalogTests(StoreTestBase):
 
         self.run(tmp_path, test)
 
+    def test_the_file_of_a_removed_document_is_forgotten(self, tmp_path: Path) -> None:
+        """So indexing the file again brings the document back; the states of other files stay."""
+        states = tuple(SourceState(name, "h", "r", 1) for name in ("s", "other"))
+
+        async def test(store: CataloguedStore) -> None:
+            for state in states:
+                name = f"d-{state.source}"
+                await put(
+                    store,
+                    chunk(f"c-{state.source}", document=name),
+                    documents=(document(name, source=state.source),),
+                    sources=(state,),
+                )
+            assert await store.delete(["unknown"]) == 0
+            assert set(await store.sources()) == {"s", "other"}
+            assert await store.delete(["d-s"]) == 1
+            assert dict(await store.sources()) == {"other": states[1]}
+            assert dict(await store.documents_of("s")) == {}
+
+        self.run(tmp_path, test)
+
     def test_hostile_names(self, tmp_path: Path) -> None:
         """Any text may name a source."""
 

@@ -14,7 +14,6 @@ from retrieval_core.errors import DimensionMismatchError, InvalidParameterError
 from retrieval_core.filters import Eq
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit.base import (
-    DIMENSION,
     StoreTestBase,
     by_vector,
     chunk,
@@ -124,7 +123,6 @@ class NamedVectorTests(StoreTestBase):
                 ({"title": {"other": unit(0)}}, InvalidParameterError),
                 ({"title": {"b": units(1)[0, :-1]}}, DimensionMismatchError),
                 ({"title": {"b": units(1)}}, DimensionMismatchError),
-                ({"title": {"b": np.full(DIMENSION, np.nan, dtype=np.float32)}}, InvalidParameterError),
             ]
             for named, error in wrong:
                 with pytest.raises(error):

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from retrieval_core.filters import Eq
 from retrieval_core.ports import Versioned
-from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put
+from retrieval_core.testing.store_kit.base import StoreTestBase, by_text, by_vector, chunk, document, put, unit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +58,65 @@ class VersionTests(StoreTestBase):
             folder.mkdir()
             self.run(folder, version_of_a_new_one)
         assert len(versions) == 2
+
+    def test_two_copies_have_two_versions(self, tmp_path: Path) -> None:
+        """What is written to each of two copies of one index gives another version, even if it is the same."""
+
+        async def write(store: Store) -> None:
+            if not isinstance(store, Versioned):
+                pytest.skip("this store does not tell its version")
+            await put(store, chunk("a"))
+            versions.append(await store.version())
+
+        versions: list[str | None] = []
+        template, *copies = (tmp_path / name for name in ("template", "one", "other"))
+        template.mkdir()
+        self.run(template, write)
+        for folder in copies:
+            shutil.copytree(template, folder)
+            self.run(folder, write)
+        assert len(set(versions)) == 3
+
+    @pytest.mark.parametrize("writes", [0, 1, 2, 3])
+    def test_an_index_that_is_put_back_is_noticed(self, tmp_path: Path, writes: int) -> None:
+        """A reader that was open all the time finds what is there, however often the older index was written to."""
+        place, backup = tmp_path / "place", tmp_path / "backup"
+        place.mkdir()
+
+        async def test() -> None:
+            reader = await self.open_store(place)
+            if not isinstance(reader, Versioned):
+                pytest.skip("this store does not tell its version")
+            await self._write(place, "old")
+            if not (await reader.describe()).chunks:
+                pytest.skip("this store keeps no index in the folder")
+            await asyncio.to_thread(shutil.copytree, place, backup)
+            for name in ("new", "newer"):
+                await self._write(place, name)
+                seen = [await found(reader)]
+            versions = [await reader.version()]
+            assert seen == [{"old", "new", "newer"}]
+            await asyncio.to_thread(shutil.rmtree, place)
+            await asyncio.to_thread(shutil.copytree, backup, place)
+            expected = {"old"}
+            for number in range(writes):
+                await self._write(place, f"since{number}")
+                expected.add(f"since{number}")
+            assert await found(reader) == expected
+            versions.append(await reader.version())
+            assert versions[0] != versions[1]
+            await reader.aclose()
+
+        async def found(store: Store) -> set[str]:
+            names = await by_text(store, "text")
+            assert sorted(await by_vector(store, unit(0))) == sorted(names)
+            for name in names:
+                assert await by_vector(store, unit(0), condition=Eq("name", name)) == [name]
+            return set(names)
+
+        asyncio.run(test())
+
+    async def _write(self, folder: Path, name: str) -> None:
+        store = await self.open_store(folder)
+        await put(store, chunk(name, document=name, metadata={"name": name}), documents=(document(name),))
+        await store.aclose()

@@ -6,7 +6,7 @@ import logging
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,6 @@ from retrieval_core.cli.answer import answer_command
 from retrieval_core.cli.asking import asked
 from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
-    FAILURE,
     common_options,
     ends_well,
     index_option,
@@ -27,13 +26,26 @@ from retrieval_core.cli.common import (
 from retrieval_core.cli.context import context_command
 from retrieval_core.cli.evaluation import evaluate_command
 from retrieval_core.cli.graph import graph_command
+from retrieval_core.cli.process import FAILURE, ends_quietly
 from retrieval_core.cli.stats import stats_command
 
 if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Retrieval(click.Group):
+    """The commands; however they are started, Ctrl-C and an output that is gone end them in the same way."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with ends_quietly():  # help and version are printed here
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with ends_quietly():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Retrieval, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="retrieval-core", prog_name="retrieval")
 def main() -> None:
     """Turn a question into the few passages that answer it, and say where they come from."""
@@ -46,12 +58,14 @@ def main() -> None:
 
 @main.command("index")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("--follow-links", is_flag=True, help="Follow symbolic links out of the folders that they are in.")
 @index_option
 @common_options
 @ends_well
 def index_command(
     *,
     paths: tuple[Path, ...],
+    follow_links: bool,
     index_file: str | None,
     config_file: str | None,
     assignments: tuple[str, ...],
@@ -72,7 +86,7 @@ def index_command(
         def on_progress(progress: IndexProgress) -> None:
             show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
 
-        report = index.index(paths, on_progress)
+        report = index.index(paths, on_progress, follow_links=follow_links)
     if as_json:
         print_json(report_to_json(report))
     else:

@@ -1,0 +1,180 @@
+"""Serving an index over standard input and output: options, settings, signals, and how the process ends."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, NoReturn
+
+from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
+from retrieval_core_mcp import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from _typeshed import SupportsWrite
+
+    from retrieval_core_mcp.settings import ServerSettings
+
+EPILOG = """\
+settings from the environment:
+  RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
+  RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
+  RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
+  RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
+"""
+OPTIONS = ("--index", "--config", "--log-level", "--version", "--help")
+WAITING = (
+    "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
+    "nothing to type here. Ctrl+C ends it."
+)
+THE_FILE = "The index is {index}."
+NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
+LEVELS = ("debug", "info", "warning", "error")
+END = 0.9
+"""Seconds until the process ends, whatever still runs, once its input was closed or a signal came."""
+
+
+def serve(arguments: Sequence[str] | None = None) -> None:
+    """Read the options, and serve until standard input is closed or a signal comes."""
+    options = _options(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
+    with _quick_imports():
+        settings = _settings(options)
+        if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
+            _greet(settings)
+        import anyio  # noqa: PLC0415 - slow, and not needed for --help
+
+        for module in ("library", "server", "stdio"):
+            import_module(f"retrieval_core_mcp.{module}")
+    anyio.run(_serve, settings)
+
+
+class _Parser(argparse.ArgumentParser):
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if message:  # the original passes over an output that cannot be written
+            (file or sys.stderr).write(message)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        prog="retrieval-mcp",
+        description="Serve an index to assistants over the Model Context Protocol, on standard input and output.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--index", metavar="FILE", help="the index file (default: .retrieval/index.db)")
+    parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="warning", help="what is logged to standard error (default: warning)"
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        given = unknown[0].partition("=")[0]
+        near = get_close_matches(given, OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
+        parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
+    return options
+
+
+def _greet(settings: ServerSettings) -> None:
+    """Tell somebody at a terminal, who would else wait in vain, what this waits for."""
+    lines = [WAITING]
+    if settings.retrieval.store.kind == "sqlite":
+        index = settings.retrieval.index
+        lines.append((THE_FILE if Path(index).is_file() else NO_FILE).format(index=index))
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _settings(options: argparse.Namespace) -> ServerSettings:
+    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
+    from retrieval_core_mcp.settings import read_settings  # noqa: PLC0415 - likewise
+
+    try:
+        return read_settings(options.index, options.config, os.environ)
+    except ConfigurationError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(WRONG_USE) from None
+
+
+@contextmanager
+def _quick_imports() -> Generator[None]:
+    """Import without garbage collection, which else takes a fifth of the time, and set aside what was imported."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+async def _serve(settings: ServerSettings) -> NoReturn:
+    """Serve, and end the process: threads that load a model, or search, cannot be stopped and are not waited for.
+
+    Nothing is lost by that: the index is only read, and every answer is on its way before the next line is read.
+    """
+    import anyio  # noqa: PLC0415 - imported by now
+
+    from retrieval_core_mcp.library import Library  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.stdio import claim_standard_streams, serve_stdio  # noqa: PLC0415 - likewise
+
+    source, output = claim_standard_streams()
+    server = create_server(settings, Library(settings))
+    code = FAILURE
+    stopped: list[int] = []
+    try:
+        async with anyio.create_task_group() as tasks:
+
+            def stop(with_code: int) -> None:
+                stopped.append(with_code)
+                tasks.cancel_scope.cancel()
+
+            _stop_on_signals(stop)
+            await serve_stdio(server, _then_end_soon(source), output)
+        code = stopped[0] if stopped else 0
+    except asyncio.CancelledError:  # Ctrl-C before it was heard of
+        code = INTERRUPTED
+    except Exception:
+        logging.getLogger(__name__).exception("the server failed")
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def _then_end_soon(lines: Iterable[bytes]) -> Iterator[bytes]:
+    yield from lines
+    _end_soon(0)
+
+
+def _stop_on_signals(stop: Callable[[int], None]) -> None:
+    """Stop with an exit code when a signal comes: SIGTERM is how a client ends its server, SIGINT is Ctrl-C."""
+
+    def begin(code: int) -> None:
+        _end_soon(code)
+        stop(code)
+
+    loop = asyncio.get_running_loop()
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, INTERRUPTED)):
+        with suppress(NotImplementedError):  # on Windows the process then ends at once
+            loop.add_signal_handler(number, begin, code)
+
+
+def _end_soon(code: int) -> None:
+    """Let what still runs go on for a moment, and then end the process, even if the event loop is stuck."""
+    timer = Timer(END, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,1 @@
+"""Looking into texts: where their blocks are."""

@@ -1,0 +1,175 @@
+"""Where the blocks of a Markdown text begin and end."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from functools import cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from retrieval_core.text.blocks import Block
+from retrieval_core.types import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+    from retrieval_core.text.blocks import BlockKind
+
+    _SpanOf = Callable[[int, int], Span | None]
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+_ANCHOR = re.compile(r"\s*\{[#.:][^{}]*\}\s*$")
+_LONGEST_HEADING = 1_000
+_WINDOW = 10_000
+_KINDS: dict[str, BlockKind] = {
+    "heading_open": "heading",
+    "bullet_list_open": "list",
+    "ordered_list_open": "list",
+    "table_open": "table",
+    "fence": "code",
+    "code_block": "code",
+    "html_block": "code",
+}
+_PART_TOKENS = {"list": "list_item_open", "table": "tr_open"}
+_PART_LEVELS = {"list": 1, "table": 2}
+
+
+def parse_markdown(text: str, *, window: int = _WINDOW) -> tuple[Block, ...]:
+    """Return the blocks of a CommonMark text with tables, in order; every character outside them is white space.
+
+    Headings inside lists and quotations structure these, not the document, and are no blocks of their own.
+
+    Args:
+        text: The document.
+        window: Lines that are parsed at once. The parser makes a kilobyte of each paragraph.
+    """
+    return tuple(_blocks(text, window))
+
+
+def first_heading(text: str) -> str | None:
+    """Return the words of a Markdown text's first heading, ``None`` where it has none."""
+    return next((block.title for block in _blocks(text, _WINDOW) if block.title), None)
+
+
+def _blocks(text: str, window: int) -> Iterator[Block]:
+    lines = _Lines(text)
+    covered = start = 0
+    size = window
+    while start < lines.count:
+        stop = min(lines.count, start + size)
+        tokens = _parser().parse(lines.text(start, stop))
+        outer = [at for at, token in enumerate(tokens) if not token.level and token.map is not None]
+        following = stop
+        if stop < lines.count:  # the last block may go on behind the window; what is before it is closed
+            if len(outer) < 2:
+                size *= 2
+                continue
+            last = outer.pop()
+            following = start + _lines_of(tokens[last])[0]
+        for position in outer:
+            token = tokens[position]
+            first, end = (start + line for line in _lines_of(token))
+            yield from lines.paragraphs(covered, first)
+            covered = end
+            span = lines.span(first, end)
+            if span is not None:
+                kind = _KINDS.get(token.type, "paragraph")
+                yield _block(kind, span, tokens, position, partial(lines.span, offset=start))
+        start, size = following, window
+    yield from lines.paragraphs(covered, lines.count)
+
+
+def _lines_of(token: Token) -> tuple[int, int]:
+    first, end = token.map or (0, 0)
+    return first, end
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - loading it takes longer than parsing most files
+
+    parser = MarkdownIt("commonmark").enable("table")
+    # What is inside a paragraph does not matter here, and parsing it would be most of the work.
+    parser.core.ruler.disable("inline")
+    return parser
+
+
+@cache
+def _inline_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - see above
+
+    return MarkdownIt("commonmark")
+
+
+def _block(kind: BlockKind, span: Span, tokens: Sequence[Token], position: int, span_of: _SpanOf) -> Block:
+    if kind == "heading":
+        level = int(tokens[position].tag.removeprefix("h"))
+        return Block(kind, span, level=level, title=_plain(tokens[position + 1].content))
+    if kind in _PART_TOKENS:
+        return Block(kind, span, parts=tuple(_parts(kind, tokens, position, span_of)))
+    return Block(kind, span)
+
+
+def _parts(kind: BlockKind, tokens: Sequence[Token], position: int, span_of: _SpanOf) -> Iterator[Span]:
+    """Yield the body rows of the table, or the top-level items of the list, that opens at a position."""
+    for at in range(position + 1, len(tokens)):  # a slice would copy the rest of the document for each list
+        token = tokens[at]
+        if not token.level:
+            return
+        if token.type == _PART_TOKENS[kind] and token.level == _PART_LEVELS[kind] and token.map is not None:
+            first, end = _lines_of(token)
+            is_header = kind == "table" and first == _lines_of(tokens[position])[0]
+            span = span_of(first, end)
+            if span is not None and not is_header:
+                yield span
+
+
+def _plain(markdown: str) -> str:
+    """Return the words of one line of Markdown: no emphasis, no link targets, no anchors."""
+    inline = _inline_parser().parseInline(_ANCHOR.sub("", markdown[:_LONGEST_HEADING]))[0].children or []
+    words = "".join(
+        " " if token.type == "softbreak" else token.content for token in inline if token.type != "html_inline"
+    )
+    return " ".join(words.replace("\u200b", "").split())
+
+
+class _Lines:
+    """Turns line numbers into offsets."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = array("Q", [0])
+        self._starts.extend(match.end() for match in _NEWLINE.finditer(text))
+        self._starts.append(len(text))
+        self.count = len(self._starts) - 1
+
+    def text(self, first: int, last: int) -> str:
+        """Return lines ``first`` to ``last``, excluded."""
+        return self._text[self._starts[first] : self._starts[last]]
+
+    def span(self, first: int, last: int, offset: int = 0) -> Span | None:
+        """Return lines ``first`` to ``last``, excluded, without blank lines around them; ``None`` if all are blank.
+
+        Both are counted from the line ``offset``.
+        """
+        first, last = first + offset, last + offset
+        while first < last and not self._line(first).strip():
+            first += 1
+        start = self._starts[first]
+        length = len(self._text[start : self._starts[max(first, last)]].rstrip())
+        return Span(start, start + length) if length else None
+
+    def paragraphs(self, first: int, last: int) -> Iterator[Block]:
+        """Yield what stands in lines that the parser made no block of, such as definitions of link targets."""
+        blank = [line for line in range(first, last) if not self._line(line).strip()]
+        for before, after in pairwise((first - 1, *blank, last)):
+            span = self.span(before + 1, after)
+            if span is not None:
+                yield Block("paragraph", span)
+
+    def _line(self, number: int) -> str:
+        return self._text[self._starts[number] : self._starts[number + 1]]

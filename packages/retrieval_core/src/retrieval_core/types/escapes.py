@@ -1,0 +1,73 @@
+"""Escapes by which no text can pass for a heading among passages, and no name for a further part of one.
+
+They cost nothing in the ordinary case: only a line that looks like a heading, and a name that could be taken for more
+than a name, are written in another way, and both can be read back.
+"""
+
+from __future__ import annotations
+
+import re
+
+CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""Inside of a character class: what steers a terminal, turns the direction of writing or ends a line, and halves of
+surrogate pairs, which cannot be printed."""
+INVISIBLE = CONTROLS + r"\xad\u180e\u200b\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
+"""Inside of a character class: controls, and what cannot be seen (but not what joins letters and emoji)."""
+
+_BREAKS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_OPEN, _CLOSE = r"\[［【〔〖⟦❲", r"\]］】〕〗⟧❳"  # noqa: RUF001
+_VOID = r"[\xad\u200b-\u200f\u2060-\u2064\ufeff]{0,9}"
+_TAIL = (
+    rf"[{_CLOSE}][^\w{_BREAKS}]{{0,40}}[DdＤｄ]{_VOID}[OoＯｏОоΟο]{_VOID}[CcＣｃСсϹϲ]"  # noqa: RUF001
+    rf"(?:uments?|s)?[^\w:：∶{_BREAKS}]{{0,20}}[:：∶]"  # noqa: RUF001
+)
+"""Ends what looks like ``[2] Doc:``, in whatever brackets and letters."""
+_MAY_HOLD_A_HEADING = re.compile(_TAIL)
+_LINE = rf"(?:\A|(?<=[{_BREAKS}]))([^\w\\{_BREAKS}]*)"
+_HEADING = rf"(?=[{_OPEN}][^{_CLOSE}{_BREAKS}]{{1,40}}{_TAIL})"
+_HEADING_LINE = re.compile(rf"{_LINE}(\\*){_HEADING}")
+_ESCAPED_LINE = re.compile(rf"{_LINE}\\(\\*){_HEADING}")
+
+_IN_NAMES = re.compile(
+    rf"[{INVISIBLE}]|\|(?=\s*(?i:Doc|Page|Section|Rows|Items|Title)\s*:)|(?<!\S)>(?!\S)|\((?=\s*(?i:id)\s*:)"
+    r"|\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})"
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))")
+
+
+def escape_text(text: str) -> str:
+    r"""Return a passage's text with a backslash before each bracket that begins what looks like a passage's heading.
+
+    That is a line such as ``[2] Doc: …``, in whatever brackets, behind white space or marks, and after a line end of
+    any kind. Where backslashes stand there already, there is one more. Everything else stays as it is.
+    """
+    return _HEADING_LINE.sub(r"\1\2\\", text) if _MAY_HOLD_A_HEADING.search(text) else text
+
+
+def unescape_text(text: str) -> str:
+    """Return the text that :func:`escape_text` was given."""
+    return _ESCAPED_LINE.sub(r"\1\2", text) if _MAY_HOLD_A_HEADING.search(text) else text
+
+
+def escape_name(name: str) -> str:
+    r"""Return a name, such as a document's id or a heading, that stays on its line and in its part of that.
+
+    What cannot be seen, a bar before ``Section:`` and the like, a lone ``>``, a bracket before ``id:``, and a backslash
+    that would begin such an escape are written as ``\u`` and four hexadecimal digits, or ``\U`` and eight.
+    """
+    return _IN_NAMES.sub(lambda match: _escaped(match[0]), name)
+
+
+def unescape_name(name: str) -> str:
+    """Return the name that :func:`escape_name` was given."""
+    return _ESCAPE.sub(lambda match: _character(match[1] or match[2], match[0]), name)
+
+
+def _escaped(character: str) -> str:
+    point = ord(character)
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+def _character(digits: str, otherwise: str) -> str:
+    point = int(digits, 16)
+    return chr(point) if point < 0x110000 else otherwise
