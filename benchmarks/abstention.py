@@ -34,8 +34,8 @@ import numpy as np
 from calibration import area, bins, brier, calibration_error, fit, logistic
 
 from retrieval_core import load_config, open_index
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.confidence import (
+from retrieval_core.evaluate import load_collection
+from retrieval_core.pipeline.answer.confidence import (
     CALIBRATED_EMBEDDER,
     DEPTH,
     Kind,
@@ -43,7 +43,7 @@ from retrieval_core.answer.confidence import (
     curve_for,
     signals_of,
 )
-from retrieval_core.evaluate import load_collection
+from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ class Asked:
 
     @property
     def confidence(self) -> float:
-        """As :func:`retrieval_core.answer.confidence.retrieval_confidence` computes it."""
+        """As :func:`retrieval_core.pipeline.answer.confidence.retrieval_confidence` computes it."""
         curve = None if self.signals is None else curve_for(self.signals)
         return 0.0 if curve is None or self.signals is None else curve.chance(self.signals)
 

@@ -46,7 +46,7 @@ class Ours:
     """The library's embedder."""
 
     def __init__(self, threads: int) -> None:
-        from retrieval_core.embedders.local import LocalEmbedder
+        from retrieval_core.adapters.embedders.local import LocalEmbedder
 
         self._embedder = LocalEmbedder(threads=threads)
 
@@ -66,8 +66,8 @@ class Batches:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        from retrieval_core.embedders.local import BGE_SMALL_EN
-        from retrieval_core.local_models.files import find_files
+        from retrieval_core.adapters.embedders.local import BGE_SMALL_EN
+        from retrieval_core.adapters.local_models.files import find_files
 
         runtime: Any = onnxruntime
         files = find_files(BGE_SMALL_EN.files)

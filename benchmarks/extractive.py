@@ -28,21 +28,21 @@ import numpy as np
 from significance import p_value, shown
 
 from retrieval_core import load_config, open_index
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.candidates import MOST
-from retrieval_core.answer.extract import extract
-from retrieval_core.build import build_embedder
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.evaluate import load_collection
+from retrieval_core.index.open import build_embedder
+from retrieval_core.pipeline.answer.candidates import MOST
+from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.ports import RerankScores
-from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from retrieval_core.answer.extract import Extracted
     from retrieval_core.evaluate import Collection
+    from retrieval_core.pipeline.answer.extract import Extracted
     from retrieval_core.ports import Embedder, Reranker
     from retrieval_core.types import ContextPack
 

@@ -22,17 +22,17 @@ import numpy as np
 from fusion import opened
 from significance import p_value, shown
 
+from retrieval_core.pipeline.stages.combine import combine_vectors
+from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.ports import Candidate, SearchRequest
-from retrieval_core.stages.combine import combine_vectors
-from retrieval_core.stages.fuse import fuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fusion import Figures, Opened
 
+    from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.ports import Embedder
-    from retrieval_core.stages.combine import VectorRule
     from retrieval_core.types import Matrix, Vector
 
     Way = tuple[str, str]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate

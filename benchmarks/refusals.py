@@ -26,18 +26,18 @@ import numpy as np
 from calibration import area, fit, logistic
 
 from retrieval_core import load_config, open_index
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.confidence import (
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.pipeline.answer.confidence import (
     CALIBRATED_EMBEDDER,
     LEAST_CHANCE,
     retrieval_confidence,
     signals_of,
     with_quotes,
 )
-from retrieval_core.answer.extract import extract
-from retrieval_core.rerankers.local import LocalCrossEncoder
+from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.cache.lookalikes import same_meaning
-from retrieval_core.cache.semantic import SemanticCache
+from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.pipeline.cache.semantic import SemanticCache
+from retrieval_core.text.paraphrase import same_meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

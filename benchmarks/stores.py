@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval_core.filters import Eq, Lt
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.stores.lancedb import LanceDBStore
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.types import Chunk
+from retrieval_core.types.filters import Eq, Lt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -23,7 +23,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.verifiers.local import LocalVerifier
+from retrieval_core.adapters.verifiers.local import LocalVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,8 +71,8 @@ async def main(llm: str | None, base_url: str | None) -> None:
 
 async def with_llm(model: str, base_url: str | None) -> None:
     """Print the tables of a language model."""
-    from retrieval_core.llms.openai import OpenAILLM
-    from retrieval_core.verifiers.llm import LLMVerifier
+    from retrieval_core.adapters.llms.openai import OpenAILLM
+    from retrieval_core.adapters.verifiers.llm import LLMVerifier
 
     language_model = OpenAILLM(model, base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY"))
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, ServiceError
 from retrieval_core.ports import Verified
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_verify import FakeVerifier
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pipelines import TroubledStore, filled, word_counter
-from retrieval_core.answer.answerer import Answerer
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.answer.answerer import Answerer
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import (

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.context_pack import (
+from retrieval_core.compat.context_pack import (
     ContextPack,
     OpenAIReranker,
     RerankConfig,

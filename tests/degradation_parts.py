@@ -10,26 +10,26 @@ from contextlib import asynccontextmanager, nullcontext
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.answer.answerer import Answerer
-from retrieval_core.cache.memory import MemoryCache
-from retrieval_core.compressors.llm import LLMCompressor
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.rerankers.llm import LLMReranker
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
+from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.federation import FederatedIndex
-from retrieval_core.federation.searching import shares_of
+from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.federation.searching import shares_of
 from retrieval_core.ports import Candidate, Change, Completion, Kept
-from retrieval_core.rerankers.llm import LLMReranker
-from retrieval_core.rewriters.llm import LLMRewriter
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.testing.fakes_verify import FakeVerifier
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
 from retrieval_core.types import Chunk, EvaluationScores
 from support import Panic, UnspeakableError
 

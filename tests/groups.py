@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pipelines import TEXTS, TroubledStore, filled, word_counter
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.federation import FederatedIndex
-from retrieval_core.federation.shared import shared
+from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.federation.shared import shared
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk

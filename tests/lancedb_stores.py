@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.stores.lancedb import LanceDBStore
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Fetched
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk

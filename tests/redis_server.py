@@ -18,7 +18,7 @@ from pydantic import SecretStr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from retrieval_core.cache.redis import RedisCache
+    from retrieval_core.adapters.caches.redis import RedisCache
 
 PATIENCE = 30.0
 

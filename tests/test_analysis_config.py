@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core.builders.analysis import build_analyzer
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import AnalysisConfig, load_config
 from retrieval_core.errors import ConfigurationError, IndexFormatError
+from retrieval_core.index.builders.analysis import build_analyzer
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:

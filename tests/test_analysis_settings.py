@@ -12,8 +12,8 @@ import Stemmer  # pyright: ignore[reportMissingImports] - an extension module wi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.analysis import LISTED, STOP_WORDS, Analyzer, settings_to_change
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
+from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, settings_to_change
 from retrieval_core.types import Span
 
 LANGUAGES: list[str] = [*Stemmer.algorithms(), "none"]  # pyright: ignore[reportUnknownMemberType]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from retrieval_core import open_index
-from retrieval_core.build import base_folder, build_embedder, build_store
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig, load_config, missing_settings
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.index.open import base_folder, build_embedder, build_store
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_factories_of_ones_own() -> None:
     embedder = build_embedder(EmbedderConfig(kind=FAKE, options={"dimension": 8}))
     assert isinstance(embedder, FakeEmbedder)
     assert embedder.dimension == 8
-    store = build_store(StoreConfig(kind="retrieval_core.stores.memory:MemoryStore"), Path("unused"), embedder)
+    store = build_store(StoreConfig(kind="retrieval_core.adapters.stores.memory:MemoryStore"), Path("unused"), embedder)
     assert isinstance(store, MemoryStore)
 
 

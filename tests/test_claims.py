@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.claims import Difference, compare, figures_in, figures_of, missing_figures, read
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS
+from retrieval_core.text.claims import Difference, compare, figures_in, figures_of, missing_figures, read
 
 NOTHING: frozenset[str] = frozenset()
 MAY_THIRD = frozenset({"2019-05-03", "2019-05", "--05-03", "2019"})

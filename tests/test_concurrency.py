@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines import PHONES, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceError
 from retrieval_core.pipeline import RetrievalPipeline, lifecycle
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from retrieval_core import open_index
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import RetrievalConfig, load_config, parse_value, preset_names
 from retrieval_core.errors import ConfigurationError, MissingExtraError
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 

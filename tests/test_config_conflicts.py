@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from retrieval_core import RetrievalConfig, RetrievalPipeline, load_config, open_index
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.compat.settings import RetrievalSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MissingExtraError, ModelNotFoundError
-from retrieval_core.settings import RetrievalSettings
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 

@@ -11,16 +11,17 @@ from pydantic import SecretStr
 
 import retrieval_core
 from context_packs import TRACE_KEYS, document, judge, passages, reranker, roles, words
-from retrieval_core import context_pack, open_index
-from retrieval_core.config import LLMConfig, OpenAILLMConfig, load_config
-from retrieval_core.context_pack import (
+from retrieval_core import open_index
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.compat import context_pack
+from retrieval_core.compat.context_pack import (
     ContextPack,
     RerankConfig,
     RetrievalConfig,
     aretrieve,
     retrieve,
 )
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.config import LLMConfig, OpenAILLMConfig, load_config
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -29,9 +30,9 @@ from retrieval_core.errors import (
     MissingExtraError,
     ServiceError,
 )
-from retrieval_core.filters import Eq, MetadataFilter
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, Document
+from retrieval_core.types.filters import Eq, MetadataFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,7 +224,7 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         async def aclose(self) -> None:
             closed.append("closed")
 
-    monkeypatch.setattr("retrieval_core.llms.openai.OpenAILLM", Recorder)
+    monkeypatch.setattr("retrieval_core.adapters.llms.openai.OpenAILLM", Recorder)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     key = SecretStr("k")
     for settings in (
@@ -240,7 +241,7 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EXAMPLE = """
-from retrieval_core.context_pack import RetrievalConfig, retrieve
+from retrieval_core.compat.context_pack import RetrievalConfig, retrieve
 
 config = RetrievalConfig.from_env()
 

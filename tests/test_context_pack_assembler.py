@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from context_packs import TRACE_KEYS, document, reranker, roles, words
-from retrieval_core.config import load_config
-from retrieval_core.context_pack import (
+from retrieval_core.compat.context_pack import (
     ContextPack,
     DefaultContextAssembler,
     RerankConfig,
@@ -20,6 +19,7 @@ from retrieval_core.context_pack import (
     format_citation,
     retrieve,
 )
+from retrieval_core.config import load_config
 from retrieval_core.errors import (
     InvalidParameterError,
     QueryValidationError,

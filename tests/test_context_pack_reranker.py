@@ -10,13 +10,13 @@ import pytest
 from pydantic import SecretStr
 
 from context_packs import document, judge, passages, reranker
-from retrieval_core.config import RetryConfig
-from retrieval_core.context_pack import (
+from retrieval_core.compat.context_pack import (
     OpenAIReranker,
     RerankConfig,
     RerankResult,
     RetrievalConfig,
 )
+from retrieval_core.config import RetryConfig
 from retrieval_core.errors import (
     ConfigurationError,
     DeadlineExceededError,
@@ -172,7 +172,7 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         async def aclose(self) -> None:
             made.append(("closed", None, None))
 
-    monkeypatch.setattr("retrieval_core.llms.openai.OpenAILLM", Recorder)
+    monkeypatch.setattr("retrieval_core.adapters.llms.openai.OpenAILLM", Recorder)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
     with OpenAIReranker():
         pass

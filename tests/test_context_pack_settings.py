@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from retrieval_core.context_pack import (
+from retrieval_core.compat.context_pack import (
     RerankConfig,
     RetrievalConfig,
 )

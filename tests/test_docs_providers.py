@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.build import build_cache, build_compressor, build_embedder, build_llm, build_rewriter, build_store
+from retrieval_core.adapters.stores.pinecone.foreign import MAPPED
 from retrieval_core.config import load_config
-from retrieval_core.stores.pinecone.foreign import MAPPED
+from retrieval_core.index.open import (
+    build_cache,
+    build_compressor,
+    build_embedder,
+    build_llm,
+    build_rewriter,
+    build_store,
+)
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import FilterError
-from retrieval_core.filter_syntax import MAX_CONDITIONS, parse_filter, to_json, where
-from retrieval_core.filters import (
+from retrieval_core.testing.filter_strategies import conditions, example_of, filters, metadata, texts
+from retrieval_core.types import Chunk, PageSpan
+from retrieval_core.types.filters import (
     MAX_FILTER_DEPTH,
     OPERATORS,
     And,
@@ -39,9 +40,8 @@ from retrieval_core.filters import (
     matches,
     operators_of,
 )
-from retrieval_core.filters.conditions import _Condition, _Ordering
-from retrieval_core.testing.filter_strategies import conditions, example_of, filters, metadata, texts
-from retrieval_core.types import Chunk, PageSpan
+from retrieval_core.types.filters.conditions import _Condition, _Ordering
+from retrieval_core.types.filters.syntax import MAX_CONDITIONS, parse_filter, to_json, where
 
 FIELDS: dict[str, Any] = {
     "brand": "Acme",

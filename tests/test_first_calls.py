@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from retrieval_core.index import Index
+    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.types import ContextPack, RetrievalResult
 
@@ -32,11 +32,11 @@ QUESTIONS = tuple(f"which of the {number} moons of Saturn has rings" for number 
 TEXTS = ("Saturn has rings. They are ice.", "Rhea is a moon of Saturn. It may have rings.")
 CHUNKS = tuple(Chunk(f"c{n}", f"d{n}", text) for n, text in enumerate(TEXTS))
 LOADED: dict[str, dict[str, str]] = {
-    "retrieval_core.local_models.onnx": {"OnnxModel": "model"},
-    "retrieval_core.local_models.tokens": {"load_tokenizer": "tokenizer"},
-    "retrieval_core.embedders.local": {"find_files": "files"},
-    "retrieval_core.rerankers.local": {"find_files": "files"},
-    "retrieval_core.graph.source": {"KnowledgeGraph": "graph"},
+    "retrieval_core.adapters.local_models.onnx": {"OnnxModel": "model"},
+    "retrieval_core.adapters.local_models.tokens": {"load_tokenizer": "tokenizer"},
+    "retrieval_core.adapters.embedders.local": {"find_files": "files"},
+    "retrieval_core.adapters.rerankers.local": {"find_files": "files"},
+    "retrieval_core.adapters.graph.source": {"KnowledgeGraph": "graph"},
     "bpe_openai": {"get_encoding": "encoding"},
     "lancedb": {"connect": "connection"},
 }
@@ -185,7 +185,7 @@ def test_a_load_that_fails_is_tried_again(
 ) -> None:
     """When the first load of the embedder fails, words answer those who waited, and a later call loads it."""
     index, _ = fresh
-    onnx = import_module("retrieval_core.local_models.onnx")
+    onnx = import_module("retrieval_core.adapters.local_models.onnx")
     load: Callable[..., Any] = onnx.OnnxModel
     broken = Event()
 
@@ -205,7 +205,7 @@ def test_a_load_that_fails_is_tried_again(
 
 def test_a_token_counter_is_made_once(monkeypatch: pytest.MonkeyPatch, loads: Counter[str]) -> None:
     """Where the embedder counts no tokens, the loops that ask for a counter at the same time get one and the same."""
-    counters = import_module("retrieval_core.token_counters")
+    counters = import_module("retrieval_core.adapters.token_counters")
     make: Callable[..., Any] = counters.counter_of_embedder
     at_the_door = Barrier(MANY + 1)
     made: list[object] = []

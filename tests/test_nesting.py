@@ -10,11 +10,11 @@ import pytest
 
 from retrieval_core import Chunk, open_index
 from retrieval_core.errors import FilterError, InvalidParameterError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import MAX_FILTER_DEPTH, And, Eq, Exists, Filter, In, Not, Or, Text
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Document
 from retrieval_core.types.documents import MAX_METADATA_DEPTH
+from retrieval_core.types.filters import MAX_FILTER_DEPTH, And, Eq, Exists, Filter, In, Not, Or, Text
+from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,11 +24,11 @@ from retrieval_core.errors import (
     ServiceError,
     UnsupportedFilterError,
 )
-from retrieval_core.filter_syntax import where
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
+from retrieval_core.types.filters.syntax import where
 from support import approx
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pipelines import PHONES, TroubledStore, filled
-from retrieval_core.build import open_index
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor

@@ -16,10 +16,10 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
 )
-from retrieval_core.observe import explain
+from retrieval_core.index.serialization import result_to_json
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements, Rewritten
-from retrieval_core.serialization import result_to_json
+from retrieval_core.run.observe import explain
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter

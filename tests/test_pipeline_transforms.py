@@ -10,13 +10,13 @@ import pytest
 from pipelines import PHONES, TroubledStore, filled
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, ServiceError
-from retrieval_core.filters import Eq
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Linked, Message, QueryContext, Transformed, Variant
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.types import Chunk, Origin
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pipelines import PHONES, TroubledStore, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.compat.retrievers import BM25Retriever, HybridRetriever
 from retrieval_core.config import load_config
 from retrieval_core.errors import (
     ConfigurationError,
@@ -22,8 +24,6 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.options import LONGEST_TURN, MOST_TURNS
 from retrieval_core.ports import Candidate, Change, Linked, SearchRequest, Transformed, Variant
-from retrieval_core.retrievers import BM25Retriever, HybridRetriever
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import load_config, open_index
-from retrieval_core.build import build_embedder, build_llm, build_rerankers
+from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.llms.openai import OpenAILLM
+from retrieval_core.index.open import build_embedder, build_llm, build_rerankers
 from retrieval_core.ports import CompletionRequest, Message
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.build import build_compressor, build_embedder, build_llm, build_rewriter, open_index
-from retrieval_core.compressors.llm import LLMCompressor
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.embedders.openai import OpenAIEmbedder
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.filters import MetadataFilter
-from retrieval_core.rewriters.llm import LLMRewriter
+from retrieval_core.index.open import build_compressor, build_embedder, build_llm, build_rewriter, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.types.filters import MetadataFilter
 
 if TYPE_CHECKING:
     from pathlib import Path

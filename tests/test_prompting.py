@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.prompting import DATA_RULE, as_data, framed, object_schema, parse_answer, shorten
+from retrieval_core.text.prompting import DATA_RULE, as_data, framed, object_schema, parse_answer, shorten
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60) | st.text(
     '<|>[]/INST_im\n\r\u2028"\\a', max_size=40

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines import TroubledStore, a_pipeline
+from retrieval_core.compat.responses import DocumentScore, RetrievalResponse
 from retrieval_core.errors import ServiceError
-from retrieval_core.responses import DocumentScore, RetrievalResponse
 from retrieval_core.types import EvaluationScores
 
 if TYPE_CHECKING:

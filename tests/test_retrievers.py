@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import PHONES, TroubledStore, filled
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.compat.retrievers import BM25Retriever, DenseRetriever, HybridRetriever, MultiVectorRetriever
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.filters import Eq
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Change
-from retrieval_core.retrievers import BM25Retriever, DenseRetriever, HybridRetriever, MultiVectorRetriever
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
+    from retrieval_core.compat.retrievers import BaseRetriever
     from retrieval_core.ports import SearchRequest, Store
-    from retrieval_core.retrievers import BaseRetriever
 
 SATURN = "rings of Saturn"
 

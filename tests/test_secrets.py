@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from retrieval_core import load_config, open_index
-from retrieval_core.cache.redis import RedisCache
+from retrieval_core.adapters.caches.redis import RedisCache
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.pinecone import PineconeStore
+from retrieval_core.adapters.vendors.http import what_was_said
 from retrieval_core.cli import main
 from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
 from retrieval_core.config.addresses import host_of, without_credentials, without_secrets
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
-from retrieval_core.llms.openai import OpenAILLM
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.pinecone import PineconeStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
-from retrieval_core.vendors.http import what_was_said
 
 CANARY = "canary-7d1f0a"
 ADDRESSES = (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.sentences import SENTENCE_END, sentence_ends, sentences_of
+from retrieval_core.text.sentences import SENTENCE_END, sentence_ends, sentences_of
 from retrieval_core.types import Span
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.index.serialization import chunk_to_json, hit_to_json, report_to_json, result_to_json
 from retrieval_core.ingest.report import ColumnNote, FailedFile, IndexReport
+from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.ports import Candidate
-from retrieval_core.serialization import chunk_to_json, hit_to_json, report_to_json, result_to_json
-from retrieval_core.stages.fuse import fuse
 from retrieval_core.types import Chunk, Degradation, Hit, PageSpan, RetrievalResult, Scores, Span, StageRecord
 
 CHUNK = Chunk(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.cli.common import print_json_line
-from retrieval_core.serialization import answer_to_json, citation_to_json, event_to_json
+from retrieval_core.index.serialization import answer_to_json, citation_to_json, event_to_json
 from retrieval_core.types import (
     Answer,
     AnswerChunk,

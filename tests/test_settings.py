@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
+from retrieval_core.compat.settings import KEYS, RetrievalSettings
 from retrieval_core.config import (
     CacheConfig,
     QueryConfig,
@@ -23,7 +24,6 @@ from retrieval_core.config import (
     load_config,
 )
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.settings import KEYS, RetrievalSettings
 
 REQUIRED = ("OPENAI_API_KEY", "PINECONE_API_KEY")
 BOTH_KEYS = {"OPENAI_API_KEY": "openai-key-1", "PINECONE_API_KEY": "pinecone-key-2"}
@@ -276,9 +276,9 @@ def test_bounds_are_those_of_the_configuration(name: str, section: Any, key: str
 
 def test_a_pipeline_can_be_built_of_them() -> None:
     """Store, models and stages are the configured ones; nothing is asked of them yet."""
-    from retrieval_core.build import open_index
-    from retrieval_core.embedders.openai import OpenAIEmbedder
-    from retrieval_core.stores.pinecone import PineconeStore
+    from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+    from retrieval_core.adapters.stores.pinecone import PineconeStore
+    from retrieval_core.index.open import open_index
 
     with open_index(config=RetrievalSettings.load(BOTH_KEYS, env_file=None).to_config()) as index:
         assert isinstance(index.pipeline.store, PineconeStore)
@@ -289,9 +289,9 @@ def test_a_pipeline_can_be_built_of_them() -> None:
 def test_they_cost_nothing_where_they_are_not_used() -> None:
     """What reads them is loaded with their module alone, which reads nothing by itself."""
     code = (
-        "import sys, retrieval_core.build, retrieval_core.cli\n"
+        "import sys, retrieval_core.index.open, retrieval_core.cli\n"
         "assert not {'pydantic_settings', 'dotenv'} & set(sys.modules)\n"
-        "import retrieval_core.settings\n"
+        "import retrieval_core.compat.settings\n"
         "assert {'pydantic_settings'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

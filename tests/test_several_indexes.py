@@ -18,7 +18,7 @@ from retrieval_core.errors import (
     ServiceError,
     StoreError,
 )
-from retrieval_core.federation import FederatedIndex
+from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeReranker, FakeRewriter
@@ -144,8 +144,8 @@ class TestAnswers:
         small = Chunk("c0", "d", QUESTION)
 
         async def main() -> RetrievalResult:
+            from retrieval_core.adapters.stores.memory import MemoryStore
             from retrieval_core.ports import Change
-            from retrieval_core.stores.memory import MemoryStore
 
             memory = MemoryStore(embedder_id=other.id, dimension=64)
             await memory.upsert(Change(chunks=(small,), vectors=await other.embed_texts([small.indexed_text])))

@@ -16,7 +16,8 @@ from retrieval_core.errors import (
     IndexNotFoundError,
     InvalidParameterError,
 )
-from retrieval_core.federation import FederatedIndex, open_indexes
+from retrieval_core.index.federated import FederatedIndex
+from retrieval_core.index.open_federation import open_indexes
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 from retrieval_core.types import Chunk
 

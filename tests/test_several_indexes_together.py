@@ -13,7 +13,8 @@ from groups import NAMES, QUESTION, Group, settings_with, sources, stages
 from pipelines import TEXTS
 from retrieval_core import open_index
 from retrieval_core.errors import InvalidParameterError, QueryValidationError, RetrievalError, ServiceError
-from retrieval_core.federation import FederatedIndex, open_indexes
+from retrieval_core.index.federated import FederatedIndex
+from retrieval_core.index.open_federation import open_indexes
 from retrieval_core.ports import QueryContext, Transformed, Variant
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM

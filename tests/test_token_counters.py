@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core import token_counters
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.adapters import token_counters
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.token_counters import ENCODINGS, BpeTokenCounter, counter_of_embedder, named_counter
 from retrieval_core.errors import ConfigurationError, MissingExtraError
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
-from retrieval_core.token_counters import ENCODINGS, BpeTokenCounter, counter_of_embedder, named_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

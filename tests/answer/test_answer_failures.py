@@ -9,14 +9,14 @@ import pytest
 
 from answers import ROLLED_BACK, an_answering_pipeline, asked, check_stream, events_of, kinds
 from pipelines import TroubledStore, filled
-from retrieval_core.answer.prompt import UNAVAILABLE
-from retrieval_core.answer.writing import LONGEST_ANSWER
 from retrieval_core.errors import (
     ConfigurationError,
     RetrievalError,
     ServiceConnectionError,
     ServiceError,
 )
+from retrieval_core.pipeline.answer.prompt import UNAVAILABLE
+from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER
 from retrieval_core.ports import CompletionRequest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_llm import FakeLLM

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from answers import ROLLED_BACK, an_answering_pipeline, answer_in, check_stream, events_of, kinds
-from retrieval_core.answer.answerer import Answerer
-from retrieval_core.answer.confidence import CALIBRATED_SCORER
-from retrieval_core.answer.prompt import MISSING
 from retrieval_core.errors import (
     InvalidParameterError,
     QueryValidationError,
     ServiceError,
 )
+from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.answer.confidence import CALIBRATED_SCORER
 from retrieval_core.ports import RerankScores, Verdicts, Verified
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.markers import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

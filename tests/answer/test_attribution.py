@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from attribution_cases import CHECKING, CHOOSING, PASSAGES, Case, passage
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.attribution import Sources, markers_of, plain, says_something
-from retrieval_core.answer.prompt import MISSING
+from retrieval_core.pipeline.answer.attribution import Sources, markers_of, plain, says_something
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.markers import MISSING
 from retrieval_core.types import AnswerSentence, Quote, Span
 
 SOURCES = Sources(PASSAGES)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.confidence import (
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.pipeline.answer.confidence import (
     BY_BOTH,
     BY_COSINE,
     BY_WORDS,
@@ -24,8 +25,7 @@ from retrieval_core.answer.confidence import (
     with_quotes,
     with_support,
 )
-from retrieval_core.embedders.local import LocalEmbedder
-from retrieval_core.rerankers.local import LocalCrossEncoder
+from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import (
     AnswerSentence,
     Attribution,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from quoted_packs import quoting, whole
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.candidates import MOST, candidates
-from retrieval_core.answer.extract import LONGEST_ANSWER, LONGEST_SECTION, Extracted, choose, compose, extract
-from retrieval_core.answer.units import LONGEST_BLOCK, LONGEST_RUN, units_of
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
+from retrieval_core.pipeline.answer.candidates import MOST, candidates
+from retrieval_core.pipeline.answer.extract import LONGEST_ANSWER, LONGEST_SECTION, Extracted, choose, compose, extract
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.units import LONGEST_BLOCK, LONGEST_RUN, units_of
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:

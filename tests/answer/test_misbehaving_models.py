@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, events_of
-from retrieval_core.answer.writing import Thinking
 from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError, ServiceError
+from retrieval_core.index.serialization import answer_to_json
+from retrieval_core.pipeline.answer.writing import Thinking
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.run.threads import PoolClosedError
-from retrieval_core.serialization import answer_to_json
 from retrieval_core.testing.fakes_llm import FakeLLM
 
 if TYPE_CHECKING:

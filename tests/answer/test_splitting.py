@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.answer.splitting import LONGEST, GrowingText
+from retrieval_core.text.sentence_stream import LONGEST, GrowingText
 
 
 def sentences(text: str, size: int | None = None) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from quoted_packs import quoting
-from retrieval_core.answer.verifying import verify
+from retrieval_core.adapters.verifiers.local import LocalVerifier
+from retrieval_core.pipeline.answer.verifying import verify
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types import AnswerSentence, Span
-from retrieval_core.verifiers.local import LocalVerifier
 
 MANUAL = "Read this first. The pump is loud. It starts at noon and stops at dusk. Call us in doubt."
 CLAIM = "The pump starts at noon."

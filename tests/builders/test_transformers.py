@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from retrieval_core.builders.transformers import build_condenser, build_transformers, model_for
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import TransformConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.llms.openai import OpenAILLM
+from retrieval_core.index.builders.transformers import build_condenser, build_transformers, model_for
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_transform import FakeTransformer
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.heuristic import HeuristicCondenser
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
 
 OWN = "retrieval_core.testing.fakes_transform:FakeTransformer"
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results import BERLIN, results
-from retrieval_core.cache import codec
-from retrieval_core.cache.codec import decode, encode, is_quickly_decoded, record_types, schema
+from retrieval_core.adapters.caches import codec
+from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_decoded, record_types, schema
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.types import FrozenDict, RetrievalResult

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results import json_values, texts
-from retrieval_core.cache.key import result_key
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
+from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.testing.filter_strategies import filters
+from retrieval_core.types.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
 
 GIVEN: dict[str, Any] = {
     "query": "How?",
@@ -150,8 +150,8 @@ def test_what_is_no_json_is_refused(parameters: Any) -> None:
 def test_the_key_is_the_same_everywhere() -> None:
     """Another process, with another seed of hashes, has the same key, which never changes by accident."""
     program = (
-        "from retrieval_core.cache.key import result_key\n"
-        "from retrieval_core.filters import *\n"
+        "from retrieval_core.pipeline.cache.key import result_key\n"
+        "from retrieval_core.types.filters import *\n"
         f"print(result_key(**{GIVEN!r}))"
     )
     found = {

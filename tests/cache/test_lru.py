@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.cache.embeddings import EmbeddingCache
-from retrieval_core.cache.lru import CacheEntry, CacheStatistics, LruCache
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
+from retrieval_core.run.lru import CacheEntry, CacheStatistics, LruCache
 from retrieval_core.testing.clock import FakeClock
 
 

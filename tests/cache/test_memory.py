@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from results import results
-from retrieval_core.cache.lru import CacheStatistics
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import FrozenDict

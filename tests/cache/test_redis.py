@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from redis_server import RedisServer, has_server, needs_server, run
-from retrieval_core.cache import redis as redis_module
-from retrieval_core.cache.codec import encode
-from retrieval_core.cache.redis import RedisCache
+from retrieval_core.adapters.caches import redis as redis_module
+from retrieval_core.adapters.caches.codec import encode
+from retrieval_core.adapters.caches.redis import RedisCache
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,
@@ -92,7 +92,7 @@ class TestWithoutServer:
         program = (
             "import sys\n"
             "from pydantic import SecretStr\n"
-            "from retrieval_core.cache.redis import RedisCache\n"
+            "from retrieval_core.adapters.caches.redis import RedisCache\n"
             "RedisCache(SecretStr('redis://localhost'))\n"
             "print('redis' in sys.modules)\n"
         )

@@ -10,8 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from redis_server import RedisServer, needs_server, run
-from retrieval_core.cache import redis as cache_module
-from retrieval_core.cache.redis import RedisCache
+from retrieval_core.adapters.caches import redis as cache_module
+from retrieval_core.adapters.caches.redis import RedisCache
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import (
     MissingExtraError,
@@ -20,7 +21,6 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.cache_kit import a_result
 from retrieval_core.testing.clock import FakeClock
 

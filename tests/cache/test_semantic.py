@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results import json_values, texts
-from retrieval_core.cache.key import partition_key
-from retrieval_core.cache.lookalikes import same_meaning
-from retrieval_core.cache.lru import CacheStatistics
-from retrieval_core.cache.semantic import SemanticCache
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.cache.key import partition_key
+from retrieval_core.pipeline.cache.semantic import SemanticCache
+from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
+from retrieval_core.text.paraphrase import same_meaning
 from support import approx
 
 if TYPE_CHECKING:

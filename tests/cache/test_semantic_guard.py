@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from question_pairs import pairs
 from results import texts
-from retrieval_core.cache.lookalikes import MAX_LENGTH, same_meaning
+from retrieval_core.text.paraphrase import MAX_LENGTH, same_meaning
 
 LOOK_ALIKES = [pair for name in ("lookalikes", "lookalikes_later", "lookalikes_foreign") for pair in pairs(name)]
 

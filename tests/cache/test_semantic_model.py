@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from question_pairs import pairs
-from retrieval_core.cache.semantic import SemanticCache
+from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.pipeline.cache.semantic import SemanticCache
 from retrieval_core.testing.clock import FakeClock
 
 if TYPE_CHECKING:

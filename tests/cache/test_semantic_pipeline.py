@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines import PHONES, TroubledStore, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from retrieval_core.answer.prompt import MISSING, UNAVAILABLE
 from retrieval_core.cli import main
+from retrieval_core.pipeline.answer.prompt import UNAVAILABLE
+from retrieval_core.text.markers import MISSING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -234,8 +234,8 @@ def test_a_cache_that_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def test_a_cache_of_ones_own_is_asked_for_something() -> None:
     """One lookup shows that it answers; one in memory is not looked at."""
-    told = findings(**with_fake(cache__kind="retrieval_core.cache.memory:MemoryCache"))
-    assert told["cache"] == ("ok", "retrieval_core.cache.memory:MemoryCache answers")
+    told = findings(**with_fake(cache__kind="retrieval_core.adapters.caches.memory:MemoryCache"))
+    assert told["cache"] == ("ok", "retrieval_core.adapters.caches.memory:MemoryCache answers")
 
 
 def test_a_local_compressor_whose_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def test_a_local_compressor_whose_extra_is_missing(monkeypatch: pytest.MonkeyPat
     async def judge(*_arguments: object) -> None:
         raise MissingExtraError("local", "The local cross-encoder")
 
-    monkeypatch.setattr("retrieval_core.compressors.cross_encoder.CrossEncoderCompressor.judge", judge)
+    monkeypatch.setattr("retrieval_core.adapters.relevance_filters.cross_encoder.CrossEncoderCompressor.judge", judge)
     verdict, detail = findings(**with_fake(compressor__kind="local"))["compressor"]
     assert verdict == "wrong"
     assert "pip install 'retrieval-core[local]'" in detail

@@ -176,7 +176,7 @@ SERVE = ("retrieval_core_mcp",)
 MOMENTS = [
     *(
         pytest.param(SEARCH, name, id=f"search-{name}")
-        for name in ("click", "pydantic", "retrieval_core.build", "numpy")
+        for name in ("click", "pydantic", "retrieval_core.index.open", "numpy")
     ),
     *(pytest.param(SERVE, name, id=f"mcp-{name}") for name in ("argparse", "pydantic", "retrieval_core_mcp.stdio")),
 ]

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from retrieval_core.cli import main
 from retrieval_core.cli.stats import size_of
-from retrieval_core.observe import read_totals
+from retrieval_core.run.observe import read_totals
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from math import nan
 
 import pytest
 
-from retrieval_core.compressors.cross_encoder import DEFAULT_THRESHOLD, CrossEncoderCompressor
+from retrieval_core.adapters.relevance_filters.cross_encoder import DEFAULT_THRESHOLD, CrossEncoderCompressor
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import CompressorConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import RerankScores
-from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.types import Chunk, Judgement, Usage

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core.compressors.llm import DEFAULT_PROMPT, LLMCompressor
+from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMCompressor
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion
-from retrieval_core.prompting import DATA_RULE
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Chunk, Judgement, Usage
 
 if TYPE_CHECKING:

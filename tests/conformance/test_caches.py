@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from redis_server import RedisServer, needs_server
-from retrieval_core.cache.memory import MemoryCache
-from retrieval_core.cache.redis import RedisCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.caches.redis import RedisCache
 from retrieval_core.testing.cache_kit import CacheConformance
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.testing.embedder_kit import EmbedderConformance
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.analysis import Analyzer
-from retrieval_core.stores.lancedb import LanceDBStore
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.searching import LexicalSearchTests
+from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

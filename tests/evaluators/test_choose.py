@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core import evaluators
+from retrieval_core.adapters import evaluators
+from retrieval_core.adapters.evaluators import choose_evaluator
+from retrieval_core.adapters.evaluators.local import LocalEvaluator
 from retrieval_core.errors import ConfigurationError, MissingExtraError
-from retrieval_core.evaluators import choose_evaluator
-from retrieval_core.evaluators.local import LocalEvaluator
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.evaluators.local import MOST_CHARACTERS, MOST_PASSAGES, Calibration, LocalEvaluator
+from retrieval_core.adapters.evaluators.precision import expected_average_precision
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
-from retrieval_core.evaluators.local import MOST_CHARACTERS, MOST_PASSAGES, Calibration, LocalEvaluator
-from retrieval_core.evaluators.precision import expected_average_precision
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, EvaluationScores
 from support import approx

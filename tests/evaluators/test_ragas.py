@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.evaluators import ragas as module
+from retrieval_core.adapters.evaluators.precision import average_precision
+from retrieval_core.adapters.evaluators.ragas import RagasEvaluator
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,
@@ -21,9 +24,6 @@ from retrieval_core.errors import (
     MissingExtraError,
     ServiceConnectionError,
 )
-from retrieval_core.evaluators import ragas as module
-from retrieval_core.evaluators.precision import average_precision
-from retrieval_core.evaluators.ragas import RagasEvaluator
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, EvaluationScores
@@ -280,6 +280,6 @@ def test_importing_the_adapter_loads_no_ragas() -> None:
     """It takes seconds, and most programs never score a result."""
     import subprocess
 
-    code = "import sys, retrieval_core.evaluators.ragas; print('ragas' in sys.modules)"
+    code = "import sys, retrieval_core.adapters.evaluators.ragas; print('ragas' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert printed.stdout.strip() == "False"

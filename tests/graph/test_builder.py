@@ -10,14 +10,14 @@ import pytest
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
+from retrieval_core.adapters.graph import GraphFiles, ledger
+from retrieval_core.adapters.graph.builder import GraphBuilder, GraphReport
+from retrieval_core.adapters.graph.extract import TripleExtractor
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import InvalidParameterError, ServiceConnectionError, ServiceError
-from retrieval_core.graph import GraphFiles, ledger
-from retrieval_core.graph.builder import GraphBuilder, GraphReport
-from retrieval_core.graph.extract import TripleExtractor
 from retrieval_core.ports import Change, SourceState
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, Document, content_hash

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.graph.extract import DEFAULT_PROMPT, MOST_TRIPLES_OF_CHUNK, Extracted, TripleExtractor
+from retrieval_core.adapters.graph.triples import Triple
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
-from retrieval_core.graph.extract import DEFAULT_PROMPT, MOST_TRIPLES_OF_CHUNK, Extracted, TripleExtractor
-from retrieval_core.graph.triples import Triple
 from retrieval_core.ports import Completion
-from retrieval_core.prompting import DATA_RULE
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Chunk, Usage
 
 BIO = Chunk("bio#0", "bio", "Albert Einstein was born in Ulm.", title="Physicists")

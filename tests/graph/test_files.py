@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
+from retrieval_core.adapters.graph import GraphFiles, Triple
+from retrieval_core.adapters.graph import source as source_module
+from retrieval_core.adapters.graph import triples as triples_module
+from retrieval_core.adapters.graph.triples import Record, read_lines, write_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.graph import GraphFiles, Triple
-from retrieval_core.graph import source as source_module
-from retrieval_core.graph import triples as triples_module
-from retrieval_core.graph.triples import Record, read_lines, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,17 +12,17 @@ from click.testing import CliRunner
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core import load_config, open_index
-from retrieval_core.builders.graph import build_graph_builder, build_graph_translator, extracted_file
+from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.cli import main
 from retrieval_core.config import GraphConfig, RetrievalConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.filters import Eq
-from retrieval_core.graph import GraphQueryTranslator, KnowledgeGraph, Triple
+from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator, extracted_file
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Versioned
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, RetrievalResult
+from retrieval_core.types.filters import Eq
 
 CHUNKS = (
     Chunk("bio#0", "bio", "He came from a town on the Danube.", source="bio.md"),

@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
+from retrieval_core.adapters.graph import KnowledgeGraph, Triple
+from retrieval_core.adapters.graph import knowledge as knowledge_module
+from retrieval_core.adapters.graph.knowledge import (
+    ALL,
+    BRIDGE,
+    ENTITIES,
+    MOST_EDGES,
+    MOST_FACTS,
+    NEIGHBOUR,
+    RELATION,
+    describe,
+)
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.graph import KnowledgeGraph, Triple
-from retrieval_core.graph import knowledge as knowledge_module
-from retrieval_core.graph.knowledge import ALL, BRIDGE, ENTITIES, MOST_EDGES, MOST_FACTS, NEIGHBOUR, RELATION, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

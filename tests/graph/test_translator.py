@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
+from retrieval_core.adapters.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
+from retrieval_core.adapters.graph import source as source_module
+from retrieval_core.adapters.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ConfigurationError, IndexBusyError, InvalidParameterError
-from retrieval_core.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
-from retrieval_core.graph import source as source_module
-from retrieval_core.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
 from retrieval_core.ports import Change, QueryContext, Transformed, Variant
 from retrieval_core.run.threads import PoolClosedError
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.types import Chunk
 from support import approx
 

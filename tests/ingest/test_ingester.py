@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig
 from retrieval_core.errors import EmbeddingError, ServiceError, StoreError
 from retrieval_core.ingest.ingester import Ingester, approximate_tokens
 from retrieval_core.ingest.report import IndexProgress, IndexReport
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 from support import Panic, UnspeakableError

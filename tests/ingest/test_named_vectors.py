@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.builders.vectors import named_fields
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig, VectorsConfig
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
+from retrieval_core.index.builders.vectors import named_fields
 from retrieval_core.ingest.embedding import LONGEST_TEXT, ChunkVectors
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.ports import SearchRequest
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import SearchError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.filter_strategies import metadata, texts
 from retrieval_core.types import Chunk, Document, Hit, Origin, PageSpan, Scores, Section, Span

@@ -17,7 +17,7 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from llama_index.retrievers.retrieval_core import as_filter, from_metadata_filters
 from retrieval_core.errors import FilterError, UnsupportedFilterError
-from retrieval_core.filters import (
+from retrieval_core.types.filters import (
     MAX_FILTER_DEPTH,
     And,
     Contains,

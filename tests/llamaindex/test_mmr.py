@@ -22,8 +22,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.postprocessor.retrieval_core import MMRPostprocessor
 from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, ServiceError
-from retrieval_core.stages.diversify import maximal_marginal_relevance
-from retrieval_core.stages.fuse import Ranked
+from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
+from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Scores
 

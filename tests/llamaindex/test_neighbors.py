@@ -19,9 +19,9 @@ from llama_index.postprocessor.retrieval_core import NeighborExpansionPostproces
 from llama_index.retrievers.retrieval_core import node_from_chunk
 from llamaindex.support import CHUNKS, Library, chunk
 from retrieval_core import open_index
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import FilterError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 

@@ -33,9 +33,9 @@ from retrieval_core.errors import (
     SearchError,
     UnsupportedFilterError,
 )
-from retrieval_core.filters import Eq
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

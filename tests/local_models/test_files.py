@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
 from retrieval_core.errors import ModelNotFoundError
-from retrieval_core.local_models.files import LocalModel, find_files, read_folder
 
 CONTENT = {"model.onnx": b"weights", "tokenizer.json": b"{}"}
 MODEL = LocalModel(

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.local_models.stop import StopSignal
+from retrieval_core.adapters.local_models.stop import StopSignal
+from retrieval_core.run.lazy import Lazy
 
 
 def test_made_once_under_concurrency() -> None:

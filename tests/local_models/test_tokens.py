@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.embedders.local import LocalEmbedder
+from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def tokenizer() -> Tokenizer:
 @given(text=TEXTS, limit=st.integers(1, 9))
 def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: int) -> None:
     """The start of a text has the tokens that it has within the whole text, wherever it had to be cut."""
-    from retrieval_core.local_models.tokens import encode_start, valid_unicode
+    from retrieval_core.adapters.local_models.tokens import encode_start, valid_unicode
 
     whole = tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids
     encoding = encode_start(tokenizer, text, limit)
@@ -53,7 +53,7 @@ def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: 
 @given(first=TEXTS, second=TEXTS, limit=st.integers(2, 40))
 def test_a_pair_is_cut_as_the_library_cuts_it(tokenizer: Tokenizer, first: str, second: str, limit: int) -> None:
     """Two texts have the tokens that the tokenizer's own truncation, longest first, leaves of them."""
-    from retrieval_core.local_models.tokens import copy_tokenizer, encode_pair, valid_unicode
+    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, encode_pair, valid_unicode
 
     cutting = cast("Any", copy_tokenizer(tokenizer))
     cutting.enable_truncation(limit + 3, strategy="longest_first")
@@ -66,7 +66,7 @@ def test_a_pair_is_cut_as_the_library_cuts_it(tokenizer: Tokenizer, first: str, 
 
 def test_the_longer_text_of_a_pair_is_cut(tokenizer: Tokenizer) -> None:
     """A short text stays whole; of two long ones each keeps half."""
-    from retrieval_core.local_models.tokens import encode_pair
+    from retrieval_core.adapters.local_models.tokens import encode_pair
 
     def lengths(first: int, second: int) -> tuple[int, int]:
         encoding = encode_pair(tokenizer, "one " * first, "two " * second, 509)
@@ -96,7 +96,7 @@ class CountingTokenizer:
 @pytest.mark.parametrize("text", ["some words " * 10_000, "字" * 100_000, "." * 100_000])
 def test_a_long_text_is_not_tokenized_to_its_end(tokenizer: Tokenizer, text: str) -> None:
     """Of 100,000 characters only some thousand are looked at."""
-    from retrieval_core.local_models.tokens import encode_start
+    from retrieval_core.adapters.local_models.tokens import encode_start
 
     counting = CountingTokenizer(tokenizer)
     encoding = encode_start(cast("Tokenizer", counting), text, 510)
@@ -107,7 +107,7 @@ def test_a_long_text_is_not_tokenized_to_its_end(tokenizer: Tokenizer, text: str
 @pytest.mark.parametrize("text", ["x" * 100_000, "\u0301" * 100_000, "\x00" * 100_000 + "end"])
 def test_few_tokens_in_a_long_text_are_all_found(tokenizer: Tokenizer, text: str) -> None:
     """Where the tokens lie far apart, the cut moves on until it is safe, at no more than three times the cost."""
-    from retrieval_core.local_models.tokens import encode_start
+    from retrieval_core.adapters.local_models.tokens import encode_start
 
     counting = CountingTokenizer(tokenizer)
     expected = tokenizer.encode(text, add_special_tokens=False).ids
@@ -122,7 +122,7 @@ def test_marks_of_the_model_are_text_when_they_stand_in_a_text(tokenizer: Tokeni
 
 def test_surrogates() -> None:
     """The halves of a pair are joined, and a half alone is replaced."""
-    from retrieval_core.local_models.tokens import valid_unicode
+    from retrieval_core.adapters.local_models.tokens import valid_unicode
 
     assert valid_unicode("a\ud83d\ude00b") == "a😀b"
     assert valid_unicode("a\ud83db") == "a\ufffdb"
@@ -131,7 +131,7 @@ def test_surrogates() -> None:
 
 def test_a_copy_is_independent(tokenizer: Tokenizer) -> None:
     """Settings of a copy do not reach the original, which keeps the whole text."""
-    from retrieval_core.local_models.tokens import copy_tokenizer, count_tokens
+    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, count_tokens
 
     copy = copy_tokenizer(tokenizer)
     cast("Any", copy).enable_truncation(2)
@@ -141,7 +141,7 @@ def test_a_copy_is_independent(tokenizer: Tokenizer) -> None:
 
 def test_what_is_no_tokenizer(tmp_path: Path) -> None:
     """A file that does not describe a tokenizer is named."""
-    from retrieval_core.local_models.tokens import load_tokenizer
+    from retrieval_core.adapters.local_models.tokens import load_tokenizer
 
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.stop import StopSignal
 
 PATIENCE = 30.0
 

@@ -11,12 +11,13 @@ from click.testing import CliRunner
 
 from answers import QUESTION, ROLLED_BACK, check_stream
 from pipelines import TroubledStore, filled, word_counter
-from retrieval_core.answer.answerer import Answerer
 from retrieval_core.cli import main as cli
+from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceError
-from retrieval_core.observe import Metrics, OpenTelemetryObserver, PerformanceTracker
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.run.observe import Metrics, OpenTelemetryObserver
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from retrieval_core.observe import Observer
     from retrieval_core.ports import LLM, CompletionRequest
+    from retrieval_core.run.observe import Observer
     from retrieval_core.types import RetrievalResult
 
 

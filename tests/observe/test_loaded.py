@@ -10,12 +10,12 @@ import pytest
 
 from pipelines import PHONES
 from rerankers.tiny_colbert import write_model
+from retrieval_core.adapters.rerankers.fastembed import FastembedCrossEncoder, FastembedLateInteraction
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.observe import Measurable
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.rerankers.fastembed import FastembedCrossEncoder, FastembedLateInteraction
-from retrieval_core.rerankers.local import LocalCrossEncoder
-from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.run.observe import Measurable
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_the_arrays_of_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("_", [pytest.param(0, marks=needs_model)])
 def test_the_local_models(kind: str, _: int) -> None:
     """As many bytes as the file of the weights has, once it is loaded."""
-    from retrieval_core.embedders.local import LocalEmbedder
+    from retrieval_core.adapters.embedders.local import LocalEmbedder
 
     model: Any = LocalEmbedder(threads=1) if kind == "embedder" else LocalCrossEncoder(threads=1)
     assert can_be_measured(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.observe import ComponentMemory, Measurable, memory, memory_of, monitor_memory_usage
+from retrieval_core.run.observe import ComponentMemory, Measurable, memory, memory_of, monitor_memory_usage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import TroubledStore, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, ServiceConnectionError
-from retrieval_core.observe import Histogram, Metrics, MetricsSnapshot
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.run.observe import Histogram, Metrics, MetricsSnapshot
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
 from support import approx
 
 if TYPE_CHECKING:
-    from retrieval_core.observe import Observer
+    from retrieval_core.run.observe import Observer
 
 QUERY = "history of an application"
 

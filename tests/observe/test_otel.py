@@ -12,8 +12,8 @@ import pytest
 from pipelines import TroubledStore, filled
 from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, MissingExtraError, ServiceConnectionError, ServiceError
-from retrieval_core.observe import OpenTelemetryObserver, SeveralObservers
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.run.observe import OpenTelemetryObserver, SeveralObservers
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
@@ -302,7 +302,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
 def test_importing_the_observers_loads_no_vendor() -> None:
     """Neither OpenTelemetry nor a Prometheus client."""
     code = (
-        "import sys, retrieval_core.observe;"
+        "import sys, retrieval_core.run.observe;"
         "print([name for name in ('opentelemetry', 'prometheus_client') if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

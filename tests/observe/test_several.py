@@ -7,8 +7,8 @@ import pytest
 
 from pipelines import TroubledStore, filled
 from retrieval_core.errors import EmbeddingError
-from retrieval_core.observe import Metrics, SeveralObservers
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import StageRecord
 from support import UnspeakableError

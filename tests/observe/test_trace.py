@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from pipelines import a_pipeline
 from results import results
-from retrieval_core.observe import explain
+from retrieval_core.run.observe import explain
 from retrieval_core.types import Degradation, DroppedPassage, RetrievalResult, StageRecord, Usage
 
 RESULT = RetrievalResult(

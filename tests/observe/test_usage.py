@@ -18,19 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import EmbeddingError, IndexFormatError, StoreError
-from retrieval_core.observe import Metrics, UsageStats, read_totals, reset_totals, totals_beside
-from retrieval_core.observe.totals import APPLICATION_ID, add_totals, rows_of
+from retrieval_core.run.observe import Metrics, UsageStats, read_totals, reset_totals, totals_beside
+from retrieval_core.run.observe.totals import APPLICATION_ID, add_totals, rows_of
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
 from support import approx
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.observe import Observer
+    from retrieval_core.run.observe import Observer
 
 WORKER = """
 import sys
-from retrieval_core.observe import UsageStats
+from retrieval_core.run.observe import UsageStats
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord
 
 usage = UsageStats(sys.argv[1])
@@ -186,7 +186,7 @@ def test_counts_are_added_now_and_then(tmp_path: Path, monkeypatch: pytest.Monke
         add_totals(*given, **named)
         added.set()
 
-    monkeypatch.setattr("retrieval_core.observe.usage.add_totals", tell)
+    monkeypatch.setattr("retrieval_core.run.observe.usage.add_totals", tell)
     usage = UsageStats(path, every=0.001)
     count(usage)
     assert added.wait(30)

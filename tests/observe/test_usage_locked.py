@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.errors import EmbeddingError, IndexFormatError
-from retrieval_core.observe import UsageStats, read_totals, usage
-from retrieval_core.observe.totals import BUSY_SECONDS, add_totals
+from retrieval_core.run.observe import UsageStats, read_totals, usage
+from retrieval_core.run.observe.totals import BUSY_SECONDS, add_totals
 
 if TYPE_CHECKING:
     from pathlib import Path

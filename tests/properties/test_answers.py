@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from answers import an_answering_pipeline, check_stream, events_of
 from pipelines import TEXTS, TroubledStore, filled
-from retrieval_core.answer.attribution import plain
-from retrieval_core.answer.prompt import MISSING
-from retrieval_core.claims import figures_of
 from retrieval_core.errors import ServiceConnectionError
+from retrieval_core.pipeline.answer.attribution import plain
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.claims import figures_of
+from retrieval_core.text.markers import MISSING
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:

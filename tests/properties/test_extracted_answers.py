@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from quoted_packs import quoting, whole
-from retrieval_core.analysis import Analyzer
-from retrieval_core.answer.candidates import candidates
-from retrieval_core.answer.extract import choose, compose
+from retrieval_core.pipeline.answer.candidates import candidates
+from retrieval_core.pipeline.answer.extract import choose, compose
+from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Span, content_hash
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import TroubledStore, a_pipeline, filled
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import chunk_fields, matches
 from retrieval_core.types import Chunk
+from retrieval_core.types.filters import chunk_fields, matches
+from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_cases import passage
-from retrieval_core.answer.attribution import Sources, markers_of, plain
-from retrieval_core.answer.splitting import LONGEST, GrowingText
+from retrieval_core.pipeline.answer.attribution import Sources, markers_of, plain
+from retrieval_core.text.sentence_stream import LONGEST, GrowingText
 from retrieval_core.types import content_hash
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ContextConfig
+from retrieval_core.pipeline.stages.budget import assemble
+from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
+from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
+from retrieval_core.pipeline.stages.format import format_context
+from retrieval_core.pipeline.stages.prune import excerpts_of
 from retrieval_core.ports import Change
-from retrieval_core.sentences import sentences_of
-from retrieval_core.stages.budget import assemble
-from retrieval_core.stages.cite import check_citation, request_to_check
-from retrieval_core.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.stages.format import format_context
-from retrieval_core.stages.prune import excerpts_of
-from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Chunk, Document, Hit, Scores, Section, Span, content_hash
 
 FRAGMENTS = (

@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 
 from pipelines import PHONES, TroubledStore, filled
 from results import json_values
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import QueryConfig, RetrievalConfig, load_config
-from retrieval_core.embedders.openai import OpenAIEmbedder
 from retrieval_core.errors import DimensionMismatchError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.stages.format import format_context
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.relevance import compress
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.compress import compress
-from retrieval_core.stages.format import format_context
-from retrieval_core.stages.normalize import normalize
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import PHONES, TroubledStore, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.evaluators.local import LocalEvaluator
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.evaluators.local import LocalEvaluator
-from retrieval_core.filters import MetadataFilter
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
 from retrieval_core.types import Chunk, EvaluationScores, Judgement
+from retrieval_core.types.filters import MetadataFilter
 from support import approx
 
 if TYPE_CHECKING:

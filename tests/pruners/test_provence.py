@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retrieval_core.adapters.pruners.align import aligned
+from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, MissingExtraError, ServiceError
-from retrieval_core.pruners.align import aligned
-from retrieval_core.pruners.provence import MODEL, REVISION, ProvencePruner
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.testing.pruner_kit import PrunerConformance

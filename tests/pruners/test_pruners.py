@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from retrieval_core.builders.pruner import build_pruner
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
+from retrieval_core.adapters.pruners.embedder import DEFAULT_THRESHOLD, EmbedderPruner
+from retrieval_core.adapters.pruners.provence import ProvencePruner
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import PrunerConfig
-from retrieval_core.embedders.local import LocalEmbedder
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -20,11 +23,8 @@ from retrieval_core.errors import (
     MalformedAnswerError,
     ServiceConnectionError,
 )
+from retrieval_core.index.builders.pruner import build_pruner
 from retrieval_core.ports import Kept, RerankScores
-from retrieval_core.pruners.cross_encoder import CrossEncoderPruner
-from retrieval_core.pruners.embedder import DEFAULT_THRESHOLD, EmbedderPruner
-from retrieval_core.pruners.provence import ProvencePruner
-from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_prune import FakePruner

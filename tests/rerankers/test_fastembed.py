@@ -21,9 +21,9 @@ from fastembed.rerank.cross_encoder import TextCrossEncoder
 from fastembed.rerank.cross_encoder.onnx_text_cross_encoder import OnnxTextCrossEncoder
 
 from rerankers.tiny_colbert import write_model
+from retrieval_core.adapters.rerankers.fastembed import FastembedCrossEncoder, FastembedLateInteraction, max_similarity
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.errors import ConfigurationError, MissingExtraError, ModelNotFoundError, ServiceError
-from retrieval_core.rerankers.fastembed import FastembedCrossEncoder, FastembedLateInteraction, max_similarity
-from retrieval_core.rerankers.local import LocalCrossEncoder
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
 from retrieval_core.testing.reranker_kit import RerankerConformance

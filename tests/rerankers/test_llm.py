@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion, Repairing
-from retrieval_core.prompting import DATA_RULE
-from retrieval_core.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.testing.reranker_kit import RerankerConformance
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Evidence, Usage
 
 if TYPE_CHECKING:

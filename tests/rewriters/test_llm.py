@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.transformers.rewrite import DEFAULT_PROMPT, LLMRewriter
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion, Rewritten
-from retrieval_core.prompting import DATA_RULE
-from retrieval_core.rewriters.llm import DEFAULT_PROMPT, LLMRewriter
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Usage
 
 ANSWER = {"reason": "It names the tower in full.", "query": "height of the Eiffel Tower in metres"}

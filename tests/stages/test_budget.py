@@ -6,8 +6,8 @@ import pytest
 
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.stages.budget import Assembled, assemble, fit
-from retrieval_core.stages.expand import Surroundings, as_hits
+from retrieval_core.pipeline.stages.budget import Assembled, assemble, fit
+from retrieval_core.pipeline.stages.expand import Surroundings, as_hits
 from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Span
 
 if TYPE_CHECKING:

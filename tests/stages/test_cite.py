@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from retrieval_core.filters import Eq
+from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.ports import Fetched, FetchRequest
-from retrieval_core.stages.cite import check_citation, request_to_check
 from retrieval_core.types import Chunk, Citation, Document, Quote, Span
+from retrieval_core.types.filters import Eq
 
 TEXT = "Roll back with care. Then sync again."
 QUOTE = Quote("Roll back with care.", Span(0, 20))

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.pipeline.stages.combine import VectorRule, combine_vectors
 from retrieval_core.ports import Candidate
-from retrieval_core.stages.combine import VectorRule, combine_vectors
 from retrieval_core.types import Chunk
 from support import approx
 

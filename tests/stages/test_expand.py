@@ -6,10 +6,7 @@ import pytest
 
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import Eq
-from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
-from retrieval_core.stages.expand import (
+from retrieval_core.pipeline.stages.expand import (
     Surroundings,
     as_hits,
     expand,
@@ -17,7 +14,10 @@ from retrieval_core.stages.expand import (
     surroundings_of,
     surroundings_request,
 )
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.types import Chunk, Document, Hit, PageSpan, Section, Span
+from retrieval_core.types.filters import Eq
+from retrieval_core.types.filters.syntax import parse_filter
 
 ALONE = ContextConfig(neighbor_same_page=0, neighbor_cross_page=0, include_parents=False)
 

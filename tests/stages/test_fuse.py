@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score, fuse, merge
 from retrieval_core.ports import Candidate
-from retrieval_core.stages.fuse import Ranked, cosine_to_score, fuse, merge
 from support import approx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from retrieval_core.stages.fuse import FusionMethod
+    from retrieval_core.pipeline.stages.fuse import FusionMethod
 
 METHODS: tuple[FusionMethod, ...] = ("zscore", "rrf", "minmax", "dbsf")
 AFFINE_METHODS: tuple[FusionMethod, ...] = ("zscore", "minmax", "dbsf")

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.pipeline.stages.fuse import RRF_RANK_CONSTANT
+from retrieval_core.pipeline.stages.merge import Answer, candidates_first, merge, weighted, without_copies
 from retrieval_core.ports import Side
-from retrieval_core.stages.fuse import RRF_RANK_CONSTANT
-from retrieval_core.stages.merge import Answer, candidates_first, merge, weighted, without_copies
 from retrieval_core.types import Chunk, Hit, Scores
 
 BOTH = frozenset[Side](("dense", "lexical"))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
+from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.pipeline.stages.format import format_context
+from retrieval_core.pipeline.stages.prune import Pruned, excerpts_of, prune
 from retrieval_core.ports import Kept
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.sentences import sentences_of
-from retrieval_core.stages.excerpts import shown_text
-from retrieval_core.stages.format import format_context
-from retrieval_core.stages.prune import Pruned, excerpts_of, prune
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_prune import FakePruner
+from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Chunk, Hit, Scores, Span, StageRecord
 
 if TYPE_CHECKING:

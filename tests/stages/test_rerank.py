@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.cache.reranks import RerankCache
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import ServiceConnectionError
+from retrieval_core.pipeline.cache.reranks import RerankCache
+from retrieval_core.pipeline.stages.rerank import Reranked, rerank
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.rerank import Reranked, rerank
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.types import Chunk, Degradation, Evidence, Hit, Scores

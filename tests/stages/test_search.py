@@ -16,21 +16,21 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
     as_embedding_error,
 )
-from retrieval_core.filters import Eq
+from retrieval_core.pipeline.stages.embed import Questions
+from retrieval_core.pipeline.stages.plan import Plan
+from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.ports import Candidate
 from retrieval_core.run.outcomes import is_callers_fault
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.embed import Questions
-from retrieval_core.stages.plan import Plan
-from retrieval_core.stages.search import Sources, search
 from retrieval_core.types import Query
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from retrieval_core.pipeline.stages.search import Found
     from retrieval_core.ports import SearchRequest, Store
-    from retrieval_core.stages.search import Found
     from retrieval_core.types import SearchMode
 
 QUERY = Query(original="  What?", text="What?")

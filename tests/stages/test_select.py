@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.filters import Eq
+from retrieval_core.pipeline.stages.fuse import fuse
+from retrieval_core.pipeline.stages.plan import Plan
+from retrieval_core.pipeline.stages.search import Found
+from retrieval_core.pipeline.stages.select import select
 from retrieval_core.ports import Candidate, Fetched, FetchRequest
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.fuse import fuse
-from retrieval_core.stages.plan import Plan
-from retrieval_core.stages.search import Found
-from retrieval_core.stages.select import select
 from retrieval_core.types import Chunk, Query
+from retrieval_core.types.filters import Eq
 from support import approx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from retrieval_core.pipeline.stages.select import Selected
     from retrieval_core.ports import Store
-    from retrieval_core.stages.select import Selected
     from retrieval_core.types import Vector
 
 PLAN = Plan(

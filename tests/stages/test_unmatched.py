@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import PHONES, TroubledStore, a_pipeline, filled
-from retrieval_core.cache.memory import MemoryCache
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, StoreError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import And, Eq, Exists, Or, chunk_fields, matches
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.stages.search import Found
+from retrieval_core.pipeline.stages.unmatched import MOST_FIELDS, why_nothing_passes
 from retrieval_core.ports import Candidate, Change, FieldInfo
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.search import Found
-from retrieval_core.stages.unmatched import MOST_FIELDS, why_nothing_passes
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, Query
+from retrieval_core.types.filters import And, Eq, Exists, Or, chunk_fields, matches
+from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from retrieval_core.filters import Filter
+    from retrieval_core.types.filters import Filter
 
 QUERY = Query("phone", "phone")
 NOTHING = Found(QUERY, dense=(), lexical=())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import open_index
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import IndexFormatError, StoreError
-from retrieval_core.stores.lancedb import LanceDBStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import AnswerDone
 

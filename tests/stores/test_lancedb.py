@@ -12,6 +12,8 @@ import pytest
 
 from lancedb_stores import run, store_at
 from retrieval_core import open_index
+from retrieval_core.adapters.stores.lancedb import LanceDBStore, session, view
+from retrieval_core.adapters.stores.lancedb.locking import one_writer
 from retrieval_core.config import LanceDBConfig, RetrievalConfig, StoreConfig
 from retrieval_core.errors import (
     EmbedderMismatchError,
@@ -21,13 +23,11 @@ from retrieval_core.errors import (
     MissingExtraError,
     StoreError,
 )
-from retrieval_core.filters import Eq, Gte
 from retrieval_core.ports import FetchRequest, SourceState
-from retrieval_core.stores.lancedb import LanceDBStore, session, view
-from retrieval_core.stores.lancedb.locking import one_writer
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
+from retrieval_core.types.filters import Eq, Gte
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from killing import PATIENCE, Tally, Writer, kills
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.stores.lancedb import LanceDBStore
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ WRITER = """
 import asyncio, sys
 import numpy as np
 from retrieval_core.ports import Change
-from retrieval_core.stores.lancedb import LanceDBStore, session
+from retrieval_core.adapters.stores.lancedb import LanceDBStore, session
 from retrieval_core.types import Chunk, Document
 
 session.SWEEP_WRITES = 7  # so that some are killed while the indexes are brought up to date
@@ -50,7 +50,7 @@ import asyncio, os, sys
 import numpy as np
 from retrieval_core.errors import StoreError
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.stores.lancedb import LanceDBStore
+from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.types import Chunk
 
 store = LanceDBStore(sys.argv[1], embedder_id="e", dimension=7)
@@ -158,7 +158,7 @@ def test_opening_loads_nothing(tmp_path: Path) -> None:
     """LanceDB, Arrow and numpy are imported when they are first needed, and not to hear that there is no index."""
     code = (
         "import asyncio, sys\n"
-        "from retrieval_core.stores.lancedb import LanceDBStore\n"
+        "from retrieval_core.adapters.stores.lancedb import LanceDBStore\n"
         "store = LanceDBStore(sys.argv[1])\n"
         "assert asyncio.run(store.version()) is None\n"
         "assert not {'lancedb', 'pyarrow', 'numpy'} & sys.modules.keys()\n"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from lancedb_stores import run
+from retrieval_core.adapters.stores.lancedb import LanceDBStore, schema, search, session
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.filters import Eq, Gte, Lt
 from retrieval_core.ports import Change, SearchesBoth, SearchRequest
-from retrieval_core.stores.lancedb import LanceDBStore, schema, search, session
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, ids, put, unit, units
+from retrieval_core.types.filters import Eq, Gte, Lt
 
 if TYPE_CHECKING:
     from pathlib import Path

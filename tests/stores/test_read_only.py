@@ -18,9 +18,9 @@ CODE = """
 import asyncio, os, sys
 import numpy as np
 from retrieval_core.errors import StoreError
-from retrieval_core.filters import Eq
+from retrieval_core.types.filters import Eq
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.stores.{module} import {store} as Store
+from retrieval_core.adapters.stores.{module} import {store} as Store
 from retrieval_core.types import Chunk
 
 store = Store(sys.argv[2], embedder_id="e", dimension=7)

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.analysis import Analyzer
+from retrieval_core.adapters.stores import columns
+from retrieval_core.adapters.stores.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.adapters.stores.sqlite import SqliteStore, connections, read, schema, snapshot, write
+from retrieval_core.adapters.stores.sqlite.connections import Connections, DamagedError, StaleReadError
+from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbedderMismatchError,
@@ -23,16 +27,12 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.filters import And, Eq, Gte, Not, chunk_fields
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
-from retrieval_core.stores import columns
-from retrieval_core.stores.rows import FIELD_COLUMNS, FieldReader
-from retrieval_core.stores.sqlite import SqliteStore, connections, read, schema, snapshot, write
-from retrieval_core.stores.sqlite.connections import Connections, DamagedError, StaleReadError
-from retrieval_core.stores.sqlite.snapshot import SnapshotCache
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit, units
 from retrieval_core.testing.store_kit.writing import FULL
+from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Chunk
+from retrieval_core.types.filters import And, Eq, Gte, Not, chunk_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -652,7 +652,7 @@ def test_describing_counts_again_only_after_a_write(index: Path, monkeypatch: py
     async def test(store: SqliteStore) -> None:
         first = await store.describe()
         with monkeypatch.context() as patch:
-            patch.setattr("retrieval_core.stores.sqlite.read.count", None)
+            patch.setattr("retrieval_core.adapters.stores.sqlite.read.count", None)
             assert await store.describe() == first
         await put(store, chunk("c"))
         assert (await store.describe()).chunks == 3

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, cast
 import pytest
 
 from killing import PATIENCE, Tally, Writer, kills
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PRELUDE = """
 import asyncio, os, sys
 import numpy as np
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.types import Chunk, Document
 
 store = SqliteStore(sys.argv[1], embedder_id="e", dimension=7)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
+from retrieval_core.adapters.stores import checks
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore, schema, snapshot, write
 from retrieval_core.config.vectors import MOST_VECTORS
 from retrieval_core.errors import EmbedderMismatchError, IndexFormatError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
-from retrieval_core.stores import checks
-from retrieval_core.stores.memory import MemoryStore
-from retrieval_core.stores.sqlite import SqliteStore, schema, snapshot, write
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, put, unit, units
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ WRITER = """
 import asyncio, sys
 import numpy as np
 from retrieval_core.ports import Change
-from retrieval_core.stores.sqlite import SqliteStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.types import Chunk, Document
 
 async def main():

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from retrieval_core.adapters.stores.checks import check_search
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import UnsupportedFilterError
-from retrieval_core.filters import And, Eq, Filter, operators_of
 from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, SearchRequest, StoreInfo
-from retrieval_core.stores.checks import check_search
-from retrieval_core.stores.memory import MemoryStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.base import StoreTestBase
 from retrieval_core.testing.store_kit.named_vectors import NAMES
+from retrieval_core.types.filters import And, Eq, Filter, operators_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.transformers.condense import LLMCondenser
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Message, QueryContext, Transformed, Variant
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.transformers.condense import LLMCondenser
 
 HISTORY = (
     Message("user", "What is NAV?"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Message, QueryContext, Transformed, Variant
-from retrieval_core.transformers.heuristic import HeuristicCondenser
 
 FIRST = "What's the difference between Market Cap and NAV?"
 HISTORY = (Message("user", FIRST), Message("assistant", "They are two things."))

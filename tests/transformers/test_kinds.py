@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander, QueryExpander
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import BOTH_SIDES, QueryContext, Transformed, Variant
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander, QueryExpander
 
 QUESTION = "Is a heart attack hereditary?"
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.ports import Linked, QueryContext, QueryTransformer, Transformed, Variant
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.testing.transformer_kit import TransformerConformance
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.heuristic import HeuristicCondenser
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

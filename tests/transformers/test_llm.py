@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from retrieval_core.adapters.transformers import condense, decompose, hyde, keywords
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion, Message, QueryContext, QueryTransformer, Transformed
-from retrieval_core.prompting import DATA_RULE
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.transformers import condense, decompose, hyde, keywords
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Usage
 
 HISTORY = (Message("user", "What is NAV?"), Message("assistant", "Net asset value."))

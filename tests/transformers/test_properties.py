@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import QueryConfig
 from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import Message, QueryContext, Transformed
-from retrieval_core.stages.normalize import normalize
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.heuristic import HeuristicCondenser
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
 
 KINDS: dict[str, Any] = {
     "words": KeywordExpander,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.verifiers.llm import DEFAULT_PROMPT, LLMVerifier
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion, Verified
-from retrieval_core.prompting import DATA_RULE
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Usage
-from retrieval_core.verifiers.llm import DEFAULT_PROMPT, LLMVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

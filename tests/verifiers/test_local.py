@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answer_cases import VERDICTS, cases
+from retrieval_core.adapters.verifiers.local import LocalVerifier, statements_of, verify
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Verified
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.verifier_kit import verify as verify_all
-from retrieval_core.verifiers.local import LocalVerifier, statements_of, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

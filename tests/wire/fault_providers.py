@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from retrieval_core.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from wire.server import Hang, ResetMidBody
 

@@ -15,17 +15,17 @@ from pydantic import SecretStr
 
 from pipelines import PHONES
 from redis_server import HAS_SERVER, RedisServer
-from retrieval_core.cache.redis import RedisCache
-from retrieval_core.compressors.llm import LLMCompressor
+from retrieval_core.adapters.caches.redis import RedisCache
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.evaluators.local import Calibration, LocalEvaluator
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.rerankers.llm import LLMReranker
+from retrieval_core.adapters.stores.pinecone import PineconeStore
+from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import load_config
-from retrieval_core.embedders.openai import OpenAIEmbedder
-from retrieval_core.evaluators.local import Calibration, LocalEvaluator
-from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change
-from retrieval_core.rerankers.llm import LLMReranker
-from retrieval_core.rewriters.llm import LLMRewriter
-from retrieval_core.stores.pinecone import PineconeStore
 from retrieval_core.testing.fakes import FakeEmbedder
 from wire import openai_service, pinecone_service
 from wire.fault_providers import DIMENSION, READING, WRITING, HttpProvider, PartlyRemote, RedisProvider

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from retrieval_core.embedders.openai import OpenAIEmbedder
-from retrieval_core.llms.openai import OpenAILLM
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.testing.fakes import FakeEmbedder
 from wire.openai_service import KEY
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from retrieval_core.stores.pinecone import PineconeStore
+from retrieval_core.adapters.stores.pinecone import PineconeStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from wire.pinecone_service import KEY
 

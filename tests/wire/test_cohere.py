@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 pytest.importorskip("cohere", reason="the extra 'cohere' is not installed")
 
+from retrieval_core.adapters.rerankers.cohere import CohereReranker
 from retrieval_core.errors import (
     ConfigurationError,
     MalformedAnswerError,
@@ -23,7 +24,6 @@ from retrieval_core.errors import (
     ServiceError,
     ServiceTimeoutError,
 )
-from retrieval_core.rerankers.cohere import CohereReranker
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.testing.reranker_kit import RerankerConformance
 from wire.cohere_service import KEY, CohereService, error
@@ -218,7 +218,7 @@ def test_a_refused_connection_is_a_connection_error(server: WireServer) -> None:
 
 def test_a_server_that_stays_silent_is_a_timeout(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no deadline ends a call, the client's own great patience does."""
-    monkeypatch.setattr("retrieval_core.vendors.cohere._SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr("retrieval_core.adapters.vendors.cohere._SILENCE_SECONDS", 0.01)
     server.fail_always(Hang())
     reranker = reranker_of(server)
     with pytest.raises(ServiceTimeoutError):

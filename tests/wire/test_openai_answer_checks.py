@@ -12,8 +12,8 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, kinds
 from answers import events_of as all_of
+from retrieval_core.adapters.verifiers.llm import LLMVerifier
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.verifiers.llm import LLMVerifier
 from wire.openai_service import KEY, OpenAIService, error
 from wire.openai_support import llm_of
 from wire.server import BrokenJSON, ClosedMidBody, EmptyBody, Hang, Status, WireServer

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream
-from retrieval_core.llms.openai import OpenAILLM
+from retrieval_core.adapters.llms.openai import OpenAILLM
 from wire.openai_service import KEY, OpenAIService
 from wire.openai_support import llm_of
 from wire.server import Hang, PausedMidBody, WireServer

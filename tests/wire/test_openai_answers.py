@@ -12,7 +12,7 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, events_of, kinds
 from retrieval_core.errors import ServiceError
-from retrieval_core.serialization import event_to_json
+from retrieval_core.index.serialization import event_to_json
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import AnswerFailed
 from wire.openai_service import KEY, OpenAIService, broken_off, error, without_done

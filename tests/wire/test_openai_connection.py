@@ -17,7 +17,8 @@ from pydantic import SecretStr
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from retrieval_core.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.vendors.http import retry_after, what_was_said
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -30,7 +31,6 @@ from retrieval_core.errors import (
     ServiceError,
     ServiceTimeoutError,
 )
-from retrieval_core.vendors.http import retry_after, what_was_said
 from wire.openai_service import KEY, OpenAIService, error
 from wire.openai_support import embedder_of, expected, run
 from wire.server import (
@@ -146,7 +146,7 @@ def test_a_refused_connection_is_a_connection_error(server: WireServer) -> None:
 
 def test_a_server_that_stays_silent_is_a_timeout(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no deadline ends a call, the client's own great patience does."""
-    monkeypatch.setattr("retrieval_core.vendors.openai._SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr("retrieval_core.adapters.vendors.openai._SILENCE_SECONDS", 0.01)
     server.fail_always(Hang())
     embedder = embedder_of(server)
     with pytest.raises(ServiceTimeoutError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from retrieval_core.embedders.openai import OpenAIEmbedder, _requests
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder, _requests
 from retrieval_core.errors import (
     ConfigurationError,
     ServiceError,

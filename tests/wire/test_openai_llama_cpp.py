@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.errors import ServiceError
-from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.ports import CompletionRequest, Message
-from retrieval_core.rerankers.llm import LLMReranker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterator

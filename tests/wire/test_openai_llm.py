@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
+from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.errors import (
     ConfigurationError,
     MalformedAnswerError,
@@ -18,7 +19,6 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
 )
-from retrieval_core.llms.openai import OpenAILLM
 from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.testing.llm_kit import SCHEMA, LLMConformance
 from retrieval_core.types import Usage, freeze

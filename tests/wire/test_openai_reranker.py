@@ -11,18 +11,18 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from retrieval_core.cache.reranks import RerankCache
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import MalformedAnswerError, ServiceError
-from retrieval_core.llms.openai import OpenAILLM
-from retrieval_core.prompting import DATA_RULE
-from retrieval_core.rerankers.llm import LLMReranker
+from retrieval_core.pipeline.cache.reranks import RerankCache
+from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stages.rerank import rerank
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.reranker_kit import RerankerConformance
+from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Chunk, Evidence, Hit, Scores
 from wire.openai_service import KEY, OpenAIService
 from wire.openai_support import llm_of
@@ -31,8 +31,8 @@ from wire.server import BrokenJSON, Status, WireServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from retrieval_core.pipeline.stages.rerank import Reranked
     from retrieval_core.ports import Completion, CompletionRequest
-    from retrieval_core.stages.rerank import Reranked
     from retrieval_core.types import StageRecord
 
 MAX_RETRIES = 3

@@ -10,6 +10,10 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
+from retrieval_core.adapters.transformers.condense import LLMCondenser
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.errors import MalformedAnswerError, ServiceError
 from retrieval_core.ports import Message, QueryContext, Transformed
 from retrieval_core.run.outcomes import Failed, Ok
@@ -17,10 +21,6 @@ from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.transformers.condense import LLMCondenser
-from retrieval_core.transformers.decompose import QueryDecomposer
-from retrieval_core.transformers.hyde import HyDEGenerator
-from retrieval_core.transformers.keywords import KeywordExpander
 from wire.openai_service import OpenAIService
 from wire.openai_support import llm_of
 from wire.server import BrokenJSON, Status, WireServer

@@ -11,13 +11,13 @@ pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 
 from pydantic import SecretStr
 
+from retrieval_core.adapters.stores.pinecone import PineconeStore
+from retrieval_core.adapters.stores.pinecone import connection as connection_module
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError, ServiceError, ServiceTimeoutError
-from retrieval_core.filters import Eq
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
-from retrieval_core.stores.pinecone import PineconeStore
-from retrieval_core.stores.pinecone import connection as connection_module
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import chunk, put, unit
+from retrieval_core.types.filters import Eq
 from wire.pinecone_service import KEY, PineconeService
 from wire.pinecone_support import run, store_of
 from wire.server import BrokenJSON, Changed, ClosedMidBody, EmptyBody, Hang, ResetMidBody, Response, Status, WireServer

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.stores.pinecone.fields import flat, storable
+from retrieval_core.adapters.stores.pinecone.filters import MOST_VALUES, translate
 from retrieval_core.errors import UnsupportedFilterError
-from retrieval_core.filters import (
+from retrieval_core.testing import filter_strategies
+from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
+from retrieval_core.types import JSON, freeze
+from retrieval_core.types.filters import (
     OPERATORS,
     And,
     Contains,
@@ -31,11 +36,6 @@ from retrieval_core.filters import (
     matches,
     operators_of,
 )
-from retrieval_core.stores.pinecone.fields import flat, storable
-from retrieval_core.stores.pinecone.filters import MOST_VALUES, translate
-from retrieval_core.testing import filter_strategies
-from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
-from retrieval_core.types import JSON, freeze
 from wire.pinecone_service import KEY, PineconeService, filter_test
 from wire.server import Request
 

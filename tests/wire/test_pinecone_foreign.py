@@ -10,16 +10,16 @@ import pytest
 pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 
 from retrieval_core.errors import IndexFormatError
-from retrieval_core.filters import And, Eq, Exists, Filter, Gte, Ne, Not
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_vector, unit
+from retrieval_core.types.filters import And, Eq, Exists, Filter, Gte, Ne, Not
 from wire.pinecone_service import PineconeService
 from wire.pinecone_support import run
 from wire.server import WireServer
 
 if TYPE_CHECKING:
-    from retrieval_core.stores.pinecone import PineconeStore
+    from retrieval_core.adapters.stores.pinecone import PineconeStore
 
 REVIEWS = {
     "r1": {

@@ -15,11 +15,11 @@ from retrieval_core.errors import (
     DimensionMismatchError,
     InvalidParameterError,
 )
-from retrieval_core.filters import Eq, Not
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, SourceState
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
 from retrieval_core.testing.store_kit import DIMENSION, CataloguedStoreConformance
 from retrieval_core.testing.store_kit.base import by_vector, chunk, chunk_of, document, put, unit, units
+from retrieval_core.types.filters import Eq, Not
 from wire.pinecone_service import MOST_METADATA, PineconeService
 from wire.pinecone_support import store_of
 from wire.server import WireServer

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 
 from retrieval_core import load_config, open_index
-from retrieval_core.context_pack import retrieve
+from retrieval_core.compat.context_pack import retrieve
 from retrieval_core.errors import (
     EmbeddingError,
     IncompleteSearchError,
@@ -20,9 +20,9 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
 )
-from retrieval_core.filters import MetadataFilter
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import MetadataFilter
 from wire.review_index import KEY, ReviewIndex
 from wire.server import Status, WireServer
 

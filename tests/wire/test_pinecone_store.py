@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 
+from retrieval_core.adapters.stores.pinecone import reading
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -18,13 +19,12 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.filters import OPERATORS, Eq, Gt, chunk_fields, matches
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest, SourceState, StoreInfo
-from retrieval_core.stores.pinecone import reading
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_vector, chunk, document, put, unit, units
+from retrieval_core.types.filters import OPERATORS, Eq, Gt, chunk_fields, matches
 from wire.pinecone_service import KEY, PineconeService
 from wire.pinecone_support import run, store_of
 from wire.server import WireServer
@@ -32,7 +32,7 @@ from wire.server import WireServer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.stores.pinecone import PineconeStore
+    from retrieval_core.adapters.stores.pinecone import PineconeStore
 
 PATIENCE = 30.0
 

@@ -208,7 +208,7 @@ def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
 
 def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
     """Return a hit with as much of its text as can at all be needed: a little more than fits."""
-    from retrieval_core.stages.excerpts import shown_text  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core.pipeline.stages.excerpts import shown_text  # noqa: PLC0415 - the handshake does not wait for it
     from retrieval_core.types import format_citation  # noqa: PLC0415 - nor for this
 
     chunk = hit.chunk

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.index import Index
+    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.ports import Embedder
     from retrieval_core.run.clock import Clock
@@ -130,8 +130,8 @@ class Library:
         Raises:
             StoreError: The index cannot be read.
         """
-        from retrieval_core.filters import chunk_fields  # noqa: PLC0415 - the handshake does not wait for it
         from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - likewise
+        from retrieval_core.types.filters import chunk_fields  # noqa: PLC0415 - the handshake does not wait for it
 
         store = (await self._opened()).index.pipeline.store
         found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,)))
@@ -201,8 +201,8 @@ class Library:
 
 
 def _open_index(config: RetrievalConfig) -> Index:
-    from retrieval_core.build import open_index  # noqa: PLC0415 - slow to import
-    from retrieval_core.builders.backends import build_usage  # noqa: PLC0415 - imported by then
+    from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - imported by then
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - slow to import
 
     return open_index(config=config, observer=build_usage(config))
 

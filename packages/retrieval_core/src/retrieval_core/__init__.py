@@ -17,17 +17,18 @@ TYPE_CHECKING = False  # typing is not imported for it: commands take care of Ct
 if TYPE_CHECKING:
     from typing import Any
 
-    from retrieval_core.build import open_index
     from retrieval_core.config import ContextConfig, RetrievalConfig, load_config
     from retrieval_core.errors import RetrievalError
-    from retrieval_core.federation import FederatedIndex, open_indexes
-    from retrieval_core.filter_syntax import parse_filter, where
-    from retrieval_core.index import Index
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.index.index import Index
+    from retrieval_core.index.open import open_index
+    from retrieval_core.index.open_federation import open_indexes
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.stages.budget import assemble, fit
-    from retrieval_core.stages.expand import as_hits, expand, surroundings_in
-    from retrieval_core.stages.parse import parse_context
+    from retrieval_core.pipeline.stages.budget import assemble, fit
+    from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
+    from retrieval_core.pipeline.stages.parse import parse_context
     from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
+    from retrieval_core.types.filters.syntax import parse_filter, where
 
 __all__ = [
     "Answer",
@@ -63,26 +64,26 @@ _HOMES = {
     "ContextConfig": "config",
     "ContextPack": "types",
     "Document": "types",
-    "FederatedIndex": "federation.index",
+    "FederatedIndex": "index.federated",
     "Hit": "types",
-    "Index": "index",
+    "Index": "index.index",
     "RetrievalConfig": "config",
     "RetrievalError": "errors",
     "RetrievalPipeline": "pipeline",
     "RetrievalResult": "types",
     "Scores": "types",
-    "as_hits": "stages.expand",
-    "assemble": "stages.budget",
-    "expand": "stages.expand",
-    "fit": "stages.budget",
+    "as_hits": "pipeline.stages.expand",
+    "assemble": "pipeline.stages.budget",
+    "expand": "pipeline.stages.expand",
+    "fit": "pipeline.stages.budget",
     "format_citation": "types",
     "load_config": "config",
-    "open_index": "build",
-    "open_indexes": "federation.opening",
-    "parse_context": "stages.parse",
-    "parse_filter": "filter_syntax",
-    "surroundings_in": "stages.expand",
-    "where": "filter_syntax",
+    "open_index": "index.open",
+    "open_indexes": "index.open_federation",
+    "parse_context": "pipeline.stages.parse",
+    "parse_filter": "types.filters.syntax",
+    "surroundings_in": "pipeline.stages.expand",
+    "where": "types.filters.syntax",
 }
 
 

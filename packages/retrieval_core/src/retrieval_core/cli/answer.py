@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import IO
 
-    from retrieval_core.federation import FederatedIndex
-    from retrieval_core.index import Index
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.index.index import Index
     from retrieval_core.types import Answer, AnswerEvent, CitationCheck
 
 
@@ -66,7 +66,7 @@ def answer_command(
     sentences. It is printed as it comes, then its sources, whose quotes are checked against the index. With --json,
     every event is one line, as it comes.
     """
-    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - help and completion need none of this
 
     options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt_override": prompt}
     options["history"] = None if history_file is None else _turns(history_file)
@@ -111,7 +111,7 @@ def _turns(file: IO[bytes]) -> Any:
 
 def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
     """Print each event as one line of JSON, and return whether there is an answer that holds."""
-    from retrieval_core.serialization import event_to_json  # noqa: PLC0415
+    from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415
 
     went_well = False
     for event in events:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.federation import FederatedIndex
-    from retrieval_core.index import Index
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.index.index import Index
 
 
 @contextmanager
@@ -26,12 +26,12 @@ def asked(config: RetrievalConfig, index_files: Sequence[str]) -> Generator[Inde
         One index, whose questions are counted for ``retrieval stats``; or several, whose are not.
     """
     if len(index_files) < 2:
-        from retrieval_core.build import open_index  # noqa: PLC0415 - help and completion need none of this
+        from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
 
         with counted(config) as usage, open_index(config=config, observer=usage) as index:
             yield index
         return
-    from retrieval_core.federation import open_indexes  # noqa: PLC0415
+    from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415
 
     with open_indexes(_by_name(index_files), config=config) as indexes:
         yield indexes

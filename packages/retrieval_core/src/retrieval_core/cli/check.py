@@ -37,8 +37,8 @@ def info_command(
     *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
 ) -> None:
     """Say what the index holds, and which fields its passages have."""
-    from retrieval_core.build import open_index  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)

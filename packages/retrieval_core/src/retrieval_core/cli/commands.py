@@ -75,10 +75,10 @@ def index_command(
 
     What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
     """
-    from retrieval_core.build import open_index  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.builders.backends import place_of  # noqa: PLC0415
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
-    from retrieval_core.serialization import report_to_json  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import place_of  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
     with open_index(config=config) as index, progress_bar("chunks") as show:
@@ -122,10 +122,10 @@ def search_command(
     as_json: bool,
 ) -> None:
     """Find the passages that answer QUERY, in one index or in several."""
-    from retrieval_core.builders.analysis import build_analyzer  # noqa: PLC0415 - help and completion need none of it
     from retrieval_core.cli.render import print_result  # noqa: PLC0415
-    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
-    from retrieval_core.serialization import result_to_json  # noqa: PLC0415
+    from retrieval_core.index.builders.analysis import build_analyzer  # noqa: PLC0415 - help and completion need none of it
+    from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415
+    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode)
     condition = parse_filter(filter_json) if filter_json is not None else None

@@ -42,8 +42,8 @@ def context_command(
     stand in the index, goes to standard error.
     """
     from retrieval_core.cli.render import print_pack  # noqa: PLC0415
-    from retrieval_core.filter_syntax import parse_filter  # noqa: PLC0415
-    from retrieval_core.serialization import pack_to_json  # noqa: PLC0415
+    from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415
+    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415
 
     config = read_config(
         config_file,

@@ -9,7 +9,7 @@ import click
 from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
 
 if TYPE_CHECKING:
-    from retrieval_core.graph import Facts, GraphQueryTranslator
+    from retrieval_core.adapters.graph import Facts, GraphQueryTranslator
     from retrieval_core.ports import Transformed
 
 
@@ -33,10 +33,10 @@ def graph_command(
     """
     from pathlib import Path  # noqa: PLC0415 - help and completion need none of this
 
-    from retrieval_core.build import open_index  # noqa: PLC0415
-    from retrieval_core.builders.graph import build_graph_translator  # noqa: PLC0415
+    from retrieval_core.adapters.graph.knowledge import describe  # noqa: PLC0415
     from retrieval_core.errors import ConfigurationError  # noqa: PLC0415
-    from retrieval_core.graph.knowledge import describe  # noqa: PLC0415
+    from retrieval_core.index.builders.graph import build_graph_translator  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
     with open_index(config=config) as index:

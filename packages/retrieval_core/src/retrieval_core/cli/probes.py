@@ -44,7 +44,7 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
 
 
 def _embedder(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.build import build_embedder  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.index.open import build_embedder  # noqa: PLC0415 - help and completion need none of this
 
     embedder = build_embedder(config.embedder)
     if embedder is None:
@@ -55,7 +55,7 @@ def _embedder(config: RetrievalConfig, seconds: float) -> str:
 
 def _cutting(config: RetrievalConfig, _seconds: float) -> str:
     """Cut a question: the extra that this needs is otherwise missed with the first one that is too long."""
-    from retrieval_core.stages.normalize import normalize  # noqa: PLC0415
+    from retrieval_core.pipeline.stages.normalize import normalize  # noqa: PLC0415
 
     normalize("Does it work?", config.query.model_copy(update={"max_length": 1}))
     return "at graphemes"
@@ -101,7 +101,7 @@ def _of_questions(config: RetrievalConfig) -> Iterator[tuple[str, float, Callabl
 
 
 def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.build import build_rerankers  # noqa: PLC0415
+    from retrieval_core.index.open import build_rerankers  # noqa: PLC0415
 
     alone = config.reranker.model_copy(update={"kind": kind, "fallbacks": ()})
     llm = llm_for_a_stage(config) if kind == "llm" else None
@@ -115,7 +115,7 @@ def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
 
 
 def _compressor(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.build import build_compressor  # noqa: PLC0415
+    from retrieval_core.index.open import build_compressor  # noqa: PLC0415
     from retrieval_core.types import Chunk  # noqa: PLC0415
 
     settings = config.compressor
@@ -131,7 +131,7 @@ def _compressor(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _rewriter(config: RetrievalConfig, _seconds: float) -> str:
-    from retrieval_core.build import build_rewriter  # noqa: PLC0415
+    from retrieval_core.index.open import build_rewriter  # noqa: PLC0415
 
     kind = config.rewriter.kind
     llm = llm_for_a_stage(config) if kind == "llm" else None
@@ -140,8 +140,8 @@ def _rewriter(config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _evaluation(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.build import build_embedder, build_evaluator, build_llm  # noqa: PLC0415
-    from retrieval_core.evaluators.local import LocalEvaluator  # noqa: PLC0415
+    from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415
+    from retrieval_core.index.open import build_embedder, build_evaluator, build_llm  # noqa: PLC0415
 
     kind = config.evaluation.kind
     try:
@@ -185,7 +185,7 @@ class _Sentinel:
 
 def _cache(config: RetrievalConfig, seconds: float) -> str:
     """Look something up that is not there: a connection, the password and the right to read are needed for it."""
-    from retrieval_core.build import build_cache  # noqa: PLC0415
+    from retrieval_core.index.open import build_cache  # noqa: PLC0415
 
     cache: ResultCache | None = build_cache(config.cache)
     if cache is None:
@@ -195,9 +195,9 @@ def _cache(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _index(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.build import build_embedder, build_store  # noqa: PLC0415
-    from retrieval_core.builders.analysis import build_analyzer  # noqa: PLC0415
-    from retrieval_core.builders.vectors import named_fields  # noqa: PLC0415
+    from retrieval_core.index.builders.analysis import build_analyzer  # noqa: PLC0415
+    from retrieval_core.index.builders.vectors import named_fields  # noqa: PLC0415
+    from retrieval_core.index.open import build_embedder, build_store  # noqa: PLC0415
 
     embedder: Embedder | None = None
     reason: RetrievalError | None = None

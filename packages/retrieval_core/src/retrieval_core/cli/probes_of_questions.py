@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
     """Make a transformer; those that ask a language model say which, and whether that answers is another finding."""
-    from retrieval_core.builders.transformers import NEED_AN_LLM, build_transformers, model_for  # noqa: PLC0415
+    from retrieval_core.index.builders.transformers import NEED_AN_LLM, build_transformers, model_for  # noqa: PLC0415
 
     if name == "graph":
         return _graph(config)
@@ -24,7 +24,7 @@ def transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _graph(config: RetrievalConfig) -> str:
-    from retrieval_core.builders.graph import graph_files  # noqa: PLC0415
+    from retrieval_core.index.builders.graph import graph_files  # noqa: PLC0415
 
     files = graph_files(config.graph, Path(config.index))
     if files is None:
@@ -42,15 +42,15 @@ def condenser(config: RetrievalConfig, _seconds: float) -> str:
     if config.llm.kind == "none":
         msg = "there is no language model, so a rule does it; set llm.kind"
         raise AbsentError(msg)
-    from retrieval_core.builders.transformers import model_for  # noqa: PLC0415
+    from retrieval_core.index.builders.transformers import model_for  # noqa: PLC0415
 
     return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
 
 
 def pruner(config: RetrievalConfig, seconds: float) -> str:
     """Have two sentences judged."""
-    from retrieval_core.build import build_embedder, local_cross_encoder  # noqa: PLC0415
-    from retrieval_core.builders.pruner import build_pruner  # noqa: PLC0415
+    from retrieval_core.index.builders.pruner import build_pruner  # noqa: PLC0415
+    from retrieval_core.index.open import build_embedder, local_cross_encoder  # noqa: PLC0415
 
     made = build_pruner(config.pruner, build_embedder(config.embedder), local_cross_encoder)
     if made is None or ":" in config.pruner.kind:
@@ -61,7 +61,7 @@ def pruner(config: RetrievalConfig, seconds: float) -> str:
 
 def verifier(config: RetrievalConfig, _seconds: float) -> str:
     """Make what holds answers against their passages; one that asks a language model says which."""
-    from retrieval_core.builders.answers import build_verifier  # noqa: PLC0415
+    from retrieval_core.index.builders.answers import build_verifier  # noqa: PLC0415
 
     kind = config.answer.verifier
     if kind == "llm" or (kind == "auto" and config.llm.kind != "none"):

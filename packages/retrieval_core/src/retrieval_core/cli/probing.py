@@ -41,7 +41,7 @@ def built_llm(config: RetrievalConfig) -> LLM:
     Raises:
         AbsentError: There is none.
     """
-    from retrieval_core.build import build_llm  # noqa: PLC0415
+    from retrieval_core.index.open import build_llm  # noqa: PLC0415
 
     llm = build_llm(config.llm)
     if llm is None:

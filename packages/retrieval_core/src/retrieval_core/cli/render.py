@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from retrieval_core.observe.trace import explain
-from retrieval_core.stages.excerpts import shown_text
+from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.run.observe.trace import explain
 from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import CONTROLS, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.analysis import Analyzer
     from retrieval_core.cli.finding import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import CitationCheck, ContextPack, EvaluationScores, Hit, RetrievalResult, Span
 
 EXCERPT = 600

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from retrieval_core.answer.attribution import markers_of
 from retrieval_core.cli.render import console_of, harmless
+from retrieval_core.pipeline.answer.attribution import markers_of
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
 
 if TYPE_CHECKING:

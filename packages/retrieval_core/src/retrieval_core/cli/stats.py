@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.observe import Totals, UsageStats
     from retrieval_core.ports import StoreInfo
+    from retrieval_core.run.observe import Totals, UsageStats
 
 
 def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None]:
@@ -24,7 +24,7 @@ def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None
 
     There is nothing where the index is not a file or folder of this machine, or not there yet.
     """
-    from retrieval_core.builders.backends import build_usage  # noqa: PLC0415 - help and completion need none of it
+    from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - help and completion need none of it
 
     return build_usage(config) or nullcontext()
 
@@ -47,10 +47,10 @@ def stats_command(
     Counts, rates and times are those of all processes that keep them beside the index, as the commands search, context
     and answer do: numbers alone, no text.
     """
-    from retrieval_core.build import open_index  # noqa: PLC0415
-    from retrieval_core.builders.backends import totals_of  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.observe import read_totals, reset_totals  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import totals_of  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.run.observe import read_totals, reset_totals  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
     file = totals_of(config)
@@ -85,7 +85,7 @@ def _usage(totals: Totals | None) -> dict[str, Any] | None:
     """Return all numbers; ``None`` where nothing was counted yet."""
     if totals is None:
         return None
-    from retrieval_core.observe import Summary  # noqa: PLC0415
+    from retrieval_core.run.observe import Summary  # noqa: PLC0415
 
     seen, summary = totals.counts, Summary.of(totals.counts)
     counts = ("queries", "answered", "failed", "cancelled", "cache_hits", "degraded_queries")

@@ -135,7 +135,7 @@ def parse_value(text: str) -> Any:
 
 def preset_names() -> tuple[str, ...]:
     """Return the names of the presets that come with the library, in alphabetical order."""
-    folder = files("retrieval_core") / "presets"
+    folder = files("retrieval_core") / "config" / "presets"
     return tuple(sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
@@ -149,7 +149,7 @@ def _read_toml(file: str | Path) -> dict[str, Any]:
             msg = f"{file} cannot be read: {error}"
             raise ConfigurationError(msg) from error
     elif name in preset_names():
-        text = (files("retrieval_core") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+        text = (files("retrieval_core") / "config" / "presets" / f"{name}.toml").read_text(encoding="utf-8")
     else:
         named = without_secrets(repr(str(file)))
         msg = f"there is no configuration file or preset {named}; the presets are {', '.join(preset_names())}"

@@ -23,10 +23,10 @@ from retrieval_core.config.graph import GraphConfig
 from retrieval_core.config.limits import LimitsConfig, TimeoutsConfig
 from retrieval_core.config.pruner import PrunerConfig
 from retrieval_core.config.semantic_cache import SemanticCacheConfig
+from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.config.transform import TransformConfig
 from retrieval_core.config.vectors import VectorsConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 
 
 def _well_formed(template: str, known: set[str] | None = None) -> str:
@@ -78,7 +78,8 @@ class SearchConfig(Settings):
     candidates: int = Field(default=200, ge=1, le=10_000)
     """Passages asked of each side before they are combined; never less than ``top_k``."""
     fusion: Literal["zscore", "rrf", "minmax", "dbsf", "native"] = "zscore"
-    """How the sides are combined, see ``retrieval_core.stages.fuse``; ``native`` leaves it to a store that can."""
+    """How the sides are combined, see ``retrieval_core.pipeline.stages.fuse``; ``native`` leaves it to a store that
+    can."""
     dense_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the dense side; the lexical side has the rest."""
     score_threshold: float | None = Field(default=None, ge=0, le=1)
@@ -107,7 +108,7 @@ class FormatterConfig(Settings):
     """How the passages become one text."""
 
     template: str = DEFAULT_TEMPLATE
-    """One passage, with fields in braces; see ``retrieval_core.stages.format``."""
+    """One passage, with fields in braces; see ``retrieval_core.pipeline.stages.format``."""
     delimiter: str = "\n\n---\n\n"
     """What stands between two passages."""
     include_scores: bool = False

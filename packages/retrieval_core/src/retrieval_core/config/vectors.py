@@ -28,7 +28,7 @@ class VectorsConfig(Settings):
     """By name, the weight of its cosine; the passage's own has 1, and so have those that are not named, or 0.3 where
     ``rule`` is ``mean``. Without ``fields``, what is named here is searched as it is in the store."""
     rule: Literal["mean", "max"] = "max"
-    """How the cosines become one score; see ``retrieval_core.stages.combine``."""
+    """How the cosines become one score; see ``retrieval_core.pipeline.stages.combine``."""
 
     @field_validator("fields")
     @classmethod

@@ -9,20 +9,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.build import open_index
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, SearchError
 from retrieval_core.evaluate.metrics import DEPTH, ScoredDocument, load_library, measure, rank_documents, write_run
-from retrieval_core.filters import NotIn
+from retrieval_core.index.open import open_index
+from retrieval_core.types.filters import NotIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.evaluate.beir import Collection
-    from retrieval_core.filters import Filter
-    from retrieval_core.index import Index
+    from retrieval_core.index.index import Index
     from retrieval_core.ports import CataloguedStore, Embedder
     from retrieval_core.types import JSON, RetrievalResult
+    from retrieval_core.types.filters import Filter
 
 PASSAGES = 2 * DEPTH
 """Passages asked for at a time to find :data:`DEPTH` documents: enough where documents are about two passages long."""

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from retrieval_core.sentences import SENTENCE_END
+from retrieval_core.text.sentences import SENTENCE_END
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, as_embedding_error
-from retrieval_core.filters import lookup
+from retrieval_core.types.filters import lookup
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:

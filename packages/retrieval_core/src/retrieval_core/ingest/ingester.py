@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
+from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.errors import (
     ConfigurationError,
     IndexNotFoundError,
@@ -27,7 +28,6 @@ from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import Change, CountsTokens, SourceState
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.stores.checks import check_change
 from retrieval_core.types import Chunk, Document, Section, content_hash
 
 if TYPE_CHECKING:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden, value_of
+from retrieval_core.pipeline.search_loop import raise_what_must_not_be_hidden, value_of
+from retrieval_core.pipeline.stages.budget import assemble
+from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
+from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.ports import Fetched
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.stages.budget import assemble
-from retrieval_core.stages.cite import check_citation, request_to_check
-from retrieval_core.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.types import ContextPack, Degradation, LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from retrieval_core.config import ContextConfig
-    from retrieval_core.filters import Filter
+    from retrieval_core.pipeline.stages.budget import Assembled
     from retrieval_core.ports import Store, TokenCounter
     from retrieval_core.run.runner import Run
-    from retrieval_core.stages.budget import Assembled
     from retrieval_core.types import Citation, CitationCheck, Hit, Metadata, RetrievalResult, StageRecord
+    from retrieval_core.types.filters import Filter
 
 NOTHING = Surroundings({}, {}, {})
 

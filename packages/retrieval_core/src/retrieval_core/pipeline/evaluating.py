@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.results import with_troubles
-from retrieval_core.pipeline.rounds import raise_what_must_not_be_hidden
+from retrieval_core.pipeline.search_loop import raise_what_must_not_be_hidden
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import EvaluationScores
 

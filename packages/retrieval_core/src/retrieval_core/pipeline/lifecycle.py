@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from retrieval_core.config import RetrievalConfig
-from retrieval_core.observe.several import SeveralObservers
 from retrieval_core.pipeline.plugging import close_with, guard_of
 from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.observe.several import SeveralObservers
 from retrieval_core.run.runner import Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
-    from retrieval_core.observe import Observer
     from retrieval_core.run.clock import Clock
+    from retrieval_core.run.observe import Observer
     from retrieval_core.types import RetrievalResult
 
 PATIENCE = 5.0

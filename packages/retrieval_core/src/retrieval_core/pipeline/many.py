@@ -14,18 +14,18 @@ from retrieval_core.errors import (
     RetrievalError,
     SearchError,
 )
+from retrieval_core.pipeline.stages.embed import checked
+from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import EmbedsQueries
 from retrieval_core.run.outcomes import Failed
-from retrieval_core.stages.embed import checked
-from retrieval_core.stages.normalize import normalize
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.run.runner import Run
-    from retrieval_core.stages.embed import Questions
-    from retrieval_core.stages.plan import Plan
     from retrieval_core.types import Query, RetrievalResult, Vector
 
 AT_A_TIME = 8

@@ -5,29 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.local_models.lazy import Lazy
-from retrieval_core.pipeline.answering import Answering
-from retrieval_core.pipeline.answers import Answers
+from retrieval_core.pipeline.answer.asking import Answers
+from retrieval_core.pipeline.answer.evidence import GroundsFinder
+from retrieval_core.pipeline.cache.cached_retrieval import Answering
 from retrieval_core.pipeline.context import check_citations
 from retrieval_core.pipeline.evaluating import evaluated
-from retrieval_core.pipeline.grounds import GroundsFinder
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
-from retrieval_core.pipeline.rounds import Parts
-from retrieval_core.stages.embed import recover
-from retrieval_core.stages.normalize import normalize
-from retrieval_core.stages.search import Sources
+from retrieval_core.pipeline.search_loop import Parts
+from retrieval_core.pipeline.stages.embed import recover
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.search import Sources
+from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.answer.answerer import Answerer
-    from retrieval_core.answer.asked import Search
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.filters import Filter, MetadataFilter
-    from retrieval_core.observe import Observer
+    from retrieval_core.pipeline.answer.answerer import Answerer
+    from retrieval_core.pipeline.answer.asked import Search
     from retrieval_core.pipeline.many import Outcome
     from retrieval_core.pipeline.options import QueryOptions
+    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import (
         Compressor,
         Embedder,
@@ -42,8 +41,9 @@ if TYPE_CHECKING:
         TokenCounter,
     )
     from retrieval_core.run.clock import Clock
-    from retrieval_core.stages.plan import Plan
+    from retrieval_core.run.observe import Observer
     from retrieval_core.types import Citation, CitationCheck, ContextPack, Query, RetrievalResult
+    from retrieval_core.types.filters import Filter, MetadataFilter
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
@@ -232,7 +232,7 @@ class RetrievalPipeline(Answers):
         return self._token_counter.get()
 
     def _make_token_counter(self) -> TokenCounter:
-        from retrieval_core.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
+        from retrieval_core.adapters.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
 
         return counter_of_embedder(self._parts.embedder)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import Filter, MetadataFilter
 from retrieval_core.pipeline.options import check_names, chosen, turns
+from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.ports import SearchesBoth
-from retrieval_core.stages.plan import Plan
+from retrieval_core.types.filters import Filter, MetadataFilter
+from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.rounds import Parts
+    from retrieval_core.pipeline.search_loop import Parts
     from retrieval_core.ports import Side, Store
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None

@@ -6,22 +6,22 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.cache.embeddings import EmbeddingCache
-from retrieval_core.cache.reranks import RerankCache
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
+from retrieval_core.pipeline.cache.reranks import RerankCache
+from retrieval_core.pipeline.stages.embed import Questions, Recovery
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard
 from retrieval_core.run.timeouts import timeouts_of
-from retrieval_core.stages.embed import Questions, Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AsyncExitStack
 
     from retrieval_core.config import CacheConfig, RetrievalConfig
-    from retrieval_core.observe import Observer
     from retrieval_core.ports import Embedder, Reranker
+    from retrieval_core.run.observe import Observer
 
 
 def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:

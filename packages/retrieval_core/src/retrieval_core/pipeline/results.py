@@ -6,21 +6,21 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.filter_syntax import to_json
-from retrieval_core.pipeline.rounds import context_of
+from retrieval_core.pipeline.search_loop import context_of
 from retrieval_core.types import Degradation, RetrievalResult
+from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.rounds import Round
+    from retrieval_core.pipeline.search_loop import Round
+    from retrieval_core.pipeline.stages.fuse import Ranked
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.rewrite import Rewriting
     from retrieval_core.ports import Candidate
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
-    from retrieval_core.stages.fuse import Ranked
-    from retrieval_core.stages.plan import Plan
-    from retrieval_core.stages.rewrite import Rewriting
     from retrieval_core.types import JSON, Query
 
 logger = logging.getLogger("retrieval_core")

@@ -10,8 +10,8 @@ from retrieval_core.types.vectors import as_vectors
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.filters import Filter
     from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
+    from retrieval_core.types.filters import Filter
 
 Side: TypeAlias = Literal["dense", "lexical"]
 """The two ways to search: by vector, and by words."""
@@ -44,7 +44,7 @@ class StoreInfo:
         manifest: ``None`` before the first write, and for indexes that others wrote.
         generation: Grows with each write; ``None`` where the store cannot tell.
         sides: The kinds of search that the store does itself.
-        filter_operators: Those that it evaluates exactly as :func:`retrieval_core.filters.matches`.
+        filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
     """
 
     location: str
@@ -319,7 +319,7 @@ class FieldCatalogue(Protocol):
     """What a store may have on top: it tells which fields its passages have, so that filters can name them rightly."""
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of all passages by their paths, as :func:`retrieval_core.filters.lookup` finds them.
+        """Return the fields of all passages by their paths, as :func:`retrieval_core.types.filters.lookup` finds them.
 
         Nested fields are there with their dotted paths, and so are those that every passage has, such as ``source``.
 

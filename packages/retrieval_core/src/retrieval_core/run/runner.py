@@ -15,9 +15,9 @@ from retrieval_core.types import StageRecord, Usage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from retrieval_core.observe import Observer
     from retrieval_core.run.breaker import CircuitBreaker
     from retrieval_core.run.clock import Clock
+    from retrieval_core.run.observe import Observer
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import DroppedPassage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.observe.times import STAGES
+from retrieval_core.run.observe.times import STAGES
 
 if TYPE_CHECKING:
     from retrieval_core.config import TimeoutsConfig

@@ -6,12 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from retrieval_core.filters import CONDITIONS, OPERATORS, And, Contains, Eq, Exists, Glob, In, Ne, Not, NotIn, Or, Text
+from retrieval_core.types.filters import (
+    CONDITIONS,
+    OPERATORS,
+    And,
+    Contains,
+    Eq,
+    Exists,
+    Glob,
+    In,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+    Text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from retrieval_core.filters import Condition, Filter
+    from retrieval_core.types.filters import Condition, Filter
 
 HOSTILE_TEXTS = (
     "",

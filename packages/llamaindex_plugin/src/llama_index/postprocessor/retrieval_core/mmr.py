@@ -15,11 +15,11 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.events import report
+from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, as_embedding_error
+from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
+from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.run.sync import SyncBridge
-from retrieval_core.stages.diversify import maximal_marginal_relevance
-from retrieval_core.stages.fuse import Ranked
-from retrieval_core.stores.checks import unit_rows
 from retrieval_core.types import Scores
 from retrieval_core.types.vectors import as_vectors
 

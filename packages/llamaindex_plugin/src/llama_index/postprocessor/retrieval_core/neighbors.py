@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from llama_index.retrievers.retrieval_core.convert import Position
     from llama_index.retrievers.retrieval_core.filters import Filters
-    from retrieval_core.filters import Filter
     from retrieval_core.ports import Store
     from retrieval_core.types import Chunk
+    from retrieval_core.types.filters import Filter
 
 
 class NeighborExpansionPostprocessor(BaseNodePostprocessor):

@@ -1,8 +1,8 @@
 """Hits and chunks as nodes, and back, without loss.
 
 A node's metadata are the user's own fields and, beside them, the provenance: what
-:func:`retrieval_core.serialization.hit_to_json` says of a hit, under the same names. What is ``None`` or empty is left
-out. Provenance is kept out of the text that LLMs and embedders read. Where the user has a field of a name that
+:func:`retrieval_core.index.serialization.hit_to_json` says of a hit, under the same names. What is ``None`` or empty is
+left out. Provenance is kept out of the text that LLMs and embedders read. Where the user has a field of a name that
 provenance uses, the user's stands there, as it does for filters, and the provenance is in :data:`SHADOWED`.
 """
 
@@ -23,7 +23,7 @@ from llama_index.core.schema import (
 )
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.serialization import chunk_to_json, hit_to_json
+from retrieval_core.index.serialization import chunk_to_json, hit_to_json
 from retrieval_core.types import Chunk, Hit, Origin, PageSpan, Scores, Span
 
 if TYPE_CHECKING:

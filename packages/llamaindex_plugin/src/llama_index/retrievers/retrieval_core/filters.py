@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from retrieval_core.errors import FilterError, UnsupportedFilterError
-from retrieval_core.filter_syntax import parse_filter
-from retrieval_core.filters import (
+from retrieval_core.types.filters import (
     And,
     Contains,
     Eq,
@@ -27,11 +26,12 @@ from retrieval_core.filters import (
     Text,
     check_filter_depth,
 )
+from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from retrieval_core.filters import Scalar
+    from retrieval_core.types.filters import Scalar
 
 Filters: TypeAlias = Filter | Mapping[str, Any] | MetadataFilters
 """A filter in any form: typed, as JSON, or of LlamaIndex."""
@@ -79,12 +79,12 @@ def as_filter(filters: Filters | None) -> Filter | None:
 def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
     """Return filters of LlamaIndex as a typed filter, ``None`` where they hold none.
 
-    What they mean is what :mod:`retrieval_core.filters` says; LlamaIndex's own stores agree for fields that hold one
-    value. ``NOT`` matches where none of its filters does.
+    What they mean is what :mod:`retrieval_core.types.filters` says; LlamaIndex's own stores agree for fields that hold
+    one value. ``NOT`` matches where none of its filters does.
 
     Raises:
         UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.
-        FilterError: Filters nest deeper than :data:`~retrieval_core.filters.MAX_FILTER_DEPTH`.
+        FilterError: Filters nest deeper than :data:`~retrieval_core.types.filters.MAX_FILTER_DEPTH`.
     """
     return _group(filters, 0)
 

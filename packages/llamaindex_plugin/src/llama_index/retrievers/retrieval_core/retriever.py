@@ -21,11 +21,11 @@ from llama_index.retrievers.retrieval_core.convert import node_from_hit
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
-from retrieval_core.build import open_index
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
-from retrieval_core.factories import EMBEDDER_ABILITIES
-from retrieval_core.filters import all_of
+from retrieval_core.index.builders.factories import EMBEDDER_ABILITIES
+from retrieval_core.index.open import open_index
+from retrieval_core.types.filters import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore, QueryBundle
 
     from llama_index.retrievers.retrieval_core.filters import Filters
-    from retrieval_core.filters import Filter
-    from retrieval_core.index import Index
+    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.ports import Embedder
     from retrieval_core.types import RetrievalResult, SearchMode
+    from retrieval_core.types.filters import Filter
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import IndexNotFoundError
-from retrieval_core.filters import operators_of
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.types import Chunk, Document, content_hash
+from retrieval_core.types.filters import operators_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from retrieval_core.filters import Filter
     from retrieval_core.ports import Candidate, Side, Store
     from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types.filters import Filter
 
 EMBEDDER_ID = "conformance-kit"
 """Id of the embedder that the tests' vectors pretend to come from."""

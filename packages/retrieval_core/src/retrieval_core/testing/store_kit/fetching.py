@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.filters import Eq
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, need_operators, put, unit
 from retrieval_core.types import Section, Span
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from pathlib import Path

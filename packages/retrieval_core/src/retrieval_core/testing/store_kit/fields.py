@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, StoreError
-from retrieval_core.filters import chunk_fields, lookup
 from retrieval_core.ports import Change, FieldCatalogue, FieldInfo
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put, units
 from retrieval_core.types import Chunk, PageSpan
+from retrieval_core.types.filters import chunk_fields, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Filters, judged by :func:`retrieval_core.filters.matches`."""
+"""Filters, judged by :func:`retrieval_core.types.filters.matches`."""
 
 # ruff: noqa: S101 - these are tests
 
@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import UnsupportedFilterError
-from retrieval_core.filters import OPERATORS, And, Eq, Exists, Gte, Lt, Not, Or, chunk_fields, matches
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import (
@@ -29,12 +28,13 @@ from retrieval_core.testing.store_kit.base import (
     units,
 )
 from retrieval_core.types import PageSpan
+from retrieval_core.types.filters import OPERATORS, And, Eq, Exists, Gte, Lt, Not, Or, chunk_fields, matches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.filters import Filter
     from retrieval_core.ports import Store
+    from retrieval_core.types.filters import Filter
 
 EXAMPLES = 120
 """Cases that hypothesis makes, each with several chunks and filters."""

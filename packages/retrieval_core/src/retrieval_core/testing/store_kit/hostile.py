@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.filters import Eq, Text
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
 from retrieval_core.testing.store_kit.base import (
@@ -26,6 +25,7 @@ from retrieval_core.testing.store_kit.base import (
     units,
 )
 from retrieval_core.types import Section, Span
+from retrieval_core.types.filters import Eq, Text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import DimensionMismatchError, InvalidParameterError
-from retrieval_core.filters import Eq
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
@@ -23,14 +22,15 @@ from retrieval_core.testing.store_kit.base import (
     unit,
     units,
 )
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from retrieval_core.filters import Filter
     from retrieval_core.ports import Store
     from retrieval_core.types import Vector
+    from retrieval_core.types.filters import Filter
 
 NAMES = ("title", "summary")
 QUERY = 1000

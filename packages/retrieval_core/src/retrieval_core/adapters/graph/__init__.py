@@ -1,0 +1,11 @@
+"""A small knowledge graph: facts as triples, found by the names in a question, leading to the chunks that state them.
+
+It needs the extra ``graph`` (rustworkx).
+"""
+
+from retrieval_core.adapters.graph.knowledge import Fact, Facts, KnowledgeGraph
+from retrieval_core.adapters.graph.source import GraphFiles
+from retrieval_core.adapters.graph.translator import GraphQueryTranslator
+from retrieval_core.adapters.graph.triples import Triple
+
+__all__ = ["Fact", "Facts", "GraphFiles", "GraphQueryTranslator", "KnowledgeGraph", "Triple"]

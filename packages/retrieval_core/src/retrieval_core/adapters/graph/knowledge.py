@@ -1,0 +1,242 @@
+"""A graph of facts, and the way from a question to the facts that bear on it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.graph.names import Names, is_all_stop_words, key_of
+from retrieval_core.adapters.graph.triples import MOST_TRIPLES
+from retrieval_core.errors import InvalidParameterError, MissingExtraError
+from retrieval_core.text.analysis import Analyzer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from rustworkx import PyDiGraph
+
+    from retrieval_core.adapters.graph.triples import Triple
+
+    Numbers = NDArray[np.int64]
+
+ALL, RELATION, ENTITIES, BRIDGE, NEIGHBOUR = 4.0, 3.0, 2.0, 1.5, 1.0
+"""How much a fact bears on a question: it has two entities and a relation of it, an entity and a relation, or two
+entities; it is a step between two entities or towards a relation; or it has an entity of it and no more."""
+MOST_ENTITIES = 16
+"""Entities of a question that are followed, from its beginning."""
+MOST_EDGES = 50
+"""An entity with more facts than that says too little about a question: those count only that have a relation or a
+second entity of it. It is also how many facts of an entity are kept, and how many neighbours are walked through."""
+MOST_FACTS = 100
+"""Facts of one answer."""
+
+_CAPITAL_INSIDE = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A triple that bears on a question, and how much: :data:`ALL` to :data:`NEIGHBOUR`."""
+
+    triple: Triple
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a graph knows about a question.
+
+    Attributes:
+        entities: Those that the question names, as the graph first spells them, in the order of the question.
+        relations: Labels that the question names and that belong to one of the facts, in alphabetical order.
+        facts: Best first; equal ones in the order in which the triples were given.
+    """
+
+    entities: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+class KnowledgeGraph:
+    """Triples as a graph: entities are its nodes, facts its edges, of which there may be several between two nodes.
+
+    Names that differ in case, accents, white space or punctuation alone are one entity: see
+    :mod:`retrieval_core.adapters.graph.names`. Reading may go on in several threads.
+
+    Args:
+        triples: At most 500,000.
+
+    Raises:
+        MissingExtraError: rustworkx is not installed.
+        InvalidParameterError: There are too many.
+    """
+
+    def __init__(self, triples: Iterable[Triple]) -> None:
+        import numpy as np  # noqa: PLC0415 - only graphs need it here
+
+        try:
+            import rustworkx  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtraError("graph", "a knowledge graph") from error
+        self.triples = tuple(triples)
+        if len(self.triples) > MOST_TRIPLES:
+            msg = f"a graph may have {MOST_TRIPLES} triples, got {len(self.triples)}; leave some out"
+            raise InvalidParameterError(msg)
+        digest = sha256()
+        entities = _Numbering()
+        relations = _Numbering()
+        edges: list[tuple[int, int]] = []
+        labels: list[int] = []
+        for triple in self.triples:
+            digest.update(repr(triple).encode())
+            edges.append((entities.of(triple.subject), entities.of(triple.object)))
+            labels.append(relations.of(triple.relation))
+        self.digest: str = digest.hexdigest()
+        """SHA-256 over all triples in their order."""
+        self._entities = tuple(entities.spellings)
+        self._relations = _Relations(relations.spellings)
+        self._names = Names(entities.all_spellings())
+        self._graph: PyDiGraph[None, None] = rustworkx.PyDiGraph(multigraph=True)
+        self._graph.add_nodes_from([None] * len(self._entities))
+        self._graph.add_edges_from_no_data(edges)
+        ends: NDArray[np.int64] = np.array(edges, dtype=np.int64).reshape(-1, 2)
+        self._subjects, self._objects = ends[:, 0], ends[:, 1]
+        self._labels: Numbers = np.array(labels, dtype=np.int64)
+
+    @property
+    def entities(self) -> tuple[str, ...]:
+        """Every entity, as it was spelled first, in the order of the triples."""
+        return self._entities
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Every relation, likewise."""
+        return self._relations.labels
+
+    def facts(self, question: str) -> Facts:
+        """Return what bears on a question: nothing where it names no entity.
+
+        The work grows with the question, and with the number of facts of the entities that it names.
+        """
+        found = self._names.find(question)[:MOST_ENTITIES]
+        if not found:
+            return Facts()
+        named = self._relations.find(question)
+        scores = self._direct(found, named)
+        self._walk_on(found, named, scores)
+        best = sorted(scores, key=lambda edge: (-scores[edge], edge))[:MOST_FACTS]
+        labels = {self._relations.labels[label] for edge in best if (label := int(self._labels[edge])) in named}
+        return Facts(
+            tuple(self._entities[number] for number in found),
+            tuple(sorted(labels)),
+            tuple(Fact(self.triples[edge], scores[edge]) for edge in best),
+        )
+
+    def _edges_of(self, entity: int) -> Numbers:
+        """Return the facts that an entity takes part in, in order."""
+        import numpy as np  # noqa: PLC0415
+
+        both = (self._graph.out_edge_indices(entity), self._graph.in_edge_indices(entity))
+        return np.unique(np.concatenate([np.asarray(side, dtype=np.int64) for side in both]))
+
+    def _direct(self, found: Sequence[int], named: frozenset[int]) -> dict[int, float]:
+        """Score the facts that have an entity of the question, by their numbers."""
+        import numpy as np  # noqa: PLC0415
+
+        scores: dict[int, float] = {}
+        for entity in found:
+            edges = self._edges_of(entity)
+            has_relation = np.isin(self._labels[edges], list(named))
+            subjects, objects = self._subjects[edges], self._objects[edges]
+            has_both = np.isin(subjects, found) & np.isin(objects, found) & (subjects != objects)
+            score = np.where(has_both, ENTITIES, NEIGHBOUR)
+            score = np.where(has_relation, np.where(has_both, ALL, RELATION), score)
+            if len(edges) > MOST_EDGES:
+                edges, score = edges[score > NEIGHBOUR], score[score > NEIGHBOUR]
+            kept = np.lexsort((edges, -score))[:MOST_EDGES]
+            scores.update(zip(edges[kept].tolist(), score[kept].tolist(), strict=True))
+        return scores
+
+    def _walk_on(self, found: Sequence[int], named: frozenset[int], scores: dict[int, float]) -> None:
+        """Look at the neighbours: one that joins two entities of the question, or has a relation of it, is a bridge.
+
+        A relation that a direct fact has is not looked for any further away.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        asked = set(found)
+        towards: dict[int, set[int]] = {}
+        ways: dict[int, list[int]] = {}
+        for edge in sorted(scores, key=lambda edge: (-scores[edge], edge)):
+            subject, object_ = int(self._subjects[edge]), int(self._objects[edge])
+            for entity, neighbour in ((subject, object_), (object_, subject)):
+                if entity in asked and neighbour not in asked:
+                    towards.setdefault(neighbour, set()).add(entity)
+                    ways.setdefault(neighbour, []).append(edge)
+        missing = list(named.difference(self._labels[list(scores)].tolist())) if scores else []
+        for neighbour, origins in list(towards.items())[:MOST_EDGES]:
+            further = self._edges_of(neighbour)
+            further = further[np.isin(self._labels[further], missing)][:MOST_EDGES] if missing else further[:0]
+            if len(origins) > 1 or len(further):
+                for edge in (*ways[neighbour], *further.tolist()):
+                    scores[edge] = max(scores.get(edge, 0.0), BRIDGE)
+
+
+class _Numbering:
+    """Numbers names in the order in which they come; names with one key have one number."""
+
+    def __init__(self) -> None:
+        self.spellings: list[str] = []
+        self._by_spelling: dict[str, int] = {}
+        self._by_key: dict[str, int] = {}
+
+    def of(self, spelling: str) -> int:
+        number = self._by_spelling.get(spelling)
+        if number is None:
+            number = self._by_key.setdefault(key_of(spelling), len(self.spellings))
+            if number == len(self.spellings):
+                self.spellings.append(spelling)
+            self._by_spelling[spelling] = number
+        return number
+
+    def all_spellings(self) -> Iterable[tuple[str, int]]:
+        return self._by_spelling.items()
+
+
+class _Relations:
+    """Finds the relations whose words, but for stop words and endings, are all in a question."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = tuple(labels)
+        self._analyzer = Analyzer()
+        self._terms = [self._terms_of(label) for label in labels]
+        uses = Counter(term for terms in self._terms for term in terms)
+        self._by_term: dict[str, list[int]] = {}
+        for number, terms in enumerate(self._terms):
+            if terms:
+                rarest = min(terms, key=lambda term: (uses[term], term))
+                self._by_term.setdefault(rarest, []).append(number)
+
+    def _terms_of(self, label: str) -> frozenset[str]:
+        words = _CAPITAL_INSIDE.sub(" ", label)
+        return frozenset() if is_all_stop_words(key_of(words)) else frozenset(self._analyzer.query_terms(words))
+
+    def find(self, question: str) -> frozenset[int]:
+        terms = set(self._analyzer.terms(question))
+        candidates = (number for term in terms for number in self._by_term.get(term, ()))
+        return frozenset(number for number in candidates if self._terms[number] <= terms)
+
+
+def describe(graph: KnowledgeGraph) -> dict[str, Any]:
+    """Return how much a graph holds, for people."""
+    placed = sum(triple.chunk_id is not None or triple.document_id is not None for triple in graph.triples)
+    return {
+        "triples": len(graph.triples),
+        "entities": len(graph.entities),
+        "relations": len(graph.relations),
+        "with_a_place": placed,
+    }

@@ -1,0 +1,213 @@
+"""From a question, through a graph of facts, to the chunks that state them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.graph.knowledge import RELATION, KnowledgeGraph
+from retrieval_core.adapters.graph.names import key_of, mentions
+from retrieval_core.adapters.graph.source import GraphFiles
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import Candidate, ChunkRange, FetchRequest, Linked, Transformed, Variant
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from retrieval_core.adapters.graph.knowledge import Fact, Facts
+    from retrieval_core.ports import QueryContext, Side, Store
+    from retrieval_core.types import Chunk
+
+MOST_LINKED = 50
+"""Chunks that one question is led to."""
+MOST_DOCUMENTS = 10
+"""Documents whose chunks are looked through, where triples name a document and no chunk."""
+MOST_CHUNKS = 100
+"""Chunks of one such document, from its beginning."""
+MOST_NAMES = 8
+"""Names that are searched for, where triples name neither."""
+_SHOWN = 3
+
+
+class GraphQueryTranslator:
+    """Leads a question to chunks by what a knowledge graph knows; a :class:`~retrieval_core.ports.QueryTransformer`.
+
+    The entities that the question names are found by comparing words, without a model. A fact whose triple names a
+    chunk leads to that chunk. One whose triple names a document leads to the chunks of that document that name both its
+    entities; failing those, one of them; failing those, to its first. A fact whose triple names neither lends the names
+    of its entities, which are searched for as words beside the question.
+
+    A chunk scores as its best fact does (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`), and up to half a
+    point more for further facts as good: ``n`` of them give ``best + (n - 1) / (2 n)``. Equal scores are ordered by
+    chunk id.
+
+    Args:
+        source: A graph; or the file or files that it is read from, at the first question and when they change.
+        store: The index that the questions are asked of, to find the chunks of documents; it stays the caller's to
+            close. Without it such triples lend their names.
+        weight: Of the chunks and the names, beside the question's 1, where the best fact has a relation of the question
+            (:data:`~retrieval_core.adapters.graph.knowledge.RELATION`). A best fact that bears less on it makes it as
+            much less: a third of it where the question names one entity and nothing else of any fact. Chosen on the
+            commands of the Argo CD handbook: see docs/graph.md.
+
+    Raises:
+        InvalidParameterError: The weight is not above 0.
+    """
+
+    def __init__(
+        self, source: KnowledgeGraph | GraphFiles | str | Path, store: Store | None = None, *, weight: float = 0.5
+    ) -> None:
+        if not 0 < weight < float("inf"):
+            msg = f"weight must be a number above 0, got {weight}"
+            raise InvalidParameterError(msg)
+        self._source = source if isinstance(source, (KnowledgeGraph, GraphFiles)) else GraphFiles(source)
+        self._store = store
+        self._weight = weight
+        self._digest = source.digest if isinstance(source, KnowledgeGraph) else "not-read-yet"
+        self._pool = ThreadPool("retrieval-graph", threads=2)
+
+    @property
+    def id(self) -> str:
+        """Names the method and the content of the graph, as it was when it was last looked at.
+
+        That may be a while ago where it is in files: :meth:`version` looks.
+        """
+        place = "" if self._store is None else "+documents"
+        return f"graph-links-1{place} weight={self._weight:g}@{self._digest[:16]}"
+
+    async def version(self) -> str:
+        """Name the content of the graph as it is now; cheap while the files have not changed.
+
+        Raises:
+            ConfigurationError: A file is missing or holds something else than triples.
+        """
+        return (await self.graph()).digest
+
+    async def graph(self) -> KnowledgeGraph:
+        """Return the graph as it is now.
+
+        Raises:
+            ConfigurationError: A file is missing or holds something else than triples.
+            MissingExtraError: The extra ``graph`` is not installed.
+        """
+        graph = await self._pool.run(self._graph)
+        self._digest = graph.digest
+        return graph
+
+    async def facts(self, query: str) -> Facts:
+        """Return what the graph knows about a question.
+
+        Raises:
+            ConfigurationError: As of :meth:`graph`.
+        """
+        return await self._pool.run((await self.graph()).facts, query)
+
+    async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - has no use for it
+        """Lead a question to chunks.
+
+        Raises:
+            ConfigurationError: As of :meth:`graph`.
+            StoreError: The index cannot be read.
+        """
+        facts = await self.facts(query)
+        if not facts.entities:
+            return Transformed(reason="the question names no entity of the graph")
+        chunks = await self._chunks_of(facts)
+        return await self._pool.run(self._transformed, facts, chunks)
+
+    async def aclose(self) -> None:
+        """Let go of the threads. Closing twice is fine."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Do what :meth:`aclose` does, blocking."""
+        self._pool.close()
+
+    def _graph(self) -> KnowledgeGraph:
+        return self._source if isinstance(self._source, KnowledgeGraph) else self._source.get()
+
+    async def _chunks_of(self, facts: Facts) -> Mapping[str, Sequence[Chunk]]:
+        """Return the chunks of the best facts' documents, by document id."""
+        if self._store is None:
+            return {}
+        wanted = dict.fromkeys(
+            fact.triple.document_id
+            for fact in facts.facts
+            if fact.triple.chunk_id is None and fact.triple.document_id is not None
+        )
+        ranges = tuple(ChunkRange(document, 0, MOST_CHUNKS - 1) for document in list(wanted)[:MOST_DOCUMENTS])
+        if not ranges:
+            return {}
+        fetched = await self._store.fetch(FetchRequest(ranges=ranges))
+        found: dict[str, list[Chunk]] = {}
+        for chunk in sorted(fetched.chunks.values(), key=lambda chunk: (chunk.chunk_index, chunk.id)):
+            found.setdefault(chunk.document_id, []).append(chunk)
+        return found
+
+    def _transformed(self, facts: Facts, chunks: Mapping[str, Sequence[Chunk]]) -> Transformed:
+        keys = {chunk.id: key_of(chunk.indexed_text) for several in chunks.values() for chunk in several}
+        scores: dict[str, list[float]] = {}
+        leading: list[Fact] = []
+        lending: list[Fact] = []
+        for fact in facts.facts:
+            ids = _linked_to(fact, chunks, keys)
+            for chunk_id in ids:
+                scores.setdefault(chunk_id, []).append(fact.score)
+            if ids:
+                leading.append(fact)
+            elif fact.triple.chunk_id is None and (self._store is None or fact.triple.document_id is None):
+                lending.append(fact)
+        candidates = sorted(
+            (Candidate(chunk_id, _combined(found)) for chunk_id, found in scores.items()),
+            key=lambda candidate: (-candidate.score, candidate.chunk_id),
+        )[:MOST_LINKED]
+        linked = (Linked("graph", _shown(leading), tuple(candidates), self._weighed(leading)),) if candidates else ()
+        names = _names(lending)
+        words: frozenset[Side] = frozenset({"lexical"})
+        variants = (Variant("graph", names, words, weight=self._weighed(lending)),) if names else ()
+        reason = f"the question names {', '.join(facts.entities)}; {len(facts.facts)} facts, {len(candidates)} chunks"
+        return Transformed(variants=variants, linked=linked, reason=reason)
+
+    def _weighed(self, facts: Sequence[Fact]) -> float:
+        """Return how much these facts, best first, count beside the question."""
+        return self._weight * min(1.0, facts[0].score / RELATION)
+
+
+def _linked_to(fact: Fact, chunks: Mapping[str, Sequence[Chunk]], keys: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the chunks that a fact leads to.
+
+    Args:
+        chunks: Of documents, in their order.
+        keys: What :func:`key_of` makes of each chunk's text, by its id.
+    """
+    triple = fact.triple
+    if triple.chunk_id is not None:
+        return (triple.chunk_id,)
+    of_document = chunks.get(triple.document_id or "", ())
+    ends = key_of(triple.subject), key_of(triple.object)
+    named = {chunk.id: sum(mentions(keys[chunk.id], end) for end in ends) for chunk in of_document}
+    most = max(named.values(), default=0)
+    return tuple(chunk_id for chunk_id, count in named.items() if count == most) if most else tuple(named)[:1]
+
+
+def _combined(scores: Iterable[float]) -> float:
+    counts = Counter(scores)
+    best = max(counts)
+    return best + (counts[best] - 1) / (2 * counts[best])
+
+
+def _shown(facts: Sequence[Fact]) -> str:
+    shown = dict.fromkeys(str(fact.triple) for fact in facts[:_SHOWN])
+    return "; ".join(shown) + (" …" if len(facts) > _SHOWN else "")
+
+
+def _names(facts: Iterable[Fact]) -> str:
+    """Return the names of facts' entities, each once."""
+    names: dict[str, str] = {}
+    for fact in facts:
+        for name in (fact.triple.subject, fact.triple.object):
+            names.setdefault(key_of(name), " ".join(name.split()))
+    return " ".join(list(names.values())[:MOST_NAMES])

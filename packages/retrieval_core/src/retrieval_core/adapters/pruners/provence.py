@@ -1,0 +1,160 @@
+"""Keeping sentences by Provence, a model that reads a whole passage with the question and marks what is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.adapters.pruners.align import aligned
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
+from retrieval_core.ports import Kept
+from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MODEL = "naver/provence-reranker-debertav3-v1"
+"""English, 430 million parameters. Its licence, CC BY-NC 4.0, allows no commercial use."""
+REVISION = "421f9139ad3f5ed919d9b04dd4ff02c10301dac9"
+"""The version of it that is loaded: code comes with the model and is executed, so it must not change unseen."""
+DEFAULT_THRESHOLD = 0.1
+"""The model card's own, for little loss; 0.5 prunes more. Not measured here."""
+
+_BATCH_SIZE = 64
+
+
+class ProvenceModel(Protocol):
+    """What is called of the model; see https://huggingface.co/naver/provence-reranker-debertav3-v1."""
+
+    def process(self, question: list[str], context: list[list[str]], **settings: Any) -> dict[str, Any]:
+        """Prune the contexts of questions; under ``pruned_context`` is a text for each."""
+        ...
+
+
+class ProvencePruner:
+    """Keeps what Provence keeps; a :class:`~retrieval_core.ports.Pruner`.
+
+    Written from the model card, and never run with the model itself, only with stand-ins. The model divides a passage
+    into sentences of its own, and gives back text that it put together from its tokens, in which characters that it
+    does not know are missing. Which of our sentences that text was made of is found out by its letters; see
+    :func:`~retrieval_core.adapters.pruners.align.aligned`.
+
+    The model is loaded by the first call, once, however many come at the same time, and asked by one thread: a call
+    that is cancelled leaves it working on to the end of that call. To load it downloads some 1.7 GB and **executes code
+    that comes with the model**, of the version that ``revision`` names.
+
+    Args:
+        model: Its name on the Hugging Face hub, or a folder.
+        revision: The commit of that repository.
+        threshold: The least share of a sentence that the model has to want, in [0, 1].
+        load: Gives the model, in place of ``transformers``; called once, in a thread.
+
+    Raises:
+        InvalidParameterError: The threshold is not in [0, 1].
+    """
+
+    def __init__(
+        self,
+        model: str = MODEL,
+        *,
+        revision: str = REVISION,
+        threshold: float = DEFAULT_THRESHOLD,
+        load: Callable[[], ProvenceModel] | None = None,
+    ) -> None:
+        if not 0 <= threshold <= 1:
+            msg = f"threshold must be in [0, 1], got {threshold}"
+            raise InvalidParameterError(msg)
+        self._name = model
+        self._revision = revision
+        self._threshold = threshold
+        self._model = Lazy(load or self._load)
+        self._pool = ThreadPool("provence", 1)
+
+    @property
+    def id(self) -> str:
+        """Names model, revision and threshold."""
+        return f"{self._name}@{self._revision}>={self._threshold}"
+
+    @property
+    def batch_size(self) -> int:
+        """The most sentences of one call."""
+        return _BATCH_SIZE
+
+    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+        """Judge the sentences of passages, all of a passage together.
+
+        Raises:
+            MissingExtraError: ``transformers``, ``torch`` or ``nltk`` is not installed.
+            ConfigurationError: The model's or nltk's files are missing.
+            MalformedAnswerError: The model did not give a text for each passage, or one that is not from it.
+            ServiceError: The model failed.
+            PoolSaturatedError: Too many calls are waiting.
+        """
+        if not passages:
+            return Kept(())
+        return await self._pool.run(self._keep, query, passages)
+
+    async def aclose(self) -> None:
+        """Wait for what runs, drop what waits, and refuse further calls. Closing twice is fine."""
+        await asyncio.to_thread(self._pool.close)
+
+    def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+        model = self._model.get()
+        texts = [" ".join(passage) for passage in passages]
+        try:
+            # Without a title, and with nothing selected for being one, the first sentence is one like all others.
+            answer: object = model.process(
+                [query],
+                [texts],
+                title=None,
+                threshold=self._threshold,
+                always_select_title=False,
+                enable_warnings=False,
+            )
+        except LookupError as error:  # nltk's, for data that were not downloaded
+            msg = f"{self._name} needs data of nltk ({_first_line(error)}): python -m nltk.downloader punkt_tab"
+            raise ConfigurationError(msg) from error
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{self._name}: {error}"
+            raise ServiceError(msg, self._name) from error
+        pruned = _texts_of(answer)
+        if pruned is None or len(pruned) != len(texts):
+            msg = f"{self._name} gave {answer!r:.200} for {len(texts)} passages; pruned_context needs a text for each"
+            raise MalformedAnswerError(msg, self._name)
+        return Kept(tuple(self._aligned(passage, text) for passage, text in zip(passages, pruned, strict=True)))
+
+    def _aligned(self, sentences: Sequence[str], pruned: str) -> tuple[bool, ...]:
+        kept = aligned(sentences, pruned)
+        if kept is None:
+            msg = f"{self._name} gave a text that is not from its passage: {pruned!r:.200}"
+            raise MalformedAnswerError(msg, self._name)
+        return kept
+
+    def _load(self) -> ProvenceModel:
+        with needing_extra("provence", "The pruner Provence"):
+            import_module("torch")
+            import_module("nltk")
+            transformers: Any = import_module("transformers")
+        try:
+            model = transformers.AutoModel.from_pretrained(self._name, revision=self._revision, trust_remote_code=True)
+        except Exception as error:  # what is wrong with a download has no common base either
+            msg = f"{self._name} at {self._revision} cannot be loaded: {error}"
+            raise ConfigurationError(msg) from error
+        return cast("ProvenceModel", model.eval().requires_grad_(requires_grad=False))
+
+
+def _texts_of(answer: object) -> list[str] | None:
+    """Return the pruned texts of the one question that was asked, ``None`` where they are something else."""
+    try:
+        rows: Any = cast("Any", answer)["pruned_context"]
+        (texts,) = rows
+        return list(texts) if all(isinstance(text, str) for text in texts) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip(" *") for line in str(error).splitlines() if line.strip(" *")), type(error).__name__)

@@ -1,0 +1,320 @@
+"""Scoring question and passage with other models on this machine, which ``fastembed`` finds and runs."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from math import isfinite, tanh
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, lacking, unknown
+from retrieval_core.adapters.local_models.work import in_slices, needing_extra, thread_count
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, ModelNotFoundError, ServiceError
+from retrieval_core.ports import RerankScores
+from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastembed import LateInteractionTextEmbedding
+    from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+    from retrieval_core.types import Matrix
+
+# Where the files of a model that fastembed does not know may lie in its folder.
+_MODEL_FILES = ("onnx/model.onnx", "model.onnx")
+_OWN = "retrieval-core/"
+_BATCH_SIZE = 32
+_LOCAL = ("CPUExecutionProvider",)
+
+
+class _FastembedReranker(ABC):
+    """What both kinds of models have in common."""
+
+    def __init__(
+        self, model: str, model_folder: Path | str | None, threads: int | None, batch_size: int, needed_for: str
+    ) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._batch_size = batch_size
+        self._threads = thread_count(threads)
+        self._model = model
+        self._folder = None if model_folder is None else Path(model_folder)
+        self._digest = "" if self._folder is None else f"@{digest_of(model, self._folder)}"
+        self._needed_for = needed_for
+        self._loaded: Lazy[Any] = Lazy(self._load)
+        self._file_bytes = 0
+        self._pool = ThreadPool("fastembed", self._threads)
+
+    @property
+    def id(self) -> str:
+        """Names the model, and a digest of its files where they are in a folder of yours."""
+        return f"fastembed/{self._model}{self._digest}"
+
+    @property
+    def batch_size(self) -> int:
+        """Passages of one call. They are spread over the threads, so more calls at a time make nothing faster."""
+        return self._batch_size
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._loaded.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's file, where it is in memory; inference takes more while it runs."""
+        return self._file_bytes if self.is_loaded else 0
+
+    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages, each by itself, in [0, 1].
+
+        Raises:
+            MissingExtraError: ``fastembed`` is not installed.
+            ModelNotFoundError: The model's files are neither here nor to be had from the hub, or cannot be run.
+            ConfigurationError: ``fastembed`` knows no such model, or the model in the folder is of another kind.
+            ServiceError: The model failed.
+            PoolSaturatedError: Too many calls are waiting.
+        """
+        if not passages:
+            return RerankScores(())
+        prepared = await self._pool.run(self._prepare, query)
+
+        async def score_part(part: Sequence[str]) -> float:
+            return await self._pool.run(self._checked, prepared, part[0])
+
+        # One at a time: a call that is cancelled does not begin with the next passage.
+        return RerankScores(tuple(await in_slices(passages, 1, min(self._threads, len(passages)), score_part)))
+
+    async def aclose(self) -> None:
+        """Wait for what runs, drop what waits, and refuse further passages. Closing twice is fine."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Do what :meth:`aclose` does, blocking."""
+        self._pool.close()
+
+    def _prepare(self, query: str) -> Any:
+        """Load the model if nothing has before, and do once what is the same for all passages."""
+        model = self._loaded.get()
+        from retrieval_core.adapters.local_models.tokens import valid_unicode  # noqa: PLC0415 - loaded above
+
+        try:
+            return self._read_query(model, valid_unicode(query))
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{self.id}: {error}"
+            raise ServiceError(msg, self.id) from error
+
+    def _checked(self, query: Any, passage: str) -> float:
+        model = self._loaded.get()
+        from retrieval_core.adapters.local_models.tokens import valid_unicode  # noqa: PLC0415 - loaded above
+
+        try:
+            score = self._score(model, query, valid_unicode(passage))
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{self.id}: {error}"
+            raise ServiceError(msg, self.id) from error
+        if not isfinite(score):
+            msg = f"{self.id} gave no number for a passage; the model's files may be damaged"
+            raise ServiceError(msg, self.id)
+        return min(1.0, max(0.0, score))
+
+    def _load(self) -> Any:
+        with needing_extra("fastembed", self._needed_for):
+            vendor = self._vendor()
+        described = {each["model"].lower(): each for each in vendor.list_supported_models()}
+        name, folder = self._model, self._folder
+        if folder is None:
+            if name.lower() not in described:
+                raise ConfigurationError(unknown(name, [each["model"] for each in described.values()]))
+            folder = fetched(vendor, described[name.lower()])
+        else:
+            name = self._name_for(folder, described)
+        try:
+            # One thread a call, as more texts at a time are a matter of more calls; on the processor, as the rest.
+            model = vendor(name, threads=1, providers=_LOCAL, specific_model_path=str(folder))
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{folder} does not hold {self._model} in a form that can be run: {error}"
+            raise ModelNotFoundError(msg) from error
+        for tokenizer in (getattr(model.model, name, None) for name in ("tokenizer", "query_tokenizer")):
+            if tokenizer is not None:
+                tokenizer.encode_special_tokens = True  # [SEP] in a text is text
+        self._check(model, folder)
+        known = described.get(name.lower())
+        file = known["model_file"] if known is not None else name.removeprefix(_OWN)
+        self._file_bytes = (folder / file).stat().st_size
+        return model
+
+    @abstractmethod
+    def _vendor(self) -> Any: ...
+
+    @abstractmethod
+    def _name_for(self, folder: Path, described: dict[str, Any]) -> str: ...
+
+    @abstractmethod
+    def _check(self, model: Any, folder: Path) -> None: ...
+
+    @abstractmethod
+    def _read_query(self, model: Any, query: str) -> Any: ...
+
+    @abstractmethod
+    def _score(self, model: Any, query: Any, passage: str) -> float: ...
+
+
+class FastembedCrossEncoder(_FastembedReranker):
+    """Scores with a cross-encoder off the event loop; a :class:`~retrieval_core.ports.Reranker`.
+
+    A score is the logistic function of the model's one output, which puts it into [0, 1] without changing the order.
+    What does not fit into what the model reads (512 tokens for the default model) is left out.
+
+    Nothing is loaded or downloaded before the first passage comes; then it is done once, however many calls wait for
+    it, and one that failed is tried again with the next call. A call that is cancelled ends after the passages that it
+    scores at the moment. It may be used from several event loops and threads.
+
+    Args:
+        model: As ``TextCrossEncoder.list_supported_models()`` names it; ``BAAI/bge-reranker-base`` (MIT licence,
+            English and Chinese, 1 GB) by default. Any name for a model in a folder.
+        model_folder: Holds the model's files as its repository on the hub does: ``tokenizer.json``,
+            ``tokenizer_config.json``, and ``onnx/model.onnx`` or ``model.onnx``. Nothing is downloaded then. Without
+            it, the files are taken from fastembed's cache (``FASTEMBED_CACHE_PATH``), else from the hub.
+        threads: Passages scored at a time; at least 1. By default as many as there are processors for this process, at
+            most 8.
+        batch_size: Passages of one call, at least 1.
+
+    Raises:
+        ModelNotFoundError: The folder lacks a file.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        model_folder: Path | str | None = None,
+        *,
+        threads: int | None = None,
+        batch_size: int = _BATCH_SIZE,
+    ) -> None:
+        super().__init__(
+            model or "BAAI/bge-reranker-base", model_folder, threads, batch_size, "A cross-encoder of fastembed"
+        )
+
+    def _vendor(self) -> Any:
+        from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - an extra
+
+        return TextCrossEncoder
+
+    def _name_for(self, folder: Path, described: dict[str, Any]) -> str:
+        known = described.get(self._model.lower())
+        if known is not None and (folder / known["model_file"]).is_file():
+            return self._model
+        file = next((file for file in _MODEL_FILES if (folder / file).is_file()), None)
+        if file is None:
+            raise ModelNotFoundError(lacking(self._model, folder, [" or ".join(_MODEL_FILES)]))
+        from fastembed.common.model_description import ModelSource  # noqa: PLC0415 - loaded by now
+
+        # All that the vendor needs to know of such a model is which of the folder's files it is.
+        name = f"{_OWN}{file}"
+        vendor: type[TextCrossEncoder] = self._vendor()
+        with suppress(ValueError):  # it has been told already
+            vendor.add_custom_model(name, ModelSource(hf=name), model_file=file)
+        return name
+
+    def _check(self, model: Any, folder: Path) -> None:
+        size = model.model.model.get_outputs()[0].shape
+        if len(size) != 2 or (isinstance(size[1], int) and size[1] != 1):
+            msg = f"{folder} holds no cross-encoder: its output has the shape {size}, and one number a pair is needed"
+            raise ConfigurationError(msg)
+
+    def _read_query(self, model: Any, query: str) -> str:
+        del model
+        return query
+
+    def _score(self, model: TextCrossEncoder, query: str, passage: str) -> float:
+        (logit,) = model.rerank(query, [passage], batch_size=1)
+        return (1 + tanh(logit / 2)) / 2  # 1 / (1 + e^-logit), for large values too
+
+
+class FastembedLateInteraction(_FastembedReranker):
+    """Scores with a model that gives each token a vector (ColBERT); a :class:`~retrieval_core.ports.Reranker`.
+
+    For each token of the question the most similar token of the passage is found, by cosine (MaxSim, see Khattab and
+    Zaharia, "ColBERT", https://arxiv.org/abs/2004.12832). ColBERT sums these up. The score is their mean m, as
+    (1 + m) / 2, which is in [0, 1] and gives the passages of a question the same order as the sum; scores of good and
+    bad passages lie close together.
+
+    Loading, cancelling, threads and event loops are as with :class:`FastembedCrossEncoder`.
+
+    Args:
+        model: As ``LateInteractionTextEmbedding.list_supported_models()`` names it;
+            ``answerdotai/answerai-colbert-small-v1`` (Apache-2.0 licence, English, 130 MB) by default.
+        model_folder: Holds the files of this model as its repository on the hub does: ``tokenizer.json``,
+            ``tokenizer_config.json``, and the ONNX file that fastembed reads (``vespa_colbert.onnx`` for the default
+            model). Nothing is downloaded then.
+        threads: As with :class:`FastembedCrossEncoder`.
+        batch_size: Passages of one call, at least 1.
+
+    Raises:
+        ModelNotFoundError: The folder lacks a file.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        model_folder: Path | str | None = None,
+        *,
+        threads: int | None = None,
+        batch_size: int = _BATCH_SIZE,
+    ) -> None:
+        name = model or "answerdotai/answerai-colbert-small-v1"
+        super().__init__(name, model_folder, threads, batch_size, "A late interaction model of fastembed")
+
+    def _vendor(self) -> Any:
+        from fastembed import LateInteractionTextEmbedding  # noqa: PLC0415 - an extra
+
+        return LateInteractionTextEmbedding
+
+    def _name_for(self, folder: Path, described: dict[str, Any]) -> str:
+        known = described.get(self._model.lower())
+        if known is None:
+            raise ConfigurationError(unknown(self._model, [each["model"] for each in described.values()]))
+        if not (folder / known["model_file"]).is_file():
+            raise ModelNotFoundError(lacking(self._model, folder, [known["model_file"]]))
+        return self._model
+
+    def _check(self, model: Any, folder: Path) -> None:
+        size = model.model.model.get_outputs()[0].shape
+        if len(size) != 3:
+            msg = f"{folder} holds no late interaction model: its output has the shape {size}, not a vector a token"
+            raise ConfigurationError(msg)
+
+    def _read_query(self, model: LateInteractionTextEmbedding, query: str) -> Matrix:
+        return _unit_rows(next(iter(model.query_embed(query))))
+
+    def _score(self, model: LateInteractionTextEmbedding, query: Matrix, passage: str) -> float:
+        tokens = _unit_rows(next(iter(model.embed([passage], batch_size=1))))
+        return max_similarity(query, tokens)
+
+
+def max_similarity(query: Matrix, passage: Matrix) -> float:
+    """Return (1 + m) / 2, with m the mean over the question's tokens of the best cosine with a token of the passage.
+
+    Args:
+        query: Unit vectors of the question's tokens, shape ``(tokens, size)``, at least one.
+        passage: Those of the passage; without any, the score is 0.
+    """
+    if not len(passage):
+        return 0.0
+    return (1 + float((query @ passage.T).max(axis=1).mean())) / 2
+
+
+def _unit_rows(vectors: Any) -> Matrix:
+    import numpy as np  # noqa: PLC0415 - loaded with the model
+
+    rows = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)

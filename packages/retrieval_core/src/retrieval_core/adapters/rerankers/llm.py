@@ -1,0 +1,296 @@
+"""Scoring passages on a rubric with a language model, which also says what it goes by."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.ports import CompletionRequest, RerankScores
+from retrieval_core.text.prompting import (
+    as_data,
+    chosen_prompt,
+    framed,
+    object_schema,
+    parse_answer,
+    passages_as_data,
+    shorten,
+)
+from retrieval_core.types import Evidence
+from retrieval_core.types.context import on_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.ports import LLM, Message
+    from retrieval_core.types import JSON
+
+DEFAULT_PROMPT = (
+    "You grade search results. Score how well each passage answers the question, from 0 to 100. 100: it answers the "
+    "question directly, with explicit evidence. 70: it is highly relevant, but answers only a part. 40: it is "
+    "tangential context. 0: it is unrelated. Take numbers between these where a passage lies between. Grade each "
+    "passage by itself."
+)
+"""The rubric where no other instructions are given."""
+
+# Part of a reranker's id through its digest, as everything that the model is shown. Evidence comes before the score, so
+# that the score follows from it.
+_ANSWER = (
+    'Answer with a JSON object that has the property "results": a list with one entry for each passage, as in '
+    '{"results": [{"id": 1, "key_evidence": "...", "answerability": true, "relevance_score": 85}]}. "id" is the '
+    'passage\'s number. "key_evidence" is the shortest part of the passage that decides its score, copied word for '
+    'word, or an empty string if there is none. "answerability" is true if the passage by itself answers the question '
+    'and false if not. "relevance_score" is a number from 0 to 100.'
+)
+_REPAIR = (
+    "You were asked this before, and your answer could not be used. The last lines of the user message hold that "
+    "answer, which may be cut short, and what was wrong with it. Answer again with the corrected JSON, for the same "
+    "passages."
+)
+_ANSWER_CHARACTERS = 4000
+_PROBLEM_CHARACTERS = 100
+_SHORTEST = 4  # as shorten() has it
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
+
+
+class _Answer(BaseModel):
+    """Entries are looked at one by one, so that one that is wrong does not cost the others."""
+
+    model_config = ConfigDict(strict=True)
+
+    results: list[object]
+
+
+class LLMReranker:
+    """Asks a language model to score passages; a :class:`~retrieval_core.ports.Reranker` that can repair.
+
+    The model scores each passage from 0 to 100, says whether it answers the question, and quotes what it goes by. It
+    sees a passage's title, headings and text as data: see :mod:`retrieval_core.text.prompting`.
+
+    What is wrong with single entries of the answer is mended and told in ``problems``: ids that no passage has are
+    ignored, of entries with the same id the first counts, a score given as text is taken as the number that it is, and
+    passages without a score from 0 to 100 get 0 and no evidence. An answer without such a score for at least half of
+    the passages is an error.
+
+    Args:
+        llm: What scores; it stays the caller's to close.
+        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
+            rule that passages are data.
+        batch_size: Passages scored in one request; at least 1.
+        max_characters: The longest part of a passage that is shown, in code points; at least 4. Evidence is no longer
+            either.
+        strict_json: Whether the provider is held to a JSON schema. Without it, text around the JSON is passed over.
+
+    Raises:
+        InvalidParameterError: ``batch_size`` or ``max_characters`` is too small, or the prompt is blank.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        prompt: str | None = None,
+        batch_size: int = 10,
+        max_characters: int = 1200,
+        strict_json: bool = True,
+    ) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        if max_characters < _SHORTEST:
+            msg = f"max_characters must be at least {_SHORTEST}, got {max_characters}"
+            raise InvalidParameterError(msg)
+        self._llm = llm
+        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
+        self._batch_size = batch_size
+        self._max_characters = max_characters
+        self._strict_json = strict_json
+
+    @property
+    def id(self) -> str:
+        """Names the model, the number of passages in a request, and a digest of everything else that it is shown."""
+        requests = (self._request("", ()), self._request("", (), MalformedAnswerError("", answer="")))
+        shown = [message.content for request in requests for message in request.messages]
+        settings = [self._max_characters, _ANSWER_CHARACTERS, self._strict_json and _schema(1)]
+        digest = sha256(json.dumps([settings, shown]).encode()).hexdigest()[:12]
+        return f"{self._llm.id} rubric-{self._batch_size}@{digest}"
+
+    @property
+    def batch_size(self) -> int:
+        """Passages scored in one request."""
+        return self._batch_size
+
+    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages in one request; none where there are no passages.
+
+        Returns:
+            Scores in [0, 1], a hundredth of the rubric's, with evidence on each passage that was scored. Evidence is
+            quoted if it stands in the passage as it is, where any white space counts as one space.
+
+        Raises:
+            MalformedAnswerError: The answer is none, or scores fewer than half of the passages.
+            ServiceError: The provider failed.
+        """
+        return await self._ask(self._request(query, passages), passages)
+
+    async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
+        """Score the same passages in one request that shows the model its own answer and what was wrong with it.
+
+        Where that answer is not known there is nothing to mend, and the request is that of :meth:`score`.
+
+        Raises:
+            MalformedAnswerError: The new answer cannot be used either.
+            ServiceError: The provider failed.
+        """
+        return await self._ask(self._request(query, passages, wrong), passages)
+
+    async def _ask(self, request: CompletionRequest, passages: Sequence[str]) -> RerankScores:
+        if not passages:
+            return RerankScores(())
+        completion = await self._llm.complete(request)
+        name, text = self._llm.id, completion.text
+        entries = parse_answer(text, _Answer, name).results
+        if not entries:
+            msg = f"{name} was asked about {len(passages)} passages and answered with an empty list of results"
+            raise MalformedAnswerError(msg, name, answer=text)
+        reading = _Reading(passages, self._max_characters)
+        for entry in entries:
+            reading.take(entry)
+        scores, problems = reading.scores, reading.problems()
+        numbers = range(1, len(passages) + 1)
+        missing = [str(number) for number in numbers if number not in scores]
+        without = f"{len(missing)} of {len(passages)} passages"
+        which = shorten(", ".join(missing), _PROBLEM_CHARACTERS)
+        if 2 * len(missing) > len(passages):
+            msg = "; it ".join((f"{name} gave no score that can be used for {without}: {which}", *problems))
+            raise MalformedAnswerError(shorten(msg, 600), name, answer=text)
+        if missing:
+            problems.append(f"gave no score that can be used for {without}, which count as 0: {which}")
+        return RerankScores(
+            tuple(scores.get(number, 0.0) / 100 for number in numbers),
+            completion.usage,
+            tuple(reading.evidence.get(number) for number in numbers),
+            tuple(f"{name} {problem}" for problem in problems),
+        )
+
+    def _request(
+        self, query: str, passages: Sequence[str], wrong: MalformedAnswerError | None = None
+    ) -> CompletionRequest:
+        schema = _schema(len(passages)) if self._strict_json else None
+        return CompletionRequest(self._messages(query, passages, wrong), schema=schema)
+
+    def _messages(
+        self, query: str, passages: Sequence[str], wrong: MalformedAnswerError | None
+    ) -> tuple[Message, Message]:
+        instructions = self._prompt
+        data = [as_data("question", query), *passages_as_data(passages, self._max_characters)]
+        if wrong is not None and wrong.answer is not None:
+            instructions = f"{instructions.strip()}\n\n{_REPAIR}"
+            data.append(as_data("your answer", shorten(wrong.answer, _ANSWER_CHARACTERS)))
+            data.append(as_data("what was wrong", str(wrong)))
+        return framed(instructions, _ANSWER, data)
+
+
+class _Reading:
+    """Takes the entries of an answer one after the other.
+
+    Attributes:
+        scores: From 0 to 100 by the number of the passage, for those that have one.
+        evidence: For the same passages.
+    """
+
+    def __init__(self, passages: Sequence[str], longest: int) -> None:
+        self.scores: dict[int, float] = {}
+        self.evidence: dict[int, Evidence] = {}
+        self._passages = passages
+        self._longest = longest
+        self._seen: set[int] = set()
+        self._problems: dict[str, list[str]] = {}
+
+    def take(self, entry: object) -> None:
+        if not isinstance(entry, dict):
+            self._note("gave entries that are no objects, which were ignored", _shown(entry))
+            return
+        fields = cast("dict[str, object]", entry)
+        number = self._number(fields)
+        if number is None:
+            return
+        if number in self._seen:
+            self._note("scored passages more than once, of which the first score counts", str(number))
+            return
+        self._seen.add(number)
+        score = self._score(number, fields)
+        if score is not None:
+            self.scores[number] = score
+            self.evidence[number] = self._evidence(number, fields)
+
+    def problems(self) -> list[str]:
+        """Return what was wrong with entries, each as the rest of a sentence that begins with who answered."""
+        return [f"{kind}: {shorten(', '.join(which), _PROBLEM_CHARACTERS)}" for kind, which in self._problems.items()]
+
+    def _number(self, fields: Mapping[str, object]) -> int | None:
+        given = fields.get("id")
+        number = _as_number(given)
+        if number is None or number not in range(1, len(self._passages) + 1):
+            self._note("gave ids that no passage has, which were ignored", _shown(given))
+            return None
+        if isinstance(given, str):
+            self._note("gave ids as text, which were taken as numbers", _shown(given))
+        return int(number)
+
+    def _score(self, number: int, fields: Mapping[str, object]) -> float | None:
+        given = fields.get("relevance_score")
+        score = _as_number(given)
+        if score is None or not 0 <= score <= 100:
+            if "relevance_score" in fields:
+                kind = "gave scores that are no numbers from 0 to 100, which were ignored"
+                self._note(kind, f"passage {number} {_shown(given)}")
+            return None
+        if isinstance(given, str):
+            self._note("gave scores as text, which were taken as numbers", f"passage {number} {_shown(given)}")
+        return float(score)
+
+    def _evidence(self, number: int, fields: Mapping[str, object]) -> Evidence:
+        answers, text = fields.get("answerability"), fields.get("key_evidence")
+        if not isinstance(answers, bool):
+            self._note("did not say with true or false whether passages answer, which counts as false", str(number))
+            answers = False
+        if not isinstance(text, str):
+            self._note("gave no text as key_evidence for passages", str(number))
+            text = ""
+        text = shorten(on_one_line(text), self._longest)
+        return Evidence(answers, text, bool(text) and text in on_one_line(self._passages[number - 1]))
+
+    def _note(self, kind: str, which: str) -> None:
+        self._problems.setdefault(kind, []).append(which)
+
+
+def _schema(passages: int) -> dict[str, JSON]:
+    """Return the schema of an answer; without bounds on lists, which some providers refuse."""
+    entry = object_schema(
+        {
+            "id": {"type": "integer", "enum": list(range(1, passages + 1))},
+            "key_evidence": {"type": "string", "description": "Copied from the passage, or empty."},
+            "answerability": {"type": "boolean"},
+            "relevance_score": {"type": "integer", "enum": list(range(101))},
+        }
+    )
+    return object_schema({"results": {"type": "array", "items": entry}})
+
+
+def _as_number(value: object) -> float | None:
+    """Return a number, or text that is one, as a number; ``None`` for everything else."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _shown(value: object) -> str:
+    """Return a value as JSON on one line, at no great length."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    return shorten(json.dumps(value), 40)

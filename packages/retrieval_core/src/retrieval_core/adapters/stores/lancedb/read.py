@@ -1,0 +1,151 @@
+"""Reading by name, of one version of the table."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.lancedb.rows import (
+    chunks_from,
+    documents_from,
+    read_rows,
+    read_vectors,
+    sections_from,
+    sources_from,
+)
+from retrieval_core.adapters.stores.lancedb.schema import VECTOR, digest, is_record
+from retrieval_core.adapters.stores.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    FIELD_COLUMNS,
+    SECTION_COLUMNS,
+    SOURCE_COLUMNS,
+    FieldReader,
+)
+from retrieval_core.ports import Fetched
+from retrieval_core.types.filters import chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from retrieval_core.adapters.stores.lancedb.schema import Record
+    from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, SourceState
+    from retrieval_core.types import Chunk, Vector
+    from retrieval_core.types.filters import Filter
+
+LARGEST_INTEGER = 2**63 - 1
+RANGES = 50
+"""Ranges of passages that one expression names."""
+
+
+def read_state(view: View) -> tuple[str, int]:
+    """Return the token of the last commit, and the version; upkeep makes versions too."""
+    return view.commit.token, view.version
+
+
+def read_manifest(view: View) -> Manifest:
+    """Return what the index says about itself."""
+    return view.manifest
+
+
+def fetch(view: View, request: FetchRequest) -> Fetched:
+    """Return what is there of what was asked for."""
+    chunks: dict[str, Chunk] = {}
+    vectors: dict[str, Vector] = {}
+    dimension = view.manifest.dimension if request.with_vectors else None
+    for table in _chunk_tables(view, request, (*CHUNK_COLUMNS, *(() if dimension is None else (VECTOR,)))):
+        passing = [item if matches(request.filter, chunk_fields(item)) else None for item in chunks_from(table)]
+        chunks.update((item.id, item) for item in passing if item is not None)
+        if dimension is not None:
+            rows = zip(passing, read_vectors(table, dimension), strict=True)
+            vectors.update((item.id, row) for item, row in rows if item is not None)
+    sections = [
+        section
+        for table in _named(view, "section", request.section_ids, SECTION_COLUMNS)
+        for section in sections_from(table)
+    ]
+    documents = [
+        document
+        for table in _named(view, "document", request.document_ids, DOCUMENT_COLUMNS)
+        for document in documents_from(table)
+    ]
+    if request.filter is not None:
+        parents = _visible(view, "parent", (section.id for section in sections), request.filter)
+        owners = _visible(view, "owner", (document.id for document in documents), request.filter)
+        sections = [section for section in sections if section.id in parents]
+        documents = [document for document in documents if document.id in owners]
+    return Fetched(
+        chunks=chunks,
+        vectors=vectors,
+        sections={section.id: section for section in sections},
+        documents={document.id: document for document in documents},
+    )
+
+
+def vectors_of(view: View, chunk_ids: Iterable[str]) -> dict[str, Vector]:
+    """Return the passages' own vectors, by the passage's id."""
+    dimension = view.manifest.dimension
+    if dimension is None:
+        return {}
+    found: dict[str, Vector] = {}
+    for table in _named(view, "chunk", chunk_ids, ("id", VECTOR)):
+        found.update(zip(table.column("id").to_pylist(), read_vectors(table, dimension), strict=True))
+    return found
+
+
+def count(view: View) -> tuple[int, int]:
+    """Return the numbers of documents and of chunks; a document counts when its text or one of its chunks is here."""
+    owners = view.select(is_record("chunk", "document"), ["owner"]).column("owner")
+    return len(owners.unique()), view.count(is_record("chunk"))
+
+
+def sources(view: View) -> dict[str, SourceState]:
+    """Return the state of every source, by its name."""
+    return {state.source: state for state in sources_from(view.select(is_record("source"), SOURCE_COLUMNS))}
+
+
+def documents_of(view: View, source: str) -> dict[str, str]:
+    """Return the content hashes of a source's documents, by document id."""
+    tables = view.select_named("source_key", [digest(source)], ("id", "content_hash"), is_record("document"))
+    return {name: content for table in tables for name, content in read_rows(table, ("id", "content_hash"))}
+
+
+def fields(view: View) -> dict[str, FieldInfo]:
+    """Return the fields of all chunks by their paths, those of most chunks first."""
+    counter, fields_of = FieldCounter(), FieldReader()
+    for row in read_rows(view.select(is_record("chunk"), FIELD_COLUMNS), FIELD_COLUMNS):
+        counter.add(fields_of(row))
+    return counter.catalogue()
+
+
+def _named(view: View, record: Record, names: Iterable[str], columns: Sequence[str]) -> Iterator[Any]:
+    return view.select_named("key", (digest(record, name) for name in names), columns, is_record(record))
+
+
+def _chunk_tables(view: View, request: FetchRequest, columns: Sequence[str]) -> Iterator[Any]:
+    yield from _named(view, "chunk", request.chunk_ids, columns)
+    ranges = filter(None, map(_range, request.ranges))
+    while batch := list(islice(ranges, RANGES)):
+        yield view.select(f"{is_record('chunk')} AND ({' OR '.join(batch)})", columns)
+
+
+def _range(part: ChunkRange) -> str | None:
+    first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
+    if first > last:
+        return None
+    return f"(owner = '{digest(part.document_id)}' AND chunk_index >= {first:d} AND chunk_index <= {last:d})"
+
+
+def _visible(view: View, column: str, names: Iterable[str], condition: Filter) -> set[str]:
+    """Return those names of sections or documents that a chunk which passes has in a column."""
+    name_of: Mapping[str, str] = {digest(name): name for name in names}
+    fields_of = FieldReader()
+    found: set[str] = set()
+    for table in view.select_named(column, name_of, (*FIELD_COLUMNS, column), is_record("chunk")):
+        owners = table.column(column).to_pylist()
+        for owner, row in zip(owners, read_rows(table, FIELD_COLUMNS), strict=True):
+            if name_of[owner] not in found and matches(condition, fields_of(row)):
+                found.add(name_of[owner])
+    return found

@@ -1,0 +1,159 @@
+"""Values to rows of the table, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.lancedb.schema import (
+    VECTOR,
+    ZERO,
+    arrow_schema,
+    digest,
+    vector_column,
+    vector_columns,
+)
+from retrieval_core.adapters.stores.lancedb.vendor import arrow
+from retrieval_core.adapters.stores.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    SECTION_COLUMNS,
+    SOURCE_COLUMNS,
+    chunk_from_row,
+    chunk_to_row,
+    document_from_row,
+    document_to_row,
+    section_from_row,
+    section_to_row,
+    source_to_row,
+)
+from retrieval_core.ports import SourceState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from retrieval_core.ports import Change, Manifest
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
+
+Row: TypeAlias = "dict[str, Any]"
+"""Values by column; those of columns that are not there are null."""
+
+
+def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, Row]:
+    """Return what a change adds or replaces, by key; the vectors are not among it.
+
+    Args:
+        first_number: The passages are numbered from here on, and no number is ever given twice.
+    """
+    rows: dict[str, Row] = {}
+    for document in change.documents:
+        rows[digest("document", document.id)] = {
+            "record": "document",
+            "owner": digest(document.id),
+            "source_key": digest(document.source),
+            **dict(zip(DOCUMENT_COLUMNS, document_to_row(document), strict=True)),
+        }
+    for section in change.sections:
+        rows[digest("section", section.id)] = {
+            "record": "section",
+            "owner": digest(section.document_id),
+            **dict(zip(SECTION_COLUMNS, section_to_row(section), strict=True)),
+        }
+    for number, chunk in enumerate(change.chunks, first_number):
+        rows[digest("chunk", chunk.id)] = {
+            "record": "chunk",
+            "owner": digest(chunk.document_id),
+            "parent": None if chunk.parent_id is None else digest(chunk.parent_id),
+            "number": number,
+            "terms": " ".join(analyzer.terms(chunk.indexed_text)),
+            **dict(zip(CHUNK_COLUMNS, chunk_to_row(chunk), strict=True)),
+        }
+    for state in change.sources:
+        rows[digest("source", state.source)] = {
+            "record": "source",
+            **dict(zip(SOURCE_COLUMNS, source_to_row(state), strict=True)),
+        }
+    return rows
+
+
+def vectors_of(change: Change, manifest: Manifest) -> dict[str, dict[str, Vector]]:
+    """Return the vectors of a change, of unit length, by column and key."""
+    if manifest.dimension is None or change.vectors is None:
+        return {}
+    units = unit_rows(change.vectors)
+    found = {VECTOR: {digest("chunk", chunk.id): units[row] for row, chunk in enumerate(change.chunks)}}
+    for name, vectors in change.named_vectors.items():
+        found[vector_column(name)] = {digest("chunk", key): unit_rows(vector) for key, vector in vectors.items()}
+    return found
+
+
+def to_arrow(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]], manifest: Manifest) -> Any:
+    """Return rows as an Arrow table with the columns of the index."""
+    pa = arrow()
+    schema = arrow_schema(manifest)
+    made: dict[str, tuple[Any, Any]] = {
+        column: _vector_arrays([vectors.get(column, {}).get(key) for key in rows], manifest.dimension or 0)
+        for column in vector_columns(manifest)
+    }
+    arrays: list[Any] = []
+    for field in schema:
+        column = field.name.removesuffix(ZERO)
+        if column in made:
+            arrays.append(made[column][field.name != column])
+        elif field.name == "key":
+            arrays.append(pa.array(list(rows), type=field.type))
+        else:
+            arrays.append(pa.array([row.get(field.name) for row in rows.values()], type=field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _vector_arrays(vectors: Sequence[Vector | None], dimension: int) -> tuple[Any, Any]:
+    """Return the vectors, null where there is none or it is zero, and which of them are zero."""
+    import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
+
+    matrix = np.zeros((len(vectors), dimension), dtype=np.float32)
+    for row, vector in enumerate(vectors):
+        if vector is not None:
+            matrix[row] = vector
+    absent = np.logical_not(np.any(matrix != 0, axis=1, keepdims=True))[:, 0]
+    zero = [bool(absent[row]) and vector is not None for row, vector in enumerate(vectors)]
+    pa = arrow()
+    column = pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dimension, mask=pa.array(absent))
+    return column, pa.array(zero, type=pa.bool_())
+
+
+def read_rows(table: Any, columns: Sequence[str]) -> Iterable[Sequence[Any]]:
+    """Return the rows of an Arrow table as tuples of these columns."""
+    return zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+
+
+def read_vectors(table: Any, dimension: int) -> Matrix:
+    """Return the passages' own vectors of an Arrow table, shape ``(rows, dimension)``; zero where there is none."""
+    import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
+
+    matrix = np.zeros((table.num_rows, dimension), dtype=np.float32)
+    column = table.column(VECTOR).combine_chunks()
+    there = np.asarray(column.is_valid())
+    matrix[there] = np.asarray(column.drop_null().flatten(), dtype=np.float32).reshape(-1, dimension)
+    return matrix
+
+
+def chunks_from(table: Any) -> list[Chunk]:
+    """Return the passages of an Arrow table."""
+    return [chunk_from_row(row) for row in read_rows(table, CHUNK_COLUMNS)]
+
+
+def documents_from(table: Any) -> list[Document]:
+    """Return the documents of an Arrow table."""
+    return [document_from_row(row) for row in read_rows(table, DOCUMENT_COLUMNS)]
+
+
+def sections_from(table: Any) -> list[Section]:
+    """Return the sections of an Arrow table."""
+    return [section_from_row(row) for row in read_rows(table, SECTION_COLUMNS)]
+
+
+def sources_from(table: Any) -> list[SourceState]:
+    """Return the states of sources of an Arrow table."""
+    return [SourceState(*row) for row in read_rows(table, SOURCE_COLUMNS)]

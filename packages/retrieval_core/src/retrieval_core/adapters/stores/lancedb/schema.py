@@ -1,0 +1,121 @@
+"""The one table of an index, and how expressions name its rows.
+
+LanceDB commits each write to one table as a whole, and knows no transaction over several. So everything that an index
+holds is in one table: passages, sections, the texts of documents and the states of sources are rows of different
+records in it, and a :class:`~retrieval_core.ports.Change` is one commit. A process that is killed leaves the former
+version or the new one. What the index says about itself is in the schema, which is written when the table is made.
+
+No text of a user ever stands in an expression of LanceDB's SQL: rows are looked up by digests, which consist of
+hexadecimal digits, and by numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from retrieval_core.adapters.stores.lancedb.vendor import arrow
+from retrieval_core.adapters.stores.rows import CHUNK_COLUMNS, INTEGER_COLUMNS, SECTION_COLUMNS, SOURCE_COLUMNS
+from retrieval_core.errors import IndexFormatError
+from retrieval_core.ports import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Record: TypeAlias = Literal["chunk", "document", "section", "source", "gone"]
+"""What a row is; those that are ``gone`` wait to be swept away."""
+
+FORMAT: Final = 1
+"""Version of the table; it grows when an older version of this library could no longer read it."""
+MARK: Final = b"retrieval_core"
+"""Key of the schema's metadata below which the index says what it is."""
+WORDS_INDEX: Final = "terms_idx"
+VECTOR: Final = "vector"
+ZERO: Final = "_is_zero"
+"""Ends the name of the column that says that a vector is zero: it has no direction, so LanceDB finds no cosine."""
+LOOKED_UP: Final = ("key", "owner", "parent", "source_key", "number")
+"""Columns with an index of their own, by which rows are found."""
+BATCH: Final = 500
+"""Rows named by one expression."""
+
+
+def vector_column(name: str | None) -> str:
+    """Return the column of a named vector; of the passage's own where no name is given."""
+    return VECTOR if name is None else f"{VECTOR}_{name}"
+
+
+def digest(*names: str) -> str:
+    """Return hexadecimal digits that stand for names: what expressions may hold of a text, whatever it is."""
+    joined = json.dumps(names, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return blake2b(joined, digest_size=16).hexdigest()
+
+
+def any_of(column: str, digests: Iterable[str]) -> Iterator[str]:
+    """Yield expressions that name the rows with one of these digests, each for a part of them."""
+    names = list(dict.fromkeys(digests))
+    for start in range(0, len(names), BATCH):
+        yield f"{column} IN ({', '.join(map(_quoted, names[start : start + BATCH]))})"
+
+
+def _quoted(digits: str) -> str:
+    bytes.fromhex(digits)  # raises for everything else: nothing but digits ever gets between quotes
+    return f"'{digits}'"
+
+
+def is_record(*records: Record) -> str:
+    """Return an expression for the rows of some records."""
+    return f"record IN ({', '.join(repr(record) for record in records)})"
+
+
+def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
+    """Return the Arrow schema of an index, or of rows that are written to one."""
+    pa = arrow()
+    fields: list[Any] = [pa.field("record", pa.string()), *(pa.field(name, pa.string()) for name in LOOKED_UP[:-1])]
+    fields.append(pa.field("number", pa.int64()))
+    names = dict.fromkeys((*CHUNK_COLUMNS, *SECTION_COLUMNS, *SOURCE_COLUMNS, "terms"))
+    for name in names:
+        text = pa.large_string() if name == "text" else pa.string()
+        fields.append(pa.field(name, pa.int64() if name in INTEGER_COLUMNS else text))
+    for column in vector_columns(manifest):
+        fields += [pa.field(column, pa.list_(pa.float32(), manifest.dimension)), pa.field(column + ZERO, pa.bool_())]
+    if not is_whole:
+        return pa.schema(fields)
+    about = {
+        "format": FORMAT,
+        "embedder_id": manifest.embedder_id,
+        "dimension": manifest.dimension,
+        "analyzer": manifest.analyzer,
+        "metric": manifest.metric,
+        "vectors": manifest.vectors,
+    }
+    return pa.schema(fields, metadata={MARK: json.dumps(about).encode()})
+
+
+def vector_columns(manifest: Manifest) -> Sequence[str]:
+    """Return the names of the columns that hold vectors."""
+    return () if manifest.dimension is None else (VECTOR, *map(vector_column, manifest.vectors))
+
+
+def read_about(schema: Any, location: str) -> Manifest:
+    """Return what an index says about itself.
+
+    Raises:
+        IndexFormatError: The table belongs to another program, or to another version of this library.
+    """
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    mark = metadata.get(MARK)
+    if mark is None:
+        msg = f"{location} is a table of another program and is left alone; choose another name (store.lancedb.table)"
+        raise IndexFormatError(msg)
+    about = json.loads(mark)
+    if about["format"] != FORMAT:
+        advice = "Upgrade retrieval-core" if about["format"] > FORMAT else "Build the index anew"
+        msg = (
+            f"{location} has index format {about['format']}, and this version of retrieval-core reads format {FORMAT}. "
+            f"{advice}."
+        )
+        raise IndexFormatError(msg)
+    return Manifest(
+        about["embedder_id"], about["dimension"], about["analyzer"], about["metric"], tuple(about["vectors"])
+    )

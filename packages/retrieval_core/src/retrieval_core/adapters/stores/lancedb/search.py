@@ -1,0 +1,182 @@
+"""Search by vector, by words and by both; filters apply before the limit, and ties come in the order of the ids."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.lancedb.schema import ZERO, vector_column
+from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
+from retrieval_core.adapters.stores.lancedb.view import ALL
+from retrieval_core.adapters.stores.terms import limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from retrieval_core.adapters.stores.compounds import WordQuery
+    from retrieval_core.adapters.stores.lancedb.snapshot import Allowed
+    from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Vector
+
+FEW = 1000
+"""Up to so many passages that pass a filter are named to LanceDB, which takes about 0.04 ms for each."""
+MOST_NAMED = 10_000
+RARE = 0.05
+"""Where at most this part of all passages pass, up to :data:`MOST_NAMED` are. Otherwise the best of all passages are
+asked for, until enough of them pass: where few do, that took seconds with 300,000 passages."""
+REFINE = 10
+"""From the index of vectors so many times the limit are taken, and compared exactly."""
+GROWTH = 4
+"""Where too few of the best pass, so many times more are asked for."""
+
+
+class Found(NamedTuple):
+    """A passage that a search found."""
+
+    number: int
+    chunk_id: str
+    score: float
+
+
+def search_vectors(view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None) -> list[Found]:
+    """Return the passages with the highest cosine, best first.
+
+    Exact as long as the vectors have no index; then still nearly always, as those that it offers are compared exactly.
+    """
+    column = vector_column(name)
+    unit = unit_rows(query)
+    if not unit.any():
+        return _zeros(view, f"{column} IS NOT NULL OR {column}{ZERO}", limit, allowed)
+    found = _best(partial(_nearest, view, unit, column), limit, allowed)
+    if len(found) < limit or found[-1].score <= 0:
+        # Vectors that are zero have no cosine for LanceDB; here it is 0.
+        found = _ordered([*found, *_zeros(view, f"{column}{ZERO}", limit, allowed)], limit)
+    return found
+
+
+def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[Found]:
+    """Return the best passages by BM25, best first."""
+    query = word_query(analyzer, text, _counter(view, analyzer, text))
+    if not query.terms:
+        return []
+    return _best(partial(_matching, view, _expression(query)), limit, allowed)
+
+
+def fuse(dense: Sequence[Found], lexical: Sequence[Found], limit: int) -> list[Found]:
+    """Return what both sides found in the order of LanceDB's reciprocal rank fusion, whose scores these are."""
+    pa = arrow()
+
+    def side(found: Sequence[Found], score: str) -> Any:
+        columns = {
+            "_rowid": pa.array([item.number for item in found], type=pa.uint64()),
+            "id": pa.array([item.chunk_id for item in found], type=pa.string()),
+            score: pa.array([item.score for item in found], type=pa.float32()),
+        }
+        return pa.table(columns)
+
+    fused = lancedb().rerankers.RRFReranker().rerank_hybrid("", side(dense, "_distance"), side(lexical, "_score"))
+    columns = (fused.column(name).to_pylist() for name in ("_rowid", "id", "_relevance_score"))
+    return _ordered(list(map(Found, *columns)), limit)
+
+
+def _best(fetch: Callable[[int, str | None], list[Found]], limit: int, allowed: Allowed | None) -> list[Found]:
+    """Return the best that pass, with ties in the order of their ids.
+
+    Args:
+        fetch: Returns so many of the best passages, best first, among those for which an expression holds.
+    """
+    where, passes, wanted = None, None, limit + 1
+    if allowed is not None:
+        if not len(allowed.numbers):
+            return []
+        count = len(allowed.numbers)
+        if count <= FEW or (count <= MOST_NAMED and count <= allowed.total * RARE):
+            where = f"number IN ({', '.join(map(str, allowed.numbers.tolist()))})"
+        else:
+            wanted = ceil(wanted * allowed.total / len(allowed.numbers) * 1.5)
+            passes = allowed.numbers
+    while True:
+        found = fetch(wanted, where)
+        passing = found if passes is None else _those_in(passes, found)
+        # More may have the score of the last one, so the order below it is not yet known.
+        if len(found) < wanted or (len(passing) >= limit and passing[limit - 1].score > found[-1].score):
+            return _ordered(passing, limit)
+        wanted *= GROWTH
+
+
+def _those_in(numbers: Any, found: list[Found]) -> list[Found]:
+    there = np.isin(np.array([item.number for item in found], dtype=np.int64), numbers)
+    return [item for item, passes in zip(found, there, strict=True) if passes]
+
+
+def _ordered(found: list[Found], limit: int) -> list[Found]:
+    return sorted(found, key=lambda item: (-item.score, item.chunk_id))[:limit]
+
+
+def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[Found]:
+    def ask(*, exactly: bool) -> list[Found]:
+        asked = view.table.search(query, vector_column_name=column).distance_type("cosine").limit(wanted)
+        asked = asked.bypass_vector_index() if exactly else asked.refine_factor(REFINE)
+        asked = asked.where(where) if where else asked
+        table = asked.select(["number", "id", "_distance"]).to_arrow()
+        cosines = np.clip(1.0 - table.column("_distance").to_numpy().astype(np.float64), -1.0, 1.0)
+        return _found(table, cosines.tolist())
+
+    # What few passages a filter leaves may lie outside the parts that the index looks into.
+    exactly = column not in view.indexed or where is not None
+    found = ask(exactly=exactly)
+    return found if exactly or len(found) >= wanted else ask(exactly=True)
+
+
+def _zeros(view: View, which: str, limit: int, allowed: Allowed | None) -> list[Found]:
+    table = view.select(which, ["number", "id"])
+    found = _found(table, [0.0] * table.num_rows)
+    return _ordered(found if allowed is None else _those_in(allowed.numbers, found), limit)
+
+
+def _matching(view: View, query: Any, wanted: int, where: str | None) -> list[Found]:
+    asked = view.table.search(query, query_type="fts").limit(wanted)
+    asked = asked.where(where) if where else asked
+    table = asked.select(["number", "id", "_score"]).to_arrow()
+    return _found(table, table.column("_score").to_pylist())
+
+
+def _found(table: Any, scores: list[float]) -> list[Found]:
+    return list(map(Found, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
+
+
+def _expression(query: WordQuery) -> Any:
+    """Return a question as an object of LanceDB's: nothing in it is ever read as a language.
+
+    A term counts as often as the question repeats it, since LanceDB adds up the terms of a question, equal ones too.
+    """
+    kinds = lancedb().query
+    words = kinds.MatchQuery(" ".join(limited(query.terms)), "terms")
+    if not query.pairs:
+        return words
+    pairs = [(kinds.Occur.SHOULD, _all(pair)) for pair in query.pairs]
+    return kinds.BooleanQuery([(kinds.Occur.SHOULD, words), *pairs])
+
+
+def _all(terms: Sequence[str]) -> Any:
+    kinds = lancedb().query
+    return kinds.MatchQuery(" ".join(terms), "terms", operator=kinds.FullTextOperator.AND)
+
+
+def _counter(view: View, analyzer: Analyzer, text: str) -> Callable[[Sequence[str], int | None], int]:
+    """Return what counts the passages that have all of some terms."""
+
+    def count(query: Any, limit: int | None) -> int:
+        asked = view.table.search(query, query_type="fts").limit(ALL if limit is None else limit)
+        return asked.select(["number", "_score"]).to_arrow().num_rows
+
+    joined = dict.fromkeys(compound.joined for compound in analyzer.open_compounds(text))
+    if not joined or not count(lancedb().query.MatchQuery(" ".join(joined), "terms"), 1):
+        return lambda _terms, _limit: 0  # one question instead of one for each two neighbouring words
+    return lambda terms, limit: count(_all(terms), limit)

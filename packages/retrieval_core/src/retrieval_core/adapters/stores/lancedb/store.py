@@ -1,0 +1,146 @@
+"""The store itself: checks what it is given, and hands the work to threads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.checks import check_search
+from retrieval_core.adapters.stores.lancedb import read, write
+from retrieval_core.adapters.stores.lancedb.session import Session
+from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
+from retrieval_core.errors import InvalidParameterError, StoreError
+from retrieval_core.ports import Candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from retrieval_core.adapters.stores.lancedb.search import Found
+    from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.ports import Change, SearchRequest
+    from retrieval_core.text.analysis import Analyzer
+
+TABLE = "text_pages"
+_TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+class LanceDBStore(LocalStore["View", Session]):
+    """Keeps an index in a folder on this machine, with LanceDB.
+
+    A write is one commit of one table: who reads sees all of it or nothing, and so does who comes after a crash. One
+    process writes at a time, others wait; any number may read meanwhile. From 20,000 vectors on an index of vectors
+    answers, which may miss one of the best now and then; below that, search by vector is exact. Needs the extra
+    ``lancedb``. One instance serves several event loops and threads. In a process that is forked after its first use it
+    refuses to work, since LanceDB cannot. Closing it brings the indexes on the disk up to date where much was written.
+
+    Args:
+        path: The folder; the first write makes it.
+        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words and
+            read, but neither searched by vector nor added to; a new index is then one without vectors.
+        dimension: Components of each vector, given exactly when the embedder is.
+        analyzer: How text becomes terms.
+        table: Name of the table in the folder; several indexes may share one.
+        vectors: Names of the further vectors that chunks may have, at most eight.
+        busy_timeout: Seconds that a write waits for another process that writes.
+
+    Raises:
+        InvalidParameterError: Only one of embedder and dimension was given, the time is negative, or a name is none.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+        table: str = TABLE,
+        vectors: Sequence[str] = (),
+        busy_timeout: float = BUSY_TIMEOUT,
+    ) -> None:
+        if not _TABLE_NAME.fullmatch(table):
+            msg = f"{table!r:.120} cannot name a table: letters, digits, _ and -, at most 100, no sign first"
+            raise InvalidParameterError(msg)
+        super().__init__(
+            read,
+            path,
+            embedder_id=embedder_id,
+            dimension=dimension,
+            analyzer=analyzer,
+            vectors=vectors,
+            busy_timeout=busy_timeout,
+        )
+        self._table = table
+
+    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates of both sides, put together by LanceDB's reciprocal rank fusion.
+
+        Each side gives as many candidates as the limit; the score is the sum of ``1 / (60 + rank)``.
+
+        Args:
+            request: Has both ``vector`` and ``text``.
+
+        Raises:
+            InvalidParameterError: One of them is missing, or the request is not well formed otherwise.
+            StoreError: As :meth:`search`.
+        """
+        if request.vector is None or request.text is None:
+            msg = "a search of both sides takes a vector and a text"
+            raise InvalidParameterError(msg)
+        check_search(replace(request, text=None))
+        session = self._current()
+        return await session.read(partial(self._search, session, request))
+
+    async def optimize(self) -> None:
+        """Bring the indexes on the disk up to date, and wait for it; otherwise that happens now and then by itself.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            StoreError: The index cannot be written.
+        """
+        await self._current().sweep()
+
+    def _open(self) -> Session:
+        return Session(self._path, self._table, self._busy_timeout, self._identity.manifest())
+
+    def _leave(self, session: Session) -> None:  # noqa: ARG002 - nothing can be done with it
+        msg = (
+            f"{self._path} was opened before this process was forked, and LanceDB's threads did not come. "
+            "Open it in a process of its own, such as multiprocessing's method 'spawn' starts."
+        )
+        raise StoreError(msg)
+
+    async def _apply(self, change: Change) -> None:
+        def work(view: View, table: Any) -> tuple[None, int]:
+            self._identity.check_vectors(change, self._checked_manifest(view))
+            return None, write.apply_change(view, table, change, self._analyzer)
+
+        await self._current().write(work)
+
+    async def _remove(self, document_ids: Sequence[str]) -> int:
+        def work(view: View, table: Any) -> tuple[int, int]:
+            self._checked_manifest(view)
+            return write.remove_documents(view, table, document_ids), 0
+
+        return await self._current().write(work)
+
+    def _search(self, session: Session, request: SearchRequest, view: View) -> tuple[Candidate, ...]:
+        from retrieval_core.adapters.stores.lancedb import search  # noqa: PLC0415 - numpy is slow to import
+
+        self._checked_manifest(view)
+        if request.vector is not None:
+            self._identity.check_query_vector(request.vector, view.manifest, request.vector_name)
+        allowed = None if request.filter is None else session.allowed(view, request.filter)
+        dense: list[Found] | None = None
+        found: list[Found] = []
+        if request.vector is not None:
+            found = dense = search.search_vectors(view, request.vector, request.vector_name, request.limit, allowed)
+        if request.text is not None:
+            found = search.search_words(view, self._analyzer, request.text, request.limit, allowed)
+            if dense is not None:
+                found = search.fuse(dense, found, request.limit)
+        vectors = read.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
+        return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)

@@ -1,0 +1,324 @@
+"""What the stores on this machine's disk have in common: one index each, which every process opens for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from retrieval_core.adapters.stores.checks import Identity, check_change, check_search
+from retrieval_core.adapters.stores.fields import first_fields
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError
+from retrieval_core.ports import StoreInfo
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.filters import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.ports import (
+        Candidate,
+        Change,
+        Fetched,
+        FetchRequest,
+        FieldInfo,
+        Manifest,
+        SearchRequest,
+        SourceState,
+    )
+
+T = TypeVar("T")
+V = TypeVar("V")
+"""What a read is given: the index as it is at one moment."""
+V_contra = TypeVar("V_contra", contravariant=True)
+
+BUILD_ANEW = "build the index anew: retrieval index PATH…"
+"""What is to be done about an index that is damaged."""
+BUSY_TIMEOUT = 30.0
+"""Seconds that a writer waits for another one."""
+
+State: TypeAlias = "tuple[str, int]"
+"""A random token that the last write left, and a number that grows with each write.
+
+The number alone would not do: a copy of an index has it too, and counts on from there.
+"""
+
+
+def if_it_fails_again(path: Path) -> str:
+    """Return the advice for a failure that may be a fault of the program, or damage to the index."""
+    return f"If it does so again, the index is damaged; delete {path} and {BUILD_ANEW}"
+
+
+class Session(Protocol):
+    """The index as one process has it open."""
+
+    async def read(self, function: Callable[[Any], T]) -> T:
+        """Run a function in a thread, on the index as it is at one moment."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what runs, and let go of everything. Blocks."""
+        ...
+
+
+S = TypeVar("S", bound=Session)
+
+
+class Reader(Protocol[V_contra]):
+    """How an index is read by name; a module of functions will do."""
+
+    def read_state(self, view: V_contra, /) -> State:
+        """Return in which state the index is."""
+        ...
+
+    def read_manifest(self, view: V_contra, /) -> Manifest:
+        """Return what the index says about itself."""
+        ...
+
+    def fetch(self, view: V_contra, request: FetchRequest, /) -> Fetched:
+        """Return what is there of what was asked for."""
+        ...
+
+    def count(self, view: V_contra, /) -> tuple[int, int]:
+        """Return the numbers of documents and of chunks."""
+        ...
+
+    def fields(self, view: V_contra, /) -> Mapping[str, FieldInfo]:
+        """Return the fields of all chunks by their paths, those of most chunks first."""
+        ...
+
+    def sources(self, view: V_contra, /) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name."""
+        ...
+
+    def documents_of(self, view: V_contra, source: str, /) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id."""
+        ...
+
+
+class LocalStore(ABC, Generic[V, S]):
+    """A store of one index on the disk; what is written, and how it is searched, is for the stores to say.
+
+    Args:
+        reader: How the index is read.
+        path: Where it is.
+        embedder_id: Names the embedder of the vectors, or ``None``.
+        dimension: Components of each vector, given exactly when the embedder is.
+        analyzer: How text becomes terms.
+        vectors: Names of the further vectors that chunks may have.
+        busy_timeout: Seconds that a write waits for another process that writes.
+
+    Raises:
+        InvalidParameterError: Only one of embedder and dimension was given, a name is none, or the time is negative.
+    """
+
+    def __init__(
+        self,
+        reader: Reader[V],
+        path: str | Path,
+        *,
+        embedder_id: str | None,
+        dimension: int | None,
+        analyzer: Analyzer | None,
+        vectors: Sequence[str],
+        busy_timeout: float,
+    ) -> None:
+        if busy_timeout < 0:
+            msg = f"busy_timeout must not be negative, got {busy_timeout}"
+            raise InvalidParameterError(msg)
+        self._reader = reader
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
+        self._analyzer = analyzer or Analyzer()
+        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        self._lock = Lock()
+        self._session: S | None = None
+        self._process_id = os.getpid()
+        self._closed = False
+        self._counts = _Last[tuple[int, int]]()
+        self._catalogue = _Last["Mapping[str, FieldInfo]"]()
+
+    async def describe(self) -> StoreInfo:
+        """Say what the index holds and can do; cheap unless something was written since the last time.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be opened.
+        """
+        return await self._current().read(self._describe)
+
+    async def upsert(self, change: Change) -> None:
+        """Apply a change, all of it or nothing.
+
+        Raises:
+            InvalidParameterError: The change cannot be kept; the message says why.
+            DimensionMismatchError: The vectors have another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder.
+            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            StoreError: The index cannot be written.
+            MissingExtraError: What the store works with is not installed.
+        """
+        check_change(change)
+        await self._apply(change)
+
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with everything that belongs to them, and return how many chunks went.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            StoreError: The index cannot be written.
+        """
+        return await self._remove(document_ids) if await self._exists() else 0
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates, best first; equal scores are ordered by chunk id.
+
+        Raises:
+            InvalidParameterError: The request is not well formed.
+            DimensionMismatchError: The vector has another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be read.
+        """
+        check_search(request)
+        session = self._current()
+        return await session.read(partial(self._search, session, request))
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return what is there of what was asked for.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be read.
+        """
+
+        def work(view: V) -> Fetched:
+            self._checked_manifest(view)
+            return self._reader.fetch(view, request)
+
+        return await self._current().read(work)
+
+    async def version(self) -> str | None:
+        """Name the state of the index: every write changes it, and another index in its place has another.
+
+        Returns:
+            ``None`` before the first write.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        state = await self._read_or(None, self._reader.read_state)
+        return None if state is None else f"{state[0]}:{state[1]}"
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, those of most passages first.
+
+        All passages are read, once for each version; before the first write there are none.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
+            StoreError: The index cannot be read.
+        """
+
+        def work(view: V) -> Mapping[str, FieldInfo]:
+            return self._catalogue.get(self._reader.read_state(view), lambda: self._reader.fields(view))
+
+        return first_fields(await self._read_or({}, work), limit)
+
+    async def sources(self) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name; nothing before the first write."""
+        return await self._read_or({}, self._reader.sources)
+
+    async def documents_of(self, source: str) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id; nothing before the first write."""
+        return await self._read_or({}, lambda view: self._reader.documents_of(view, source))
+
+    async def aclose(self) -> None:
+        """Wait for what runs, and let go of the index and the threads; further calls are errors.
+
+        Closing twice is fine.
+        """
+        with self._lock:
+            self._closed = True
+            session, self._session = self._session, None
+        if session is not None and self._process_id == os.getpid():
+            await asyncio.to_thread(session.close)
+
+    @abstractmethod
+    def _open(self) -> S:
+        """Open the index for this process, without touching the disk."""
+
+    @abstractmethod
+    def _leave(self, session: S) -> None:
+        """Do without what the parent process had open when this one was forked, which the parent still uses."""
+
+    @abstractmethod
+    async def _apply(self, change: Change) -> None:
+        """Apply a change that was checked by itself, making the index where there is none."""
+
+    @abstractmethod
+    async def _remove(self, document_ids: Sequence[str]) -> int:
+        """Remove documents from an index that there is."""
+
+    @abstractmethod
+    def _search(self, session: S, request: SearchRequest, view: V) -> tuple[Candidate, ...]:
+        """Search an index as it is at one moment."""
+
+    def _current(self) -> S:
+        with self._lock:
+            if self._closed:
+                msg = f"{self._path}: the store is closed"
+                raise StoreError(msg)
+            if self._session is not None and self._process_id != os.getpid():
+                self._leave(self._session)
+                self._session = None
+            if self._session is None:
+                self._session, self._process_id = self._open(), os.getpid()
+            return self._session
+
+    async def _read_or(self, nothing: T, function: Callable[[V], T]) -> T:
+        """Read, or return what there is before the first write."""
+        try:
+            return await self._current().read(function)
+        except IndexNotFoundError:
+            return nothing
+
+    async def _exists(self) -> bool:
+        """Whether there is an index, which must be one that this store may use."""
+        return await self._read_or(None, self._checked_manifest) is not None
+
+    def _checked_manifest(self, view: V) -> Manifest:
+        manifest = self._reader.read_manifest(view)
+        self._identity.check_manifest(manifest)
+        return manifest
+
+    def _describe(self, view: V) -> StoreInfo:
+        manifest = self._checked_manifest(view)
+        state = self._reader.read_state(view)
+        documents, chunks = self._counts.get(state, lambda: self._reader.count(view))
+        return StoreInfo(
+            location=self._identity.location,
+            manifest=manifest,
+            generation=state[1],
+            documents=documents,
+            chunks=chunks,
+            sides=self._identity.sides(manifest),
+            filter_operators=OPERATORS,
+        )
+
+
+class _Last(Generic[T]):
+    """What was computed last, for one state of an index."""
+
+    def __init__(self) -> None:
+        self._known: tuple[State, T] | None = None
+
+    def get(self, state: State, compute: Callable[[], T]) -> T:
+        known = self._known
+        if known is None or known[0] != state:
+            known = self._known = state, compute()
+        return known[1]

@@ -1,0 +1,287 @@
+"""The reference store: dictionaries, searched from end to end. What it does is what every store means.
+
+Everything is gone with the process, and each search looks at every chunk; it is meant for tests and small collections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from math import log
+from secrets import token_hex
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
+from retrieval_core.adapters.stores.terms import limited
+from retrieval_core.errors import StoreError
+from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from retrieval_core.adapters.stores.compounds import WordQuery
+    from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
+    from retrieval_core.types import Chunk, Document, Section, Vector
+    from retrieval_core.types.filters import Filter
+
+K1 = 1.2
+"""How soon further occurrences of a term stop counting."""
+B = 0.75
+"""How much long texts are held back, from 0 (not at all) to 1 (in proportion to their length)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    chunk: Chunk
+    terms: Counter[str]
+    vector: Vector | None
+    named: Mapping[str, Vector]
+
+    def passes(self, condition: Filter | None) -> bool:
+        return matches(condition, chunk_fields(self.chunk))
+
+
+@dataclass(slots=True)
+class _Contents:
+    manifest: Manifest | None = None
+    generation: int = 0
+    token: str = ""
+    chunks: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+    documents: dict[str, Document] = field(default_factory=dict[str, "Document"])
+    sections: dict[str, Section] = field(default_factory=dict[str, "Section"])
+    sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
+
+    def note_write(self) -> None:
+        """Count a write, and name the state that it leaves: a process that is forked goes on from a copy of this."""
+        self.generation += 1
+        self.token = token_hex(16)
+
+
+class MemoryStore:
+    """Keeps an index in memory.
+
+    Args:
+        embedder_id: Names the embedder whose vectors are kept; without it there is lexical search only.
+        dimension: Components of each vector, given exactly when the embedder is.
+        analyzer: How text becomes terms.
+        vectors: Names of the further vectors that chunks may have, at most eight.
+
+    Raises:
+        InvalidParameterError: Only one of embedder and dimension was given, or a name is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
+    ) -> None:
+        self._analyzer = analyzer or Analyzer()
+        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        self._contents = _Contents()
+        self._lock = Lock()  # calls may come from the loops of several threads
+        self._closed = False
+
+    async def describe(self) -> StoreInfo:
+        """Say what the store holds and can do."""
+        contents = self._open()
+        documents = {*contents.documents, *(entry.chunk.document_id for entry in contents.chunks.values())}
+        return StoreInfo(
+            location=self._identity.location,
+            manifest=contents.manifest,
+            generation=contents.generation,
+            documents=len(documents),
+            chunks=len(contents.chunks),
+            sides=self._identity.sides(contents.manifest),
+            filter_operators=OPERATORS,
+        )
+
+    async def version(self) -> str | None:
+        """Name the state of the index: every write changes it, and another store has another."""
+        contents = self._open()
+        return contents.token if contents.manifest else None
+
+    async def upsert(self, change: Change) -> None:
+        """Apply a change.
+
+        Raises:
+            DimensionMismatchError: The vectors have another dimension than the index.
+            InvalidParameterError: The change cannot be kept; the message says why.
+        """
+        check_change(change)
+        with self._lock:
+            contents = self._open()
+            manifest = contents.manifest or self._identity.manifest()
+            self._identity.check_vectors(change, manifest)
+            entries = list(self._entries(change))
+            contents.manifest = manifest
+            contents.note_write()
+            _remove_documents(contents, change.removed_documents)
+            _remove_documents(contents, {document.id for document in change.documents})
+            contents.chunks.update((entry.chunk.id, entry) for entry in entries)
+            contents.documents.update((document.id, document) for document in change.documents)
+            contents.sections.update((section.id, section) for section in change.sections)
+            for source in change.removed_sources:
+                contents.sources.pop(source, None)
+            contents.sources.update((state.source, state) for state in change.sources)
+
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with everything that belongs to them, and return how many chunks went."""
+        with self._lock:
+            contents = self._open()
+            before = len(contents.chunks)
+            for document in filter(None, map(contents.documents.get, document_ids)):
+                contents.sources.pop(document.source, None)
+            _remove_documents(contents, document_ids)
+            contents.note_write()
+            return before - len(contents.chunks)
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates, best first; equal scores are ordered by chunk id.
+
+        Raises:
+            DimensionMismatchError: The vector has another dimension than the index.
+            InvalidParameterError: The request is not well formed.
+        """
+        check_search(request)
+        with self._lock:
+            contents = self._open()
+            if request.vector is not None:
+                manifest = contents.manifest or self._identity.manifest()
+                self._identity.check_query_vector(request.vector, manifest, request.vector_name)
+                scores = _cosines(contents, unit_rows(request.vector), request.vector_name)
+            else:
+                query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
+                scores = _bm25(contents, query)
+            found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
+        found.sort(key=lambda item: (-item[0], item[1].chunk.id))
+        return tuple(
+            Candidate(entry.chunk.id, score, entry.chunk, entry.vector if request.with_vectors else None)
+            for score, entry in found[: request.limit]
+        )
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return what is there of what was asked for."""
+        with self._lock:
+            contents = self._open()
+            visible = [entry for entry in contents.chunks.values() if entry.passes(request.filter)]
+            chunks = [entry for entry in visible if _is_asked_for(entry.chunk, request)]
+            parents = {entry.chunk.parent_id for entry in visible}
+            owners = {entry.chunk.document_id for entry in visible}
+            everything = request.filter is None
+            return Fetched(
+                chunks={entry.chunk.id: entry.chunk for entry in chunks},
+                vectors={
+                    entry.chunk.id: entry.vector
+                    for entry in chunks
+                    if request.with_vectors and entry.vector is not None
+                },
+                sections={
+                    name: contents.sections[name]
+                    for name in request.section_ids
+                    if name in contents.sections and (everything or name in parents)
+                },
+                documents={
+                    name: contents.documents[name]
+                    for name in request.document_ids
+                    if name in contents.documents and (everything or name in owners)
+                },
+            )
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, those of most passages first.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
+        """
+        counter = FieldCounter()
+        with self._lock:
+            for entry in self._open().chunks.values():
+                counter.add(chunk_fields(entry.chunk))
+        return first_fields(counter.catalogue(), limit)
+
+    async def sources(self) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name."""
+        return dict(self._open().sources)
+
+    async def documents_of(self, source: str) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id."""
+        documents = self._open().documents.values()
+        return {document.id: document.content_hash for document in documents if document.source == source}
+
+    async def aclose(self) -> None:
+        """Forget everything; further calls are errors. Closing twice is fine."""
+        self._closed = True
+        self._contents = _Contents()
+
+    def _open(self) -> _Contents:
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+        return self._contents
+
+    def _entries(self, change: Change) -> Iterator[_Entry]:
+        vectors = None if change.vectors is None else unit_rows(change.vectors)
+        for position, chunk in enumerate(change.chunks):
+            terms = Counter(self._analyzer.terms(chunk.indexed_text))
+            named = {name: unit_rows(rows[chunk.id]) for name, rows in change.named_vectors.items() if chunk.id in rows}
+            yield _Entry(chunk, terms, None if vectors is None else vectors[position], named)
+
+
+def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> None:
+    gone = set(document_ids)
+    contents.chunks = {name: entry for name, entry in contents.chunks.items() if entry.chunk.document_id not in gone}
+    contents.sections = {
+        name: section for name, section in contents.sections.items() if section.document_id not in gone
+    }
+    for name in gone:
+        contents.documents.pop(name, None)
+
+
+def _cosines(contents: _Contents, query: Vector, name: str | None) -> Iterator[tuple[float, _Entry]]:
+    for entry in contents.chunks.values():
+        vector = entry.vector if name is None else entry.named.get(name)
+        if vector is not None:
+            yield min(1.0, max(-1.0, float(vector @ query))), entry
+
+
+def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None) -> int:
+    found = (entry for entry in contents.chunks.values() if all(term in entry.terms for term in terms))
+    return sum(1 for _ in islice(found, limit))
+
+
+def _bm25(contents: _Contents, query: WordQuery) -> Iterator[tuple[float, _Entry]]:
+    """Score by the formula of Lucene; a term that a question repeats counts as often, up to a limit."""
+    entries = list(contents.chunks.values())
+    terms = limited(query.terms)
+    average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))
+    weights: dict[str, float] = {}
+    for term in {*terms, *chain.from_iterable(query.pairs)}:
+        containing = sum(term in entry.terms for entry in entries)
+        weights[term] = log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
+    for entry in entries:
+        wanted = Counter(terms)
+        for pair in query.pairs:
+            if all(term in entry.terms for term in pair):
+                wanted.update(pair)
+        norm = K1 * (1 - B + B * entry.terms.total() / (average_length or 1))
+        counts = ((repeats * weights[term], entry.terms[term]) for term, repeats in wanted.items())
+        score = sum(weight * count * (K1 + 1) / (count + norm) for weight, count in counts)
+        if score > 0:
+            yield score, entry
+
+
+def _is_asked_for(chunk: Chunk, request: FetchRequest) -> bool:
+    return chunk.id in request.chunk_ids or any(
+        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last
+        for part in request.ranges
+    )

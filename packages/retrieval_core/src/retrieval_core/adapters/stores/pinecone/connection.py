@@ -1,0 +1,252 @@
+"""Pinecone's client: one for each event loop, one attempt for each call, and its errors as ours.
+
+The client is imported and built in a thread, since both read files; the first call of an event loop waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.vendors.http import with_advice
+from retrieval_core.config import checked_host
+from retrieval_core.errors import (
+    ConfigurationError,
+    MalformedAnswerError,
+    MissingExtraError,
+    ServiceConnectionError,
+    ServiceError,
+    ServiceTimeoutError,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from pydantic import SecretStr
+
+SERVICE = "pinecone"
+logger = logging.getLogger("retrieval_core")
+
+# The client insists on a time-out. How long a call may take is for the caller to say, so this one is never the shorter.
+_A_DAY = 86_400.0
+_CONCURRENT_REQUESTS = 4
+
+
+@dataclass(slots=True)
+class _LoopState:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    index: Any = None
+
+
+class Connection:
+    """Makes calls of Pinecone's data plane.
+
+    Args:
+        api_key: Required; Pinecone's own variable of the environment is not looked at.
+        index_name: Looked up at Pinecone with the first call, where no host is given.
+        host: Address of the index; ``http://`` is kept, for servers on this machine.
+
+    Raises:
+        ConfigurationError: There is no key, or neither a name nor a host; or the host holds a password.
+    """
+
+    def __init__(self, api_key: SecretStr | None, index_name: str | None, host: str | None) -> None:
+        if api_key is None or not api_key.get_secret_value():
+            msg = "Pinecone needs an API key: set PINECONE_API_KEY in the environment, or store.pinecone.api_key"
+            raise ConfigurationError(msg, missing_keys=("PINECONE_API_KEY",))
+        if not index_name and not host:
+            msg = "Pinecone needs an index: set PINECONE_INDEX_NAME in the environment, or store.pinecone.host"
+            raise ConfigurationError(msg, missing_keys=("PINECONE_INDEX_NAME",))
+        try:
+            checked_host(host or "")
+        except ValueError as error:
+            msg = f"the host of the Pinecone index {error}"
+            raise ConfigurationError(msg) from None
+        self._key = api_key
+        self._name = index_name or ""
+        self._host = host or ""
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopState] = {}
+        self._closed = False
+
+    @property
+    def location(self) -> str:
+        """Where the index is, for people."""
+        return f"Pinecone index {self._name or self._host}"
+
+    def check_open(self) -> None:
+        """Refuse to go on after closing.
+
+        Raises:
+            StoreError: The connection was closed.
+        """
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """Call a method of the client once.
+
+        Raises:
+            ServiceError: Pinecone refused, failed or could not be reached.
+            StoreError: The connection was closed.
+        """
+        self.check_open()
+        with _Translated(self._key):
+            index = await self._index()
+            return await getattr(index, method)(**arguments)
+
+    async def aclose(self) -> None:
+        """Close all clients. Closing twice is fine.
+
+        Those of other event loops are closed there as soon as these take a turn. That is not waited for: one of them
+        may itself be waiting for this, as where ``close()`` is called inside a coroutine.
+        """
+        self._closed = True
+        loops, self._loops = self._loops, {}
+        for loop, state in loops.items():
+            if state.index is None or loop.is_closed():
+                continue
+            if loop is asyncio.get_running_loop():
+                await state.index.close()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(state.index.close(), loop).add_done_callback(_tell_failure)
+
+    async def _index(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            for other in [other for other in self._loops if other.is_closed()]:
+                self._loops.pop(other, None)
+        state = self._loops.setdefault(loop, _LoopState())
+        if state.index is None:
+            async with state.lock:
+                if state.index is None:
+                    state.index = await self._connect()
+        return state.index
+
+    async def _connect(self) -> Any:
+        client = await asyncio.to_thread(self._client)
+        try:
+            index = await client.index(name="" if self._host else self._name, host=self._host)
+        finally:
+            await client.close()
+        await asyncio.to_thread(_without_retries, index)
+        return index
+
+    def _client(self) -> Any:
+        try:
+            from pinecone import AsyncPinecone, RetryConfig  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtraError("pinecone", "The Pinecone store") from error
+        client = AsyncPinecone(
+            api_key=self._key.get_secret_value(), timeout=_A_DAY, retry_config=RetryConfig(max_retries=0)
+        )
+        _build_http(client)
+        return client
+
+
+def _tell_failure(closing: Future[None]) -> None:
+    """Log what closing a client that nobody waits for came to, where it failed."""
+    if not closing.cancelled() and (error := closing.exception()) is not None:
+        logger.warning("a client of Pinecone could not be closed: %s", error)
+
+
+def _without_retries(index: Any) -> None:
+    """Turn the client's own retries off, which version 9.1 has no way to ask for on the data plane.
+
+    Where a later version hides the setting elsewhere, a call of ours stays one awaited call that the caller's deadline
+    cancels, with whatever the client does inside of it; a test on the wire tells that it is no longer one request.
+    """
+    from pinecone import RetryConfig  # noqa: PLC0415
+
+    with suppress(AttributeError, TypeError):
+        http = index._http  # noqa: SLF001
+        http._config = replace(http._config, retry_config=RetryConfig(max_retries=0))  # noqa: SLF001
+    _build_http(index)
+
+
+def _build_http(client: Any) -> None:
+    """Let the client read its certificates now, in this thread, and not with the first request on the event loop."""
+    with suppress(AttributeError):
+        client._http._ensure_client()  # noqa: SLF001
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Make calls, a few at a time, and return their results in order; the first failure cancels the others."""
+    few = asyncio.Semaphore(_CONCURRENT_REQUESTS)
+
+    async def make(call: Callable[[], Awaitable[Any]]) -> Any:
+        async with few:
+            return await call()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(make(call)) for call in calls]
+    except ExceptionGroup as errors:
+        failure = errors.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise failure
+
+
+class _Translated:
+    """Turns the client's errors into ours as they leave a ``with`` block."""
+
+    def __init__(self, key: SecretStr) -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None or not isinstance(error, Exception) or not type(error).__module__.startswith("pinecone"):
+            return
+        raise _translated(error, self._key.get_secret_value()) from error
+
+
+def _translated(error: Exception, key: str) -> ServiceError:
+    from pinecone.errors import (  # noqa: PLC0415
+        ApiError,
+        PineconeConnectionError,
+        PineconeTimeoutError,
+        ResponseParsingError,
+    )
+
+    text = (str(error) or type(error).__name__).replace(key, "***")
+    if isinstance(error, PineconeTimeoutError):
+        return ServiceTimeoutError(f"Pinecone did not answer in time: {text}", SERVICE)
+    if isinstance(error, PineconeConnectionError):
+        return ServiceConnectionError(f"Pinecone cannot be reached: {text}", SERVICE)
+    if isinstance(error, ResponseParsingError):
+        return MalformedAnswerError(f"Pinecone's answer cannot be read: {text}", SERVICE)
+    if isinstance(error, ApiError):
+        status = error.status_code
+        msg = f"Pinecone answered with status {status}: {with_advice(text, _ADVICE.get(status, ''))}"
+        return ServiceError(msg, SERVICE, status=status, retry_after=_retry_after(error.headers or {}))
+    return ServiceError(f"Pinecone's client refused the request: {text}", SERVICE)
+
+
+_ADVICE = {
+    401: "Check the API key.",
+    403: "Check that the API key belongs to the index's project and may do this.",
+    404: "Check the name or the host of the index.",
+}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Read the header of that name: seconds, or a date, which is held against the answer's own date."""
+    given = {name.lower(): value for name, value in headers.items()}
+    value = given.get("retry-after")
+    if value is None:
+        return None
+    with suppress(ValueError):
+        seconds = float(value)
+        return seconds if 0 <= seconds < float("inf") else None
+    with suppress(ValueError, TypeError, KeyError):
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(given["date"])).total_seconds())
+    return None

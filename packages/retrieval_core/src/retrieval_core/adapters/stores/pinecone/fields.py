@@ -1,0 +1,98 @@
+"""A chunk's fields in the form that Pinecone can keep and filter by.
+
+Pinecone's metadata is flat and takes text, numbers, booleans and lists of text. So objects are flattened into dotted
+paths, as :func:`retrieval_core.types.filters.lookup` reads them, and every value that fits stands under its own name,
+where Pinecone's own operators find it. A value that does not fit (a list of numbers, an empty list, an object as a
+whole, an integer beyond 64-bit floats) is named in :data:`OPAQUE`, and its items stand in :data:`ITEMS` as text, so
+that being there and being equal can be asked for all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retrieval_core.types import JSON
+
+RESERVED = "_rc"
+"""Names that begin with this are ours; a user's field with such a name is opaque."""
+RECORD = "_rc"
+"""The chunk as JSON, without its text and without long values that stand under their own names."""
+TEXT = "_rc_text"
+DOCUMENT = "_rc_doc"
+POSITION = "_rc_pos"
+OPAQUE = "_rc_opaque"
+ITEMS = "_rc_items"
+
+
+def flat(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return every path that leads to a value, with what :func:`retrieval_core.types.filters.lookup` finds there."""
+    found: dict[str, JSON] = {}
+    for key, value in fields.items():
+        if isinstance(value, Mapping) and "." not in key:
+            found.update((f"{key}.{path}", inner) for path, inner in flat(value).items())
+    found.update(fields)  # a key that holds the dot itself wins
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def storable(fields: Mapping[str, JSON]) -> dict[str, object]:
+    """Return fields as Pinecone's metadata, those of :data:`OPAQUE` and :data:`ITEMS` included."""
+    metadata: dict[str, object] = {}
+    opaque: list[str] = []
+    items: list[str] = []
+    for path, value in flat(fields).items():
+        native = as_native(value)
+        if native is not None and can_be_name(path):
+            metadata[path] = native
+            continue
+        opaque.append(path)
+        parts = value if isinstance(value, (list, tuple)) else (value,)
+        items += (item_token(path, part) for part in parts if isinstance(part, (str, int, float)))
+    if opaque:
+        metadata[OPAQUE] = opaque
+    if items:
+        metadata[ITEMS] = list(dict.fromkeys(items))
+    return metadata
+
+
+def can_be_name(path: str) -> bool:
+    """Whether Pinecone takes this as the name of a field, and it is none of ours."""
+    return bool(path) and not path.startswith(("$", RESERVED))
+
+
+def as_native(value: JSON) -> str | int | float | bool | list[str] | None:
+    """Return a value as Pinecone keeps it without loss, ``None`` where it cannot."""
+    if isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, (int, float)):
+        return exact_float(value)
+    if isinstance(value, (list, tuple)) and value:
+        texts = [item for item in value if isinstance(item, str)]
+        return texts if len(texts) == len(value) else None
+    return None
+
+
+def exact_float(value: float) -> float | None:
+    """Return a number as a 64-bit float, ``None`` where that is another number."""
+    try:
+        return as_float if (as_float := float(value)) == value else None
+    except OverflowError:
+        return None
+
+
+def item_token(path: str, value: str | float) -> str:
+    """Return the text that stands for a value below a path; equal values, and no others, have the same."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps([path, value])
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be said in UTF-8; what cannot is stored nowhere."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

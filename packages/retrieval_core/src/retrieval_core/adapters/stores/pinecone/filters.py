@@ -1,0 +1,198 @@
+"""Our filters in Pinecone's language, with the meaning that :func:`retrieval_core.types.filters.matches` gives them.
+
+Values travel as JSON values and names as keys: none becomes part of an expression. What Pinecone means is taken from
+its documentation; two points on which it is silent, or has changed its mind, are never relied on:
+
+- Whether ``$ne`` and ``$nin`` match where the field is absent: each stands beside an explicit ``$exists``.
+- Whether ``$in`` takes booleans, and values of several kinds: each kind is asked for by itself.
+
+Where Pinecone cannot be exact it is asked for more, never for less: it has no patterns and no search inside of text,
+``$gt`` and its like compare numbers only and have no negation without a test of a value's kind, ``$contains`` also
+finds single values, an opaque value passes every comparison, and no filter sees a record's id. The store therefore
+holds each answer against :func:`~retrieval_core.types.filters.matches`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from retrieval_core.adapters.stores.pinecone.fields import ITEMS, OPAQUE, can_be_name, exact_float, is_text, item_token
+from retrieval_core.adapters.stores.pinecone.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, places
+from retrieval_core.errors import UnsupportedFilterError
+from retrieval_core.types.filters import (
+    And,
+    Contains,
+    Eq,
+    Exists,
+    Gt,
+    Gte,
+    In,
+    Lt,
+    Lte,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.types.filters import Condition, Filter, Scalar
+
+Expression: TypeAlias = "dict[str, Any] | bool"
+"""A filter in Pinecone's JSON; true and false where everything or nothing passes, which it has no words for."""
+
+MOST_VALUES = 10_000
+"""Values that Pinecone takes in one ``$in`` or ``$nin``."""
+
+KEPT_AS_DIGITS = frozenset({"page"})
+"""Numbers to us that a record may hold as text."""
+
+_DIGITS = 17  # of whole numbers that 64-bit floats tell apart
+_LARGEST = 1.7976931348623157e308
+
+
+def translate(condition: Filter | None, names: Mapping[str, str] | None = None) -> Expression:
+    """Return a filter in Pinecone's language.
+
+    Args:
+        condition: ``None`` lets everything pass.
+        names: For an index that others filled: the name there, by our name of a field. ``None`` for our own.
+
+    Returns:
+        What lets everything pass that matches, and as little else as Pinecone can say.
+
+    Raises:
+        UnsupportedFilterError: It names more values than Pinecone takes.
+    """
+    return True if condition is None else _Translation(names).of(condition, negated=False)
+
+
+def both(*expressions: Expression) -> Expression:
+    """Combine expressions so that every one must hold."""
+    return _combined("$and", expressions)
+
+
+def either(*expressions: Expression) -> Expression:
+    """Combine expressions so that at least one must hold."""
+    return _combined("$or", expressions)
+
+
+def _combined(operator: str, expressions: Sequence[Expression]) -> Expression:
+    decisive = operator == "$or"
+    parts: list[Expression] = []
+    for part in expressions:
+        if part is not (not decisive) and part not in parts:
+            parts.append(part)
+    if any(part is decisive for part in parts):
+        return decisive
+    return not decisive if not parts else parts[0] if len(parts) == 1 else {operator: parts}
+
+
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    names: Mapping[str, str] | None
+
+    def of(self, condition: Filter, *, negated: bool) -> Expression:
+        match condition:
+            case And(filters) | Or(filters):
+                parts = [self.of(part, negated=negated) for part in filters]
+                return both(*parts) if isinstance(condition, And) != negated else either(*parts)
+            case Not(inner):
+                return self.of(inner, negated=not negated)
+            case _:
+                return self._condition(condition, negated=negated)
+
+    def _condition(self, condition: Condition, *, negated: bool) -> Expression:
+        match condition:
+            case Eq(path, value) | Ne(path, value):
+                return self._member(path, (value,), wanted=isinstance(condition, Eq) != negated)
+            case In(path, values) | NotIn(path, values):
+                return self._member(path, values, wanted=isinstance(condition, In) != negated)
+            case Exists(path, value):
+                return self._exists(path, wanted=value != negated)
+            case Contains(path, value) if not negated:
+                return self._member(path, (value,), wanted=True)
+            case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
+                not negated and not isinstance(value, str) and path not in KEPT_AS_DIGITS
+            ):
+                own = {OPAQUE: {"$in": [path]}} if self.names is None and is_text(path) else False
+                operator = condition.operator
+                return either(self._at(path, lambda name: _ordering(name, operator, value), absent=False), own)
+            case _:
+                return negated or self._exists(condition.field, wanted=True)
+
+    def _at(self, path: str, test: Callable[[str], Expression], *, absent: bool) -> Expression:
+        """Return a test of the first field that is there of those where a path may stand.
+
+        Args:
+            path: Ours.
+            test: Of one field that is there.
+            absent: Whether a record passes that has none of them.
+        """
+        found: Expression = absent or path in OF_THE_RECORD
+        for name in reversed(places(path, self.names or {})):
+            if can_be_name(name) and is_text(name):
+                found = either(test(name), both({name: {"$exists": False}}, found))
+        return found
+
+    def _member(self, path: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
+        texts = [value for value in values if isinstance(value, str) and is_text(value)]
+        numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        if wanted and path in WRITTEN_AS_TEXT:
+            numbers += [int(text) for text in texts if _is_number(text)]
+        if wanted and path in KEPT_AS_DIGITS:
+            texts += [str(int(number)) for number in numbers if number == int(number)]
+        exact = [number for number in map(exact_float, numbers) if number is not None]
+        groups: list[Sequence[Scalar]] = [texts, exact, *([value] for value in values if isinstance(value, bool))]
+        tokens = [item_token(path, value) for value in values] if self.names is None else []
+        combine = either if wanted else both
+        native = self._at(
+            path,
+            lambda name: combine(*[_among(name, group, wanted=wanted) for group in groups if group]),
+            absent=not wanted,
+        )
+        listed = _among(ITEMS, tokens, wanted=wanted) if tokens else not wanted
+        if wanted or not tokens:
+            return combine(native, listed)
+        return both(native, either({ITEMS: {"$exists": False}}, listed))
+
+    def _exists(self, path: str, *, wanted: bool) -> Expression:
+        native = self._at(path, lambda name: {name: {"$exists": wanted}}, absent=not wanted)
+        if self.names is not None or not is_text(path):
+            return native
+        if wanted:
+            return either(native, {OPAQUE: {"$in": [path]}})
+        return both(native, either({OPAQUE: {"$exists": False}}, {OPAQUE: {"$nin": [path]}}))
+
+
+def _among(name: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
+    if len(values) > MOST_VALUES:
+        msg = f"Pinecone takes at most {MOST_VALUES} values in one $in or $nin, got {len(values)}; ask in parts"
+        raise UnsupportedFilterError(msg)
+    if len(values) == 1:
+        return {name: {"$eq" if wanted else "$ne": values[0]}}
+    return {name: {"$in" if wanted else "$nin": list(values)}}
+
+
+def _ordering(name: str, operator: str, value: float) -> Expression:
+    """Compare with the number itself, though only 64-bit floats can be sent."""
+    upward = operator in {"$gt", "$gte"}
+    try:
+        limit = float(value)
+    except OverflowError:  # beyond every number that is stored
+        return (
+            {name: {"$gte" if upward else "$lte": -_LARGEST if upward else _LARGEST}}
+            if upward == (value < 0)
+            else False
+        )
+    if limit != value:  # no stored number lies between the two, so only the side of the limit counts
+        operator = ("$gte" if limit > value else "$gt") if upward else ("$lte" if limit < value else "$lt")
+    return {name: {operator: limit}}
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is how a whole number in a record is read as text."""
+    return len(text) < _DIGITS and text.removeprefix("-").isdecimal() and text == str(int(text))

@@ -1,0 +1,299 @@
+"""Questions to one namespace of a Pinecone index, answered with chunks that were held against the filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.pinecone.connection import together
+from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
+from retrieval_core.adapters.stores.pinecone.foreign import foreign_chunk, visible
+from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, chunk_of
+from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
+from retrieval_core.types.filters import chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from retrieval_core.adapters.stores.pinecone.connection import Connection
+    from retrieval_core.adapters.stores.pinecone.filters import Expression
+    from retrieval_core.ports import ChunkRange, SearchRequest
+    from retrieval_core.types import Chunk
+    from retrieval_core.types.filters import Filter
+
+MOST_RESULTS = 10_000
+"""Results of one query, from Pinecone's limits."""
+
+PAGE = 100
+"""Records of one page when reading by metadata: Pinecone's default. It documents no larger number as allowed."""
+
+# Documents asked for at once.
+_DOCUMENTS = 1_000
+# Servers and proxies take addresses of about 8 KB; the ids of a fetch stand in the address.
+_MOST_ADDRESS_CHARACTERS = 6_000
+# Whole numbers beyond this are not told apart by 64-bit floats; positions are far below.
+_LAST_POSITION = 2**53
+# The status with which Pinecone refuses answers of more than 4 MB.
+_TOO_LARGE = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an index is like; it does not change.
+
+    Attributes:
+        metric: ``cosine`` or ``dotproduct``; ``None`` where Pinecone does not tell.
+    """
+
+    dimension: int
+    metric: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A chunk that a query found."""
+
+    chunk: Chunk
+    score: float
+    values: Sequence[float]
+
+
+class Reader:
+    """Reads one namespace.
+
+    Args:
+        names: The names of fields in an index that others filled, by ours; empty for our own.
+        dimension: Components of the caller's vectors; ``None`` where there are none.
+        sparse: Whether words are to be kept beside the vectors.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        namespace: str,
+        names: Mapping[str, str],
+        *,
+        dimension: int | None,
+        sparse: bool,
+        location: str,
+    ) -> None:
+        self._connection = connection
+        self._namespace = namespace
+        self._names = names
+        self._dimension = dimension
+        self._sparse = sparse
+        self._location = location
+        self._facts: Facts | None = None
+
+    async def stats(self) -> Any:
+        """Return Pinecone's statistics of the whole index."""
+        return await self._connection.call("describe_index_stats")
+
+    async def facts(self) -> Facts:
+        """Return what the index is like; the first call asks Pinecone.
+
+        Raises:
+            DimensionMismatchError: It holds vectors of another length than the caller's.
+            IndexFormatError: It compares them in a way that gives no cosine, or keeps no words though it should.
+        """
+        if self._facts is None:
+            stats = await self.stats()
+            self._facts = self._checked(stats.dimension, stats.metric)
+        return self._facts
+
+    def _checked(self, dimension: int | None, metric: str | None) -> Facts:
+        if dimension is None:
+            msg = f"{self._location} does not keep dense vectors; use an index with the metric cosine or dotproduct"
+            raise IndexFormatError(msg)
+        if self._dimension is not None and dimension != self._dimension:
+            raise DimensionMismatchError(dimension, self._dimension, self._location)
+        if metric not in {None, "cosine", "dotproduct"}:
+            msg = (
+                f"{self._location} has the metric {metric}, whose scores are no cosines; use an index with the metric "
+                "cosine or dotproduct"
+            )
+            raise IndexFormatError(msg)
+        if self._sparse and metric == "cosine":
+            msg = f"{self._location} has the metric cosine; words beside vectors need an index with dotproduct"
+            raise IndexFormatError(msg)
+        return Facts(dimension, metric)
+
+    async def query(
+        self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
+    ) -> tuple[list[Match], str | None]:
+        """Return the best matches, best first, at least as many as the limit where there are so many.
+
+        One more than the limit is asked for, to see whether the limit cuts through equal scores; where it does, or
+        where something that Pinecone let pass does not match, more are asked for, up to 10,000 and as long as Pinecone
+        does not refuse so large an answer.
+
+        Returns:
+            The matches, and what is missing from them; ``None`` where nothing is.
+
+        Raises:
+            IndexFormatError: Nothing but records without a text was found.
+        """
+        arguments: dict[str, Any] = {**query, "include_values": request.with_vectors}
+        if isinstance(expression, dict):
+            arguments["filter"] = expression
+        top_k = min(request.limit + 1, MOST_RESULTS)
+        answer = await self._ask(top_k, arguments)
+        while True:
+            found, unreadable = self._matches(answer, request)
+            is_enough = len(found) >= request.limit
+            last = min((match.score for match in answer.matches), default=0.0)
+            is_all = len(answer.matches) < top_k or (request.text is not None and last <= 0)
+            if is_all or (is_enough and found[request.limit - 1].score > last):
+                break
+            more = await self._ask_for_more(top_k, arguments)
+            if more is None:
+                break
+            top_k, answer = more
+        problems: list[str] = []
+        if not (is_all or is_enough):
+            problems.append(
+                f"of the {len(answer.matches)} best that Pinecone lets pass only {len(found)} match the filter, which "
+                "it cannot evaluate itself, and there may be others; add a condition that it can, such as $eq"
+            )
+        bar = found[request.limit - 1].score if is_enough else -inf
+        left_out = [error for score, error in unreadable if score >= bar]
+        if left_out and not found:
+            raise left_out[0]
+        if left_out:
+            problems.append(f"{len(left_out)} of the best records were left out: {left_out[0]}")
+        return found, f"{self._location}: {'; '.join(problems)}" if problems else None
+
+    async def _ask(self, top_k: int, arguments: Mapping[str, Any]) -> Any:
+        return await self._connection.call(
+            "query", top_k=top_k, namespace=self._namespace, include_metadata=True, **arguments
+        )
+
+    async def _ask_for_more(self, top_k: int, arguments: Mapping[str, Any]) -> tuple[int, Any] | None:
+        """Ask for four times as many; ``None`` where that is too much for Pinecone."""
+        more = min(4 * top_k, MOST_RESULTS)
+        if more == top_k:
+            return None
+        try:
+            return more, await self._ask(more, arguments)
+        except ServiceError as error:
+            if error.status != _TOO_LARGE:
+                raise
+            return None
+
+    def _matches(self, answer: Any, request: SearchRequest) -> tuple[list[Match], list[tuple[float, IndexFormatError]]]:
+        """Return what matches, best first, and of records that cannot be read the score and what is wrong."""
+        found: list[Match] = []
+        unreadable: list[tuple[float, IndexFormatError]] = []
+        for match in answer.matches:
+            if request.text is not None and match.score <= 0:  # has none of the words
+                continue
+            try:
+                chunk = self.chunk(match.id, match.metadata or {}, request.filter)
+            except IndexFormatError as error:
+                unreadable.append((match.score, error))
+                continue
+            if chunk is not None:
+                found.append(Match(chunk, match.score, match.values))
+        found.sort(key=lambda match: (-match.score, match.chunk.id))
+        return found, unreadable
+
+    async def fetch(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Return records by id, in as few requests as their ids' length allows."""
+        parts = [partial(self._connection.call, "fetch", ids=part, namespace=self._namespace) for part in _parts(ids)]
+        return {name: record for answer in await together(parts) for name, record in answer.vectors.items()}
+
+    async def matching(self, expression: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all records that match, by id, page after page."""
+        found: dict[str, Any] = {}
+        token: str | None = None
+        while True:
+            page = await self._connection.call(
+                "fetch_by_metadata", filter=expression, namespace=self._namespace, limit=PAGE, pagination_token=token
+            )
+            found.update(page.vectors)
+            token = page.pagination.next if page.pagination else None
+            if not token:
+                return found
+
+    def range_expression(self, part: ChunkRange) -> Expression:
+        """Return what finds a range of a document's chunks; false where none can be there."""
+        first, last = max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
+        document, position = DOCUMENT, POSITION
+        if self._names:
+            document, position = self._names.get("document_id", ""), self._names.get("chunk_index", "")
+        if first > last or not document or not position:
+            return False
+        return {
+            "$and": [
+                {document: {"$eq": part.document_id}},
+                {position: {"$gte": first}},
+                {position: {"$lte": last}},
+            ]
+        }
+
+    async def ids_of(self, document_ids: Collection[str]) -> set[str]:
+        """Return the ids of all records of documents."""
+        ordered = sorted(document_ids)
+        found: set[str] = set()
+        for start in range(0, len(ordered), _DOCUMENTS):
+            found |= await self._ids_of_some(ordered[start : start + _DOCUMENTS])
+        return found
+
+    async def _ids_of_some(self, document_ids: Sequence[str]) -> set[str]:
+        mapped = self._names.get("document_id")
+        wanted = {"$in": [*document_ids]}
+        expression = {"$or": [{DOCUMENT: wanted}, {mapped: wanted}]} if mapped else {DOCUMENT: wanted}
+        # A query answers with ids alone; reading by metadata would bring all vectors along.
+        facts = await self.facts()
+        answer = await self._connection.call(
+            "query",
+            top_k=MOST_RESULTS,
+            namespace=self._namespace,
+            vector=[1.0, *[0.0] * (facts.dimension - 1)],
+            filter=expression,
+        )
+        if len(answer.matches) < MOST_RESULTS:
+            return {match.id for match in answer.matches}
+        if len(document_ids) == 1:
+            return {*await self.matching(expression)}
+        half = len(document_ids) // 2
+        return await self._ids_of_some(document_ids[:half]) | await self._ids_of_some(document_ids[half:])
+
+    async def delete_ids(self, ids: Collection[str]) -> None:
+        """Remove records."""
+        ordered = sorted(ids)
+        await together(
+            partial(
+                self._connection.call, "delete", ids=ordered[start : start + MOST_RECORDS], namespace=self._namespace
+            )
+            for start in range(0, len(ordered), MOST_RECORDS)
+        )
+
+    def chunk(self, record_id: str, metadata: Mapping[str, Any], condition: Filter | None) -> Chunk | None:
+        """Return the chunk of a record, ``None`` where the filter does not let it pass.
+
+        Raises:
+            IndexFormatError: The record cannot be read as a chunk.
+        """
+        if RECORD in metadata:
+            chunk = chunk_of(metadata)
+            return chunk if matches(condition, chunk_fields(chunk)) else None
+        if not matches(condition, visible(record_id, metadata, self._names)):
+            return None
+        return foreign_chunk(record_id, metadata, self._names)
+
+
+def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    length = 0
+    for name in ids:
+        longest = 3 * len(name) + len("&ids=")  # if every character had to be escaped
+        if part and (len(part) == MOST_RECORDS or length + longest > _MOST_ADDRESS_CHARACTERS):
+            yield part
+            part, length = [], 0
+        part.append(name)
+        length += longest
+    if part:
+        yield part

@@ -1,0 +1,56 @@
+"""Words as sparse vectors, for an index that keeps them beside the dense ones.
+
+A term becomes a 32-bit hash, and its weight in a passage is the part of BM25 that needs no other passage: occurrences
+that count less and less, held back by the passage's length. Pinecone keeps no counts over an index, and counting them
+here would need every writer to know all others' passages. So there is no weight for rarity: a question's terms count
+alike, as often as it has them, but for stop words, which the analysis drops. The mean length that BM25 wants is a
+constant for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from retrieval_core.text.analysis import Analyzer
+
+K1 = 1.2
+B = 0.75
+"""Lucene's defaults, as in the other stores."""
+MEAN_LENGTH = 256
+"""Terms of a passage that is neither long nor short; passages are about that long by default."""
+MOST_VALUES = 1_000
+"""Values of one sparse vector in a hybrid index, from Pinecone's limits."""
+
+
+def sparse_passage(analyzer: Analyzer, text: str, what: str) -> dict[int, float]:
+    """Return the weights of a passage's terms, by their hashes; all are above 0.
+
+    Raises:
+        InvalidParameterError: The passage has more different terms than Pinecone keeps.
+    """
+    counts = Counter(map(_index, analyzer.terms(text)))
+    if len(counts) > MOST_VALUES:
+        msg = (
+            f"{what} has {len(counts)} different terms, and Pinecone keeps at most {MOST_VALUES} values in a sparse "
+            "vector. Split it into smaller chunks."
+        )
+        raise InvalidParameterError(msg)
+    norm = K1 * (1 - B + B * counts.total() / MEAN_LENGTH)
+    return {index: count * (K1 + 1) / (count + norm) for index, count in counts.items()}
+
+
+def sparse_question(analyzer: Analyzer, text: str) -> dict[int, float]:
+    """Return how often a question has each of its terms, by their hashes; the first thousand of them."""
+    return {
+        index: float(count)
+        for index, count in Counter(map(_index, analyzer.query_terms(text))).most_common(MOST_VALUES)
+    }
+
+
+def _index(term: str) -> int:
+    return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")

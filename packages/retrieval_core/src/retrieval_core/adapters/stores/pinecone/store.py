@@ -1,0 +1,286 @@
+"""The store whose index is at Pinecone."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
+from retrieval_core.adapters.stores.pinecone.connection import Connection, together
+from retrieval_core.adapters.stores.pinecone.fields import is_text
+from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
+from retrieval_core.adapters.stores.pinecone.foreign import check_names
+from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, Reader
+from retrieval_core.adapters.stores.pinecone.records import Record, batches, records_of, vector_id
+from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbedderMismatchError,
+    IncompleteSearchError,
+    InvalidParameterError,
+    StoreError,
+)
+from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.filters import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import SecretStr
+
+    from retrieval_core.adapters.stores.pinecone.filters import Expression
+    from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState
+    from retrieval_core.types import Chunk, Vector
+
+# Ranges that are asked for at once: far more than a query has neighbours.
+_RANGES = 100
+
+
+class PineconeStore:
+    """Keeps chunks in a Pinecone index, or searches one that others filled.
+
+    Only chunks are kept: a whole document does not fit beside them, so fetching documents and sections finds nothing.
+    A change is several requests, and Pinecone shows each as it comes, after a moment: readers may see a part of it.
+    What is wrong with a change is told before any of it is written; one that is interrupted is made again as a whole.
+
+    In an index that others filled, filters see each record's metadata, and below our names what ``fields`` says.
+
+    Args:
+        api_key: Key of the project; required, and sent to the index only.
+        index_name: Name of the index; looked up with the first call. Not needed with a host.
+        host: Address of the index; ``http://`` for a server on this machine.
+        namespace: Part of the index that is searched and written; two more beside it hold what is known of sources.
+        fields: For an index that others filled: which of its fields is a chunk's ``text``, ``document_id``,
+            ``chunk_index``, ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id`` or
+            ``content_hash``. Records of LlamaIndex and LangChain need none.
+        embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
+        dimension: Components of each vector, given exactly when the embedder is.
+        sparse: The index has the metric ``dotproduct`` and keeps words beside vectors, so that it can be searched by
+            them. See :mod:`retrieval_core.adapters.stores.pinecone.sparse`.
+        analyzer: How text becomes terms, for ``sparse``.
+        vectors: Must be empty: a record at Pinecone has one vector.
+
+    Attributes:
+        sides: The kinds of search it does, known without asking Pinecone.
+
+    Raises:
+        ConfigurationError: The key is missing, or both the index's name and host; or named vectors were asked for.
+        InvalidParameterError: Only one of embedder and dimension was given, or ``fields`` has an unknown key.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: SecretStr | None,
+        index_name: str | None = None,
+        host: str | None = None,
+        namespace: str = "",
+        fields: Mapping[str, str] | None = None,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        sparse: bool = False,
+        analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
+    ) -> None:
+        if vectors:
+            msg = (
+                f"Pinecone keeps one vector for each chunk, and vectors.fields names {', '.join(vectors)}; leave them "
+                "out, or use another store (store.kind)"
+            )
+            raise ConfigurationError(msg)
+        self._connection = Connection(api_key, index_name, host)
+        location = f"{self._connection.location}, namespace {namespace or '__default__'}"
+        self._analyzer = analyzer or Analyzer()
+        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
+        self._names = dict(fields or {})
+        check_names(self._names)
+        self._namespace = namespace
+        self._sparse = sparse
+        self._catalog = SourceCatalog(self._connection, namespace)
+        self._reader = Reader(
+            self._connection, namespace, self._names, dimension=dimension, sparse=sparse, location=location
+        )
+        kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
+        self.sides: frozenset[Side] = frozenset(side for side, is_kept in kept.items() if is_kept)
+
+    @property
+    def id(self) -> str:
+        """Names the index, the part of it, and how its records are read; not what it holds at the moment."""
+        words = f"sparse by {self._analyzer.id}" if self._sparse else "dense"
+        return f"{self._identity.location}, {sorted(self._names.items())}, {words}"
+
+    async def describe(self) -> StoreInfo:
+        """Say what the store holds and can do; documents are those that this library wrote.
+
+        Raises:
+            ServiceError: Pinecone failed.
+        """
+        stats = await self._reader.stats()
+        counts = {name: summary.vector_count for name, summary in stats.namespaces.items()}
+        default = counts.get("", 0) or counts.get("__default__", 0)
+        return StoreInfo(
+            location=self._identity.location,
+            manifest=None,
+            generation=None,
+            documents=counts.get(self._catalog.documents_namespace, 0),
+            chunks=counts.get(self._namespace, 0) if self._namespace not in {"", "__default__"} else default,
+            sides=self.sides,
+            filter_operators=OPERATORS,
+        )
+
+    async def upsert(self, change: Change) -> None:
+        """Apply a change.
+
+        Raises:
+            DimensionMismatchError: The vectors have another dimension than the index.
+            InvalidParameterError: Something in it does not fit into Pinecone; nothing was written.
+            ServiceError: Pinecone failed; a part may have been written.
+        """
+        self._connection.check_open()
+        check_change(change)
+        if self._identity.embedder_id is None:
+            raise EmbedderMismatchError("another program", None, self._identity.location)
+        self._identity.check_vectors(change, self._identity.manifest())
+        self._catalog.check(change, self._identity.location)
+        records = await asyncio.to_thread(self._records, change)
+        facts = await self._reader.facts()
+        owners = {name for name in change.removed_documents if is_text(name)}
+        owners |= {document.id for document in change.documents}
+        former = await self._reader.ids_of(owners)
+        await together(
+            partial(self._connection.call, "upsert", vectors=batch, namespace=self._namespace)
+            for batch in await asyncio.to_thread(lambda: list(batches(records)))
+        )
+        await self._reader.delete_ids(former - {record.id for record in records})
+        await self._catalog.write(change, facts.dimension)
+
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with everything that belongs to them, and return how many chunks went.
+
+        The chunks are looked up first and removed by id: deleting by a filter would not tell their number.
+
+        Raises:
+            ServiceError: Pinecone failed; a part may be gone.
+        """
+        self._connection.check_open()
+        names = {name for name in document_ids if is_text(name)}
+        if not names:
+            return 0
+        await self._catalog.forget_sources_of(names)
+        ids = await self._reader.ids_of(names)
+        await self._reader.delete_ids(ids)
+        await self._catalog.forget_documents(names)
+        return len(ids)
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
+
+        One request, and more only where the limit cuts through equal scores, or where Pinecone let pass what the
+        filter does not.
+
+        Raises:
+            IncompleteSearchError: Fewer than the limit match among the best that could be read, at most 10,000, or some
+                of these have no text; it carries the others.
+            UnsupportedFilterError: The filter names more values than Pinecone takes.
+            DimensionMismatchError: The vector has another dimension than the index.
+            InvalidParameterError: The request is not well formed, or asks for more than 10,000.
+            StoreError: The index cannot be searched in this way.
+            ServiceError: Pinecone failed.
+        """
+        self._connection.check_open()
+        check_search(request)
+        if request.limit > MOST_RESULTS:
+            msg = f"Pinecone returns at most {MOST_RESULTS} results, got the limit {request.limit}"
+            raise InvalidParameterError(msg)
+        expression = translate(request.filter, self._names or None)
+        if request.vector is not None:
+            self._identity.check_query_vector(request.vector, self._identity.manifest(), request.vector_name)
+            vector = unit_rows(request.vector)
+            await self._reader.facts()
+            query: dict[str, Any] = {"vector": vector.tolist()}
+        elif request.text is not None and self._sparse:
+            terms = sparse_question(self._analyzer, request.text)
+            facts = await self._reader.facts()
+            if not terms:
+                return ()
+            # Pinecone wants a dense vector too; all zeros leave the scores to the words, its "alpha = 0".
+            sparse = {"indices": list(terms), "values": list(terms.values())}
+            query = {"vector": [0.0] * facts.dimension, "sparse_vector": sparse}
+        else:
+            msg = f"{self._identity.location} is not searched by words; use mode 'dense', or an index with sparse=True"
+            raise StoreError(msg)
+        if expression is False:
+            return ()
+        found, missing = await self._reader.query(request, query, expression)
+        lowest, highest = (-1.0, 1.0) if request.vector is not None else (0.0, float("inf"))
+        candidates = tuple(
+            Candidate(
+                match.chunk.id,
+                min(highest, max(lowest, match.score)),
+                match.chunk,
+                np.asarray(match.values, dtype=np.float32) if request.with_vectors else None,
+            )
+            for match in found[: request.limit]
+        )
+        if missing is not None:
+            raise IncompleteSearchError(missing, candidates)
+        return candidates
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return the chunks that are there of what was asked for; of documents and sections there are none.
+
+        Raises:
+            UnsupportedFilterError: The filter names more values than Pinecone takes.
+            ServiceError: Pinecone failed.
+        """
+        self._connection.check_open()
+        expression = translate(request.filter, self._names or None)
+        if expression is False:
+            return Fetched()
+        ids = [*dict.fromkeys(vector_id(name) for name in request.chunk_ids)]
+        ranges = [found for part in request.ranges if (found := self._range(part)) is not False]
+        requests = [partial(self._reader.fetch, ids)]
+        for start in range(0, len(ranges), _RANGES):
+            wanted = both(either(*ranges[start : start + _RANGES]), expression)
+            if isinstance(wanted, dict):
+                requests.append(partial(self._reader.matching, wanted))
+        chunks: dict[str, Chunk] = {}
+        vectors: dict[str, Vector] = {}
+        for answer in await together(requests):
+            for name, record in answer.items():
+                chunk = self._reader.chunk(name, record.metadata or {}, request.filter)
+                if chunk is not None:
+                    chunks[chunk.id] = chunk
+                    if request.with_vectors:
+                        vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
+        return Fetched(chunks=chunks, vectors=vectors)
+
+    async def sources(self) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name."""
+        return await self._catalog.sources()
+
+    async def documents_of(self, source: str) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id."""
+        self._connection.check_open()
+        return await self._catalog.documents_of(source)
+
+    async def aclose(self) -> None:
+        """Close connections; further calls are errors. Closing twice is fine."""
+        await self._connection.aclose()
+
+    def _range(self, part: ChunkRange) -> Expression:
+        return self._reader.range_expression(part) if is_text(part.document_id) else False
+
+    def _records(self, change: Change) -> list[Record]:
+        if change.vectors is None or not change.chunks:
+            return []
+        sparse = [
+            sparse_passage(self._analyzer, chunk.indexed_text, f"chunk {chunk.id!r:.80}") if self._sparse else {}
+            for chunk in change.chunks
+        ]
+        return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)

@@ -1,0 +1,188 @@
+"""Values to rows and back, for the stores that keep them as columns: texts, integers, and JSON as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from retrieval_core.types import Chunk, Document, FrozenDict, PageSpan, Section, Span, freeze
+
+if TYPE_CHECKING:
+    from retrieval_core.ports import SourceState
+    from retrieval_core.types import JSON, Metadata
+
+Row: TypeAlias = Sequence[Any]
+
+
+def _names(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+CHUNK_COLUMNS = _names(
+    "id document_id chunk_index total_chunks page_first page_last section_path span_start span_end parent_id row_first "
+    "row_last item_first item_last title source content_hash timestamp embedding_model metadata text"
+)
+FIELD_COLUMNS = _names(
+    "id document_id chunk_index page_first page_last section_path parent_id title source timestamp metadata"
+)
+"""The columns of a chunk that filters see."""
+DOCUMENT_COLUMNS = _names("id source content_hash title timestamp metadata text")
+SECTION_COLUMNS = _names("id document_id kind path span_start span_end page_first page_last")
+SOURCE_COLUMNS = _names("source content_hash recipe documents")
+INTEGER_COLUMNS = frozenset(
+    _names(
+        "chunk_index total_chunks page_first page_last span_start span_end row_first row_last item_first item_last "
+        "documents"
+    )
+)
+"""All others hold text."""
+
+
+def chunk_to_row(chunk: Chunk) -> Row:
+    """Return a chunk's values in the order of :data:`CHUNK_COLUMNS`."""
+    pages, span = chunk.page_span, chunk.span
+    return (
+        chunk.id,
+        chunk.document_id,
+        chunk.chunk_index,
+        chunk.total_chunks,
+        *((pages.first, pages.last) if pages else (None, None)),
+        _to_json(chunk.section_path),
+        *((span.start, span.end) if span else (None, None)),
+        chunk.parent_id,
+        *(chunk.row_range or (None, None)),
+        *(chunk.item_range or (None, None)),
+        chunk.title,
+        chunk.source,
+        chunk.content_hash,
+        chunk.timestamp.isoformat() if chunk.timestamp else None,
+        chunk.embedding_model,
+        _to_json(chunk.metadata),
+        chunk.text,
+    )
+
+
+def chunk_from_row(row: Row) -> Chunk:
+    """Return the chunk of a row that has :data:`CHUNK_COLUMNS`."""
+    return Chunk(
+        id=row[0],
+        document_id=row[1],
+        chunk_index=row[2],
+        total_chunks=row[3],
+        page_span=None if row[4] is None else PageSpan(row[4], row[5]),
+        section_path=tuple(json.loads(row[6])),
+        span=None if row[7] is None else Span(row[7], row[8]),
+        parent_id=row[9],
+        row_range=None if row[10] is None else (row[10], row[11]),
+        item_range=None if row[12] is None else (row[12], row[13]),
+        title=row[14],
+        source=row[15],
+        content_hash=row[16],
+        timestamp=_to_time(row[17]),
+        embedding_model=row[18],
+        metadata=_from_json(row[19]),
+        text=row[20],
+    )
+
+
+class FieldReader:
+    """Makes what :func:`~retrieval_core.types.filters.chunk_fields` says of a chunk from its row alone.
+
+    That is for reading many chunks; JSON that several of them share is read once.
+    """
+
+    def __init__(self) -> None:
+        self._decoded: dict[str, Any] = {}
+
+    def __call__(self, row: Row) -> Mapping[str, JSON]:
+        """Return the fields of a row that has :data:`FIELD_COLUMNS`."""
+        first_page, last_page = row[3], row[4]
+        return {
+            "id": row[0],
+            "document_id": row[1],
+            "chunk_index": row[2],
+            "page": None if first_page is None else tuple(range(first_page, last_page + 1)),
+            "section": self._decode(row[5]),
+            "parent_id": row[6],
+            "title": row[7],
+            "source": row[8],
+            "timestamp": row[9],
+            **self._decode(row[10]),
+        }
+
+    def _decode(self, text: str) -> Any:
+        known = self._decoded.get(text)
+        if known is None:
+            known = self._decoded[text] = json.loads(text)
+        return known
+
+
+def document_to_row(document: Document) -> Row:
+    """Return a document's values in the order of :data:`DOCUMENT_COLUMNS`."""
+    return (
+        document.id,
+        document.source,
+        document.content_hash,
+        document.title,
+        document.timestamp.isoformat() if document.timestamp else None,
+        _to_json(document.metadata),
+        document.text,
+    )
+
+
+def document_from_row(row: Row) -> Document:
+    """Return the document of a row that has :data:`DOCUMENT_COLUMNS`."""
+    return Document(
+        id=row[0],
+        source=row[1],
+        content_hash=row[2],
+        title=row[3],
+        timestamp=_to_time(row[4]),
+        metadata=_from_json(row[5]),
+        text=row[6],
+    )
+
+
+def section_to_row(section: Section) -> Row:
+    """Return a section's values in the order of :data:`SECTION_COLUMNS`."""
+    pages = section.page_span
+    return (
+        section.id,
+        section.document_id,
+        section.kind,
+        _to_json(section.path),
+        section.span.start,
+        section.span.end,
+        *((pages.first, pages.last) if pages else (None, None)),
+    )
+
+
+def section_from_row(row: Row) -> Section:
+    """Return the section of a row that has :data:`SECTION_COLUMNS`."""
+    return Section(
+        id=row[0],
+        document_id=row[1],
+        kind=row[2],
+        path=tuple(json.loads(row[3])),
+        span=Span(row[4], row[5]),
+        page_span=None if row[6] is None else PageSpan(row[6], row[7]),
+    )
+
+
+def source_to_row(state: SourceState) -> Row:
+    """Return the values of a source's state in the order of :data:`SOURCE_COLUMNS`, which is that of its fields."""
+    return state.source, state.content_hash, state.recipe, state.documents
+
+
+def _to_json(value: Mapping[str, Any] | Sequence[str]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _from_json(text: str) -> Metadata:
+    return FrozenDict() if text == "{}" else freeze(json.loads(text))
+
+
+def _to_time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

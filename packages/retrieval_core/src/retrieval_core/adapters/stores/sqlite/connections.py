@@ -1,0 +1,357 @@
+"""Threads and their connections to one file: several that read, and one that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
+from retrieval_core.adapters.stores.sqlite.schema import check_sqlite, is_blank
+from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
+from retrieval_core.run.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    from retrieval_core.adapters.stores.sqlite.schema import Creator
+
+T = TypeVar("T")
+
+READERS = 4
+"""Threads that read at the same time; a search is bound by memory, and more of them would only wait for it."""
+CACHE_KIB = 16 * 1024
+"""How much of the file each connection may keep in memory."""
+PAGE_BYTES = 8192
+"""Holds five vectors of 384 components almost without waste, where SQLite's usual 4,096 bytes hold two."""
+BUSY_STEP = 0.1
+"""Seconds that SQLite waits for another writer before this module looks whether its own caller still waits."""
+
+OPCODES = 100_000
+"""Steps of SQLite's machine, some milliseconds of work, between two looks whether the caller still waits."""
+
+
+class StaleReadError(Exception):
+    """What was read is older than what this process knows already; read again."""
+
+
+class DamagedError(Exception):
+    """What was read is not what was once written."""
+
+
+class _AbandonedError(Exception):
+    """The caller is gone; nobody sees this."""
+
+
+class _FileId(NamedTuple):
+    """Tells a file from another one that took its name, or its place by being copied over it.
+
+    In WAL mode the file itself changes only now and then, when SQLite moves into it what was written.
+    """
+
+    device: int
+    inode: int
+    size: int
+    changed: int
+
+
+class _Known(NamedTuple):
+    """A thread's connection.
+
+    Attributes:
+        file: The file as it was when it was opened, or last written to.
+        is_frozen: Whether SQLite takes it for a file that nobody ever changes, and so may not be trusted once it did.
+    """
+
+    file: _FileId | None
+    connection: sqlite3.Connection
+    is_frozen: bool = False
+
+
+class _Call:
+    """What one caller waits for; when the caller is gone, the work for it stops at the next opportunity."""
+
+    def __init__(self) -> None:
+        self._abandoned = False
+
+    def abandon(self) -> None:
+        self._abandoned = True
+
+    def check(self) -> None:
+        if self._abandoned:
+            raise _AbandonedError
+
+    @contextmanager
+    def using(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
+        """Let the connection ask now and then whether anyone still waits.
+
+        Unlike an interrupt from outside, this never comes too early, between two statements, nor too late, when the
+        connection works for the next caller.
+        """
+        self.check()
+        connection.set_progress_handler(lambda: self._abandoned, OPCODES)
+        try:
+            yield
+        finally:
+            connection.set_progress_handler(None, 0)
+
+
+class Connections:
+    """Runs functions on connections of its own threads.
+
+    Args:
+        path: The file; the first write makes it, and its folder.
+        busy_timeout: Seconds that a writer waits for another process that writes.
+    """
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        self._path = path
+        self._busy_timeout = busy_timeout
+        self._readers = ThreadPool("sqlite-read", READERS)
+        self._writer = ThreadPool("sqlite-write", 1)
+        self._of_thread = threading.local()
+        self._open: list[sqlite3.Connection] = []
+
+    async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function that sees the index as it is at one moment.
+
+        The function is run again when it raises :class:`StaleReadError`.
+
+        Raises:
+            IndexNotFoundError: There is no index yet.
+            StoreError: The index cannot be read.
+        """
+        call = _Call()
+
+        def work() -> T:
+            with self._translated():
+                while True:
+                    known = self._known(writing=False)
+                    try:
+                        with call.using(known.connection):
+                            result = _read(known.connection, function)
+                    except Exception:  # half of a change looks like anything
+                        if self._is_as_it_was(known):
+                            raise
+                    else:
+                        if self._is_as_it_was(known):
+                            return result
+
+        return await self._run(self._readers, work, call)
+
+    async def write(self, function: Callable[[sqlite3.Connection], T], create: Creator) -> T:
+        """Run a function in a transaction, which is on the disk when this returns.
+
+        Args:
+            create: Makes the tables, where there are none.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than this one waits.
+            StoreError: The index cannot be written.
+        """
+        call = _Call()
+
+        def work() -> T:
+            with self._translated():
+                connection = self._known(writing=True).connection
+                with call.using(connection):
+                    return self._write(connection, function, create, call)
+
+        return await self._run(self._writer, work, call)
+
+    def close(self) -> None:
+        """Wait for what runs, and close the file. Blocks.
+
+        What this process wrote is then in the file itself, even while other processes have it open: who copies the file
+        has all of it, and who puts an older one in its place finds nothing of the newer one beside it.
+        """
+        self._readers.close()
+        self._writer.close()
+        for connection in self._open:
+            with suppress(sqlite3.Error):  # another process is at it, or the disk is full: it stays where it is
+                if not connection.execute("PRAGMA query_only").fetchone()[0]:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        while self._open:
+            self._open.pop().close()
+
+    @staticmethod
+    async def _run(pool: ThreadPool, work: Callable[[], T], call: _Call) -> T:
+        try:
+            return await pool.run(work)
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
+
+    def _write(
+        self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T], create: Creator, call: _Call
+    ) -> T:
+        deadline = time.monotonic() + self._busy_timeout
+        if is_blank(connection, self._path):
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            _when_free(connection, "PRAGMA journal_mode = WAL", deadline, call)
+        _when_free(connection, "BEGIN IMMEDIATE", deadline, call)
+        try:
+            if is_blank(connection, self._path):
+                create(connection)
+            result = function(connection)
+            call.check()  # a caller who left while this waited for its turn does not expect the change any more
+            connection.execute("COMMIT")
+            self._of_thread.known = _Known(
+                self._file_id(), connection
+            )  # perhaps it was this that changed the file itself
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def _known(self, *, writing: bool) -> _Known:
+        """Return this thread's connection; a file that was deleted, replaced or copied over is opened anew."""
+        found = self._file_id()
+        known: _Known | None = getattr(self._of_thread, "known", None)
+        if known is not None:
+            if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
+                return known
+            del self._of_thread.known
+            self._open.remove(known.connection)
+            known.connection.close()
+        if found is None and not writing:
+            raise self._not_found()
+        is_frozen = False
+        try:
+            connection = self._connect("rwc" if writing else "rw", writing=writing)
+        except sqlite3.OperationalError as error:
+            if writing or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} or found is None:
+                raise
+            if self._has_rest:
+                msg = (
+                    f"{self._path} cannot be read completely: what was written last is in {self._rest.name} beside it, "
+                    "for which SQLite needs permission to write in the folder. Open the index once with it"
+                )
+                raise StoreError(msg) from error
+            connection, is_frozen = self._connect("ro&immutable=1", writing=False), True
+        else:
+            found = self._file_id()
+        self._open.append(connection)
+        self._of_thread.known = known = _Known(found, connection, is_frozen)
+        return known
+
+    def _is_as_it_was(self, known: _Known) -> bool:
+        """Whether what was read can be trusted: a file that is taken for frozen must not have changed meanwhile."""
+        return not known.is_frozen or (known.file == self._file_id() and not self._has_rest)
+
+    @property
+    def _rest(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-wal")
+
+    @property
+    def _has_rest(self) -> bool:
+        """Whether something was written that SQLite has not yet moved into the file."""
+        try:
+            return self._rest.stat().st_size > 0
+        except FileNotFoundError:
+            return False
+
+    def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
+        check_sqlite()
+        if writing:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=min(BUSY_STEP, self._busy_timeout) if writing else self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,  # each belongs to one thread, but for interrupting and closing
+        )
+        try:
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute("PRAGMA synchronous = FULL" if writing else "PRAGMA query_only = ON")
+            blank = is_blank(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+        if blank and not writing:
+            connection.close()
+            raise self._not_found()
+        return connection
+
+    def _file_id(self) -> _FileId | None:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return _FileId(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def _not_found(self) -> IndexNotFoundError:
+        return IndexNotFoundError(f"there is no index at {self._path}; make one with: retrieval index PATH…")
+
+    def _damaged(self, what: str) -> str:
+        return f"{self._path} is damaged ({what}); delete it and {BUILD_ANEW}"
+
+    @contextmanager
+    def _translated(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except DamagedError as error:
+            raise IndexFormatError(self._damaged(str(error))) from error
+        except UnicodeDecodeError as error:  # not even SQLite's own message can be read
+            raise IndexFormatError(self._damaged("unreadable text")) from error
+        except sqlite3.Error as error:
+            match _code(error):
+                case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                    msg = f"{self._path}: another process wrote for more than {self._busy_timeout:g} s; try again later"
+                    raise IndexBusyError(msg) from error
+                case sqlite3.SQLITE_NOTADB:
+                    msg = f"{self._path} is not an index ({error}); choose another place, or delete it and {BUILD_ANEW}"
+                    raise IndexFormatError(msg) from error
+                case sqlite3.SQLITE_CORRUPT:
+                    raise IndexFormatError(self._damaged(str(error))) from error
+                case sqlite3.SQLITE_ERROR:  # a table is missing, or a statement of ours is wrong
+                    msg = f"{self._path}: SQLite failed: {error}. {if_it_fails_again(self._path)}"
+                    raise IndexFormatError(msg) from error
+                case _ if self._path.is_dir():  # which code SQLite gives, depends on the system
+                    msg = (
+                        f"{self._path} is a folder, and an index of SQLite is a file; an index that LanceDB keeps "
+                        "needs store.kind = 'lancedb' (--store lancedb)"
+                    )
+                    raise IndexFormatError(msg) from error
+                case _:
+                    msg = f"{self._path}: {error}"
+                    raise StoreError(msg) from error
+        except OSError as error:
+            msg = f"{self._path}: {error.strerror}"
+            raise StoreError(msg) from error
+
+
+def _read(connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
+    while True:
+        connection.execute("BEGIN")
+        try:
+            return function(connection)
+        except StaleReadError:
+            continue
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+def _when_free(connection: sqlite3.Connection, statement: str, deadline: float, call: _Call) -> None:
+    """Execute a statement as soon as no other process writes, trying until the deadline."""
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            call.check()
+        else:
+            return
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code; errors of the Python module itself have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF

@@ -1,0 +1,186 @@
+"""Reading by name, inside the transaction that the caller opened."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    FIELD_COLUMNS,
+    SECTION_COLUMNS,
+    FieldReader,
+    chunk_from_row,
+    document_from_row,
+    section_from_row,
+)
+from retrieval_core.adapters.stores.sqlite.connections import DamagedError
+from retrieval_core.ports import Fetched, Manifest, SourceState
+from retrieval_core.types.filters import chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from sqlite3 import Connection
+
+    from retrieval_core.ports import FetchRequest, FieldInfo
+    from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types.filters import Filter
+
+BATCH = 500
+"""Names looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
+LARGEST_INTEGER = 2**63 - 1
+
+FIELDS = ", ".join(FIELD_COLUMNS)
+
+# The columns are constants of this library; what users name is always bound.
+_CHUNKS = f"SELECT number, {', '.join(CHUNK_COLUMNS)} FROM chunks"  # noqa: S608
+_FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
+_SECTIONS = f"SELECT {', '.join(SECTION_COLUMNS)} FROM sections"  # noqa: S608
+_DOCUMENTS = f"SELECT {', '.join(DOCUMENT_COLUMNS)} FROM documents"  # noqa: S608
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def storable(names: Iterable[str]) -> list[str]:
+    """Return the names that UTF-8 can express; no row has another one, and SQLite could not even be asked."""
+    return [name for name in names if name.isascii() or not _SURROGATE.search(name)]
+
+
+def read_manifest(connection: Connection) -> Manifest:
+    """Return what the index says about itself."""
+    entries = dict(connection.execute("SELECT key, value FROM manifest"))
+    vectors = tuple(json.loads(entries.get("vectors", "[]")))
+    return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"], vectors)
+
+
+def read_state(connection: Connection) -> tuple[str, int]:
+    """Return the token of the last write, and the generation, which grows with each write.
+
+    A file of the time before tokens has the identity instead that it got when it was made.
+    """
+    # A file without tokens has no such column; to ask for all of them costs no second question.
+    identity, generation, *token = connection.execute("SELECT * FROM state").fetchone()
+    return "".join(token) or identity, generation
+
+
+def follows(connection: Connection, token: str, generation: int) -> bool:
+    """Whether the index came from a former state by the writes since, as far as is remembered.
+
+    Otherwise the file is another one: an older one that was put back, perhaps, and written to since.
+    """
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
+        return False
+    sql = "SELECT 1 FROM writes WHERE generation = ? AND token = ?"
+    return connection.execute(sql, (generation, token)).fetchone() is not None
+
+
+def fetch(connection: Connection, request: FetchRequest) -> Fetched:
+    """Return what is there of what was asked for."""
+    rows = {number: row for number, *row in _chunk_rows(connection, request)}
+    numbered = {number: chunk_from_row(row) for number, row in rows.items()}
+    numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
+    sections = map(section_from_row, _by_id(connection, _SECTIONS, request.section_ids))
+    documents = map(document_from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
+    has_visible = _Visibility(connection, request.filter)
+    return Fetched(
+        chunks={chunk.id: chunk for chunk in numbered.values()},
+        vectors=_vectors_by_id(connection, {number: chunk.id for number, chunk in numbered.items()})
+        if request.with_vectors
+        else {},
+        sections={section.id: section for section in sections if has_visible("parent_id", section.id)},
+        documents={document.id: document for document in documents if has_visible("document_id", document.id)},
+    )
+
+
+def vectors_of(connection: Connection, numbers: Iterable[int]) -> dict[int, Vector]:
+    """Return the vectors of chunks, by their number.
+
+    Raises:
+        DamagedError: A vector is damaged.
+    """
+    rows = connection.execute(
+        "SELECT number, vector, (SELECT value FROM manifest WHERE key = 'dimension') FROM vectors "
+        "WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {number: vectors_from(blob, 1, dimension)[0] for number, blob, dimension in rows}
+
+
+def vectors_from(joined: bytes, count: int, dimension: int) -> Matrix:
+    """Return vectors as the rows of a matrix.
+
+    Raises:
+        DamagedError: These are more or fewer bytes than they should be.
+    """
+    import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
+
+    if len(joined) != count * dimension * 4:
+        msg = "a vector has another length than it should have"
+        raise DamagedError(msg)
+    return np.frombuffer(joined, dtype=np.float32).reshape(count, dimension)
+
+
+def count(connection: Connection) -> tuple[int, int]:
+    """Return the numbers of documents and of chunks; a document counts when its text or one of its chunks is here."""
+    documents = connection.execute(
+        "SELECT count(*) FROM (SELECT id FROM documents UNION SELECT document_id FROM chunks)"
+    ).fetchone()[0]
+    return documents, connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+
+
+def sources(connection: Connection) -> dict[str, SourceState]:
+    """Return the state of every source, by its name."""
+    rows = connection.execute("SELECT source, content_hash, recipe, documents FROM sources")
+    return {row[0]: SourceState(*row) for row in rows}
+
+
+def documents_of(connection: Connection, source: str) -> dict[str, str]:
+    """Return the content hashes of a source's documents, by document id."""
+    names = storable((source,))
+    return dict(connection.execute("SELECT id, content_hash FROM documents WHERE source = ?", names)) if names else {}
+
+
+def fields(connection: Connection) -> dict[str, FieldInfo]:
+    """Return the fields of all chunks by their paths, those of most chunks first."""
+    counter, fields_of = FieldCounter(), FieldReader()
+    for row in connection.execute(_FIELDS):
+        counter.add(fields_of(row))
+    return counter.catalogue()
+
+
+class _Visibility:
+    """Tells whether a section or document has a chunk that the filter lets pass."""
+
+    def __init__(self, connection: Connection, condition: Filter | None) -> None:
+        self._connection = connection
+        self._condition = condition
+        self._fields_of = FieldReader()
+
+    def __call__(self, column: str, name: str) -> bool:
+        if self._condition is None:
+            return True
+        rows = self._connection.execute(f"{_FIELDS} WHERE {column} = ?", (name,))
+        return any(matches(self._condition, self._fields_of(row)) for row in rows)
+
+
+def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Sequence[Any]]:
+    yield from _by_id(connection, _CHUNKS, request.chunk_ids)
+    for part in request.ranges:
+        if part.first <= LARGEST_INTEGER and storable((part.document_id,)):
+            first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
+            yield from connection.execute(
+                f"{_CHUNKS} WHERE document_id = ? AND chunk_index BETWEEN ? AND ?", (part.document_id, first, last)
+            )
+
+
+def _by_id(connection: Connection, select: str, ids: Iterable[str]) -> Iterator[Sequence[Any]]:
+    names = storable(dict.fromkeys(ids))
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        yield from connection.execute(f"{select} WHERE id IN ({', '.join('?' * len(batch))})", batch)
+
+
+def _vectors_by_id(connection: Connection, ids: Mapping[int, str]) -> dict[str, Vector]:
+    return {ids[number]: vector for number, vector in vectors_of(connection, ids).items()}

@@ -1,0 +1,180 @@
+"""The rows of an index as arrays in memory, kept in step with the file by reading what is new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from retrieval_core.adapters.stores.columns import Columns, evaluate
+from retrieval_core.adapters.stores.rows import FieldReader
+from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
+from retrieval_core.adapters.stores.sqlite.read import FIELDS, follows, read_state, vectors_from
+from retrieval_core.types.filters import paths_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from sqlite3 import Connection, Cursor
+
+    from numpy.typing import NDArray
+
+    from retrieval_core.adapters.stores.columns import Mask
+    from retrieval_core.adapters.stores.local import State
+    from retrieval_core.types import JSON, Matrix
+    from retrieval_core.types.filters import Filter
+
+BATCH = 4096
+"""Rows read at a time."""
+GROWTH = 8
+"""The matrix has room for one more row in so many."""
+_FIELDS = f"SELECT number, {FIELDS} FROM chunks WHERE number >= ? ORDER BY number"  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The index at one generation; the rows of all arrays line up.
+
+    Attributes:
+        numbers: The chunks' numbers, ascending; some of the chunks may be gone.
+        passing: Which rows are there, have a vector of the name asked for, and pass the filter.
+        matrix: One vector of unit length a row, shape ``(rows, dimension)``; of no columns where it was not asked for.
+    """
+
+    numbers: NDArray[np.int64]
+    passing: Mask
+    matrix: Matrix
+
+
+class SnapshotCache:
+    """The arrays of one process, shared by its threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._refused: set[tuple[Connection, State]] = set()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._state: State = "", -1
+        self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._alive: Mask = np.zeros(0, dtype=np.bool_)
+        self._vectors: dict[str | None, _Vectors] = {}
+        self._columns = Columns()
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of all arrays, without the values that columns point to; it takes no lock, and may be a read behind."""
+        arrays = self._numbers.nbytes + self._alive.nbytes
+        arrays += sum(vectors.loaded_bytes for vectors in tuple(self._vectors.values()))
+        return arrays + self._columns.loaded_bytes
+
+    def get(
+        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
+    ) -> Snapshot:
+        """Return the arrays as of the connection's open transaction.
+
+        Args:
+            condition: Which rows pass; the fields it names are read when they are first used.
+            dimension: Given if the vectors are needed.
+            name: Which of the chunks' vectors; ``None`` for those of the passages.
+
+        Raises:
+            StaleReadError: Another thread has read a later generation already, as far as can be told.
+        """
+        with self._lock:
+            self._refresh(connection)
+            paths = frozenset[str]() if condition is None else paths_of(condition)
+            columns = self._columns.filled(paths, self._numbers, partial(_fields, connection))
+            numbers, passing = self._numbers, self._alive
+            matrix = np.zeros((len(numbers), 0), dtype=np.float32)
+            if dimension is not None:
+                vectors = self._vectors.setdefault(name, _Vectors(dimension, name))
+                matrix, present = vectors.filled(connection, numbers)
+                passing = passing & present
+        if condition is not None:
+            passing = passing & evaluate(condition, columns, len(numbers))
+        return Snapshot(numbers, passing, matrix)
+
+    def _refresh(self, connection: Connection) -> None:
+        state = read_state(connection)
+        if state == self._state:
+            return
+        if state[1] < self._state[1] and (connection, state) not in self._refused:
+            # Seen again by the same reader, in a transaction that began later, it is that of an older file which was
+            # put back; several readers may each be behind once.
+            self._refused.add((connection, state))
+            raise StaleReadError
+        if follows(connection, *self._state):
+            self._drop_removed(connection)
+        else:
+            self._clear()
+        last = int(self._numbers[-1]) if len(self._numbers) else 0
+        fresh = [row[0] for row in connection.execute("SELECT number FROM chunks WHERE number > ? ORDER BY 1", (last,))]
+        if fresh:
+            self._numbers = np.concatenate([self._numbers, np.array(fresh, dtype=np.int64)])
+            self._alive = np.concatenate([self._alive, np.ones(len(fresh), dtype=np.bool_)])
+        self._state = state
+        self._refused.clear()
+
+    def _drop_removed(self, connection: Connection) -> None:
+        rows = connection.execute("SELECT number FROM removed WHERE generation > ?", (self._state[1],))
+        removed = np.array([row[0] for row in rows], dtype=np.int64)
+        if not len(removed):
+            return
+        alive = self._alive.copy()  # searches under way keep the old one
+        alive[np.isin(self._numbers, removed)] = False
+        self._alive = alive
+        if np.count_nonzero(alive) < len(alive) // 2:
+            self._clear()  # mostly gaps: reading it all again is cheaper than keeping them
+
+
+def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
+    fields_of = FieldReader()
+    for number, *row in connection.execute(_FIELDS, (first,)):
+        yield number, fields_of(row)
+
+
+class _Vectors:
+    """A matrix that grows by rows; who holds a part of it may go on reading that."""
+
+    def __init__(self, dimension: int, name: str | None) -> None:
+        self._name = name
+        self._rows: Matrix = np.zeros((0, dimension), dtype=np.float32)
+        self._present: Mask = np.zeros(0, dtype=np.bool_)
+        self._length = 0
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the rows in use; those that are only reserved take no memory."""
+        return self._length * self._rows.shape[1] * self._rows.itemsize
+
+    def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> tuple[Matrix, Mask]:
+        """Return the matrix with a row for each number, reading those that are missing, and which rows have one."""
+        if self._length < len(numbers):
+            self._reserve(len(numbers))
+            last = int(numbers[self._length - 1]) if self._length else 0
+            rows = self._read(connection, last)
+            while batch := rows.fetchmany(BATCH):
+                positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
+                joined = b"".join(blob for _, blob in batch)
+                self._rows[positions] = vectors_from(joined, len(batch), self._rows.shape[1])
+                self._present[positions] = True
+            self._length = len(numbers)
+        return self._rows[: self._length], self._present[: self._length]
+
+    def _read(self, connection: Connection, last: int) -> Cursor:
+        if self._name is None:
+            return connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
+        sql = "SELECT number, vector FROM named_vectors WHERE name = ? AND number > ? ORDER BY number"
+        return connection.execute(sql, (self._name, last))
+
+    def _reserve(self, length: int) -> None:
+        if length > len(self._rows):
+            # Rows that are never touched take no memory, so there is room for new ones from the beginning.
+            room = length + length // GROWTH + BATCH
+            rows, present = np.zeros((room, self._rows.shape[1]), dtype=np.float32), np.zeros(room, dtype=np.bool_)
+            rows[: self._length] = self._rows[: self._length]
+            present[: self._length] = self._present[: self._length]
+            self._rows, self._present = rows, present

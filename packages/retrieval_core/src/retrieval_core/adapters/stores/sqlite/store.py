@@ -1,0 +1,153 @@
+"""The store itself: checks what it is given, and hands the work to threads."""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
+from retrieval_core.adapters.stores.sqlite import read, schema, write
+from retrieval_core.adapters.stores.sqlite.connections import Connections
+from retrieval_core.adapters.stores.sqlite.lexical import count_passages, search_words
+from retrieval_core.ports import Candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from sqlite3 import Connection
+
+    from retrieval_core.adapters.stores.sqlite.lexical import Found
+    from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
+    from retrieval_core.ports import Change, SearchRequest
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types.filters import Filter
+
+
+class SqliteStore(LocalStore["Connection", "_Session"]):
+    """Keeps an index in one SQLite file, which several processes may read while one of them writes.
+
+    A write is on the disk when it returns: it survives the end of the process and, where the disk keeps its promises,
+    of the power. The first write makes the file and its folder. One instance serves several event loops and threads; in
+    a process that was forked it opens the file anew.
+
+    Args:
+        path: The file. Next to it lie ``-wal`` and ``-shm`` while it is in use.
+        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words and
+            read, but neither searched by vector nor added to; a new index is then one without vectors.
+        dimension: Components of each vector, given exactly when the embedder is.
+        analyzer: How text becomes terms.
+        vectors: Names of the further vectors that chunks may have, at most eight. Each takes as much room as that of
+            the passages, on the disk and, once it was searched, in memory.
+        busy_timeout: Seconds that a write waits for another process that writes.
+
+    Raises:
+        InvalidParameterError: Only one of embedder and dimension was given, a name is none, or the time is negative.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
+        busy_timeout: float = BUSY_TIMEOUT,
+    ) -> None:
+        super().__init__(
+            read,
+            path,
+            embedder_id=embedder_id,
+            dimension=dimension,
+            analyzer=analyzer,
+            vectors=vectors,
+            busy_timeout=busy_timeout,
+        )
+        self._inherited: list[_Session] = []
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether arrays that searches use are in memory; asking loads nothing."""
+        return self.loaded_bytes > 0
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of these arrays: vectors, and values of the fields that filters named."""
+        session = self._session
+        return 0 if session is None else session.loaded_bytes
+
+    def _open(self) -> _Session:
+        return _Session(self._path, self._busy_timeout)
+
+    def _leave(self, session: _Session) -> None:
+        self._inherited.append(session)  # the parent process goes on using its connections; closing them would harm it
+
+    async def _apply(self, change: Change) -> None:
+        def work(connection: Connection) -> None:
+            manifest = self._checked_manifest(connection)
+            self._identity.check_vectors(change, manifest)
+            write.apply_change(connection, change, self._analyzer, manifest.vectors)
+
+        await self._current().write(work, self._create)
+
+    async def _remove(self, document_ids: Sequence[str]) -> int:
+        names = read.storable(document_ids)
+
+        def work(connection: Connection) -> int:
+            vectors = self._checked_manifest(connection).vectors
+            write.forget_sources_of(connection, names)
+            return write.remove_documents(connection, names, write.next_generation(connection), vectors)
+
+        return await self._current().write(work, self._create)
+
+    def _create(self, connection: Connection) -> None:
+        schema.create_tables(connection, self._identity.manifest())
+
+    def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
+        manifest = self._checked_manifest(view)
+        if request.vector is not None:
+            from retrieval_core.adapters.stores.sqlite.dense import search_vectors  # noqa: PLC0415 - numpy is slow to import
+
+            self._identity.check_query_vector(request.vector, manifest, request.vector_name)
+            snapshot = session.snapshot(view, request.filter, manifest.dimension, request.vector_name)
+            found = search_vectors(view, snapshot, request.vector, request.limit)
+        else:
+            query = word_query(self._analyzer, request.text or "", partial(count_passages, view))
+            allowed = None
+            if request.filter is not None and query.terms:
+                snapshot = session.snapshot(view, request.filter, None)
+                allowed = frozenset(snapshot.numbers[snapshot.passing].tolist()).__contains__
+            found = search_words(view, query, request.limit, allowed)
+        return _candidates(view, found, with_vectors=request.with_vectors)
+
+
+class _Session(Connections):
+    """What belongs to one process: its threads, its connections and its arrays."""
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        super().__init__(path, busy_timeout)
+        self._lock = Lock()
+        self._cache: SnapshotCache | None = None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the arrays, without waiting for those that are being read."""
+        cache = self._cache
+        return 0 if cache is None else cache.loaded_bytes
+
+    def snapshot(
+        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
+    ) -> Snapshot:
+        """Return the arrays that a search needs, as of the open transaction."""
+        from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
+
+        with self._lock:
+            cache = self._cache = self._cache or SnapshotCache()
+        return cache.get(connection, condition, dimension, name)
+
+
+def _candidates(connection: Connection, found: Sequence[Found], *, with_vectors: bool) -> tuple[Candidate, ...]:
+    vectors = read.vectors_of(connection, (item.number for item in found)) if with_vectors else {}
+    return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.number)) for item in found)

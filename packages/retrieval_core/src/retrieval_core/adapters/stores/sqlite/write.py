@@ -1,0 +1,116 @@
+"""Changes to an index, inside the transaction that the caller opened."""
+
+from __future__ import annotations
+
+from itertools import product
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    SECTION_COLUMNS,
+    SOURCE_COLUMNS,
+    chunk_to_row,
+    document_to_row,
+    section_to_row,
+    source_to_row,
+)
+from retrieval_core.adapters.stores.sqlite.schema import add_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from sqlite3 import Connection
+
+    from retrieval_core.ports import Change
+    from retrieval_core.text.analysis import Analyzer
+
+KEPT_GENERATIONS = 1000
+"""For how many writes the numbers of removed chunks are remembered; readers further behind start afresh."""
+
+
+def _into(table: str, columns: Sequence[str]) -> str:
+    return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNK_COLUMNS)}"
+_INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENT_COLUMNS)}"
+_REPLACE_SECTION = f"REPLACE {_into('sections', SECTION_COLUMNS)}"
+_REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCE_COLUMNS)}"
+
+
+def next_generation(connection: Connection) -> int:
+    """Count a write, leave its token, and forget which chunks went long ago."""
+    add_tokens(connection)
+    token = token_hex(16)
+    sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
+    generation = connection.execute(sql, (token,)).fetchone()[0]
+    connection.execute("INSERT INTO writes VALUES (?, ?)", (generation, token))
+    for forget in ("DELETE FROM removed WHERE generation <= ?", "DELETE FROM writes WHERE generation <= ?"):
+        connection.execute(forget, (generation - KEPT_GENERATIONS,))
+    return generation
+
+
+def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vectors: Sequence[str]) -> None:
+    """Apply a change that was checked before.
+
+    Args:
+        vectors: Names of the index's named vectors.
+    """
+    generation = next_generation(connection)
+    remove_documents(connection, change.removed_documents, generation, vectors)
+    remove_documents(connection, (document.id for document in change.documents), generation, vectors)
+    connection.executemany(_INSERT_DOCUMENT, map(document_to_row, change.documents))
+    connection.executemany(_REPLACE_SECTION, map(section_to_row, change.sections))
+    _insert_chunks(connection, change, analyzer, generation, vectors)
+    connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
+    connection.executemany(_REPLACE_SOURCE, map(source_to_row, change.sources))
+
+
+def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
+    """Forget the state of the files that documents came from, so that indexing these files again brings them back."""
+    forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
+    connection.executemany(forget, ((name,) for name in document_ids))
+
+
+def remove_documents(
+    connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
+) -> int:
+    """Remove documents with everything that belongs to them, and return how many chunks went."""
+    count = 0
+    for name in document_ids:
+        numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
+        _remove_chunks(connection, numbers, generation, vectors)
+        connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
+        connection.execute("DELETE FROM documents WHERE id = ?", (name,))
+        count += len(numbers)
+    return count
+
+
+def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
+    connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
+    if vectors:
+        named = ((name, number) for name, (number,) in product(vectors, numbers))
+        connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
+    connection.executemany("INSERT INTO removed VALUES (?, ?)", ((generation, number) for (number,) in numbers))
+
+
+def _insert_chunks(
+    connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
+) -> None:
+    vectors = None if change.vectors is None else unit_rows(change.vectors)
+    for position, chunk in enumerate(change.chunks):
+        former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
+        _remove_chunks(connection, former, generation, names)
+        number = connection.execute(_INSERT_CHUNK, chunk_to_row(chunk)).lastrowid
+        terms = " ".join(analyzer.terms(chunk.indexed_text))
+        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
+        if vectors is not None:
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))
+        for name, rows in change.named_vectors.items():
+            if (vector := rows.get(chunk.id)) is not None:
+                row = (name, number, unit_rows(vector).tobytes())
+                connection.execute("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)

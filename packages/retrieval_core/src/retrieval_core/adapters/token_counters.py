@@ -1,0 +1,131 @@
+"""Counting tokens, for budgets in the tokens of some model.
+
+A counter is a :class:`~retrieval_core.ports.TokenCounter`: a function from text to a number. Those of this module may
+be called from several threads. Each loads what it needs with its first call, which reads files, so make that call off
+the event loop.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
+from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.adapters.vendors.connection import sendable
+from retrieval_core.errors import ConfigurationError, install_line
+from retrieval_core.ports import CountsTokens
+from retrieval_core.run.lazy import Lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bpe_openai import Encoding
+
+    from retrieval_core.ports import Embedder, TokenCounter
+
+AUTO = "auto"
+ENCODINGS = ("cl100k_base", "o200k_base")
+"""OpenAI's vocabularies: of GPT-3.5, GPT-4 and the embedding models, and of GPT-4o and later models."""
+
+# The library refuses a million characters, and 200,000 tokens. A character is at most four bytes of UTF-8, and a token
+# of these vocabularies at least one byte, so this many characters are always taken.
+_MOST_CHARACTERS = 50_000
+
+
+class BpeTokenCounter:
+    """Counts in one of OpenAI's vocabularies, which come with the extra ``tokens``; a ``TokenCounter``.
+
+    Special tokens written in a text, such as ``<|endoftext|>``, are text like any other. Half surrogate pairs count as
+    U+FFFD, by which they are replaced before they are sent to a model.
+
+    Up to 50,000 characters the number is exact. A longer text is counted in pieces. They are cut before a line that
+    begins with a letter or a digit, where no token spans the cut; a piece without such a line is cut at 50,000
+    characters, which may make the count differ by a few tokens a cut.
+
+    Args:
+        encoding: One of :data:`ENCODINGS`.
+
+    Raises:
+        ConfigurationError: There is no such encoding here.
+    """
+
+    def __init__(self, encoding: str = "o200k_base") -> None:
+        if encoding not in ENCODINGS:
+            msg = f"there is no encoding {encoding!r}; there are {' and '.join(ENCODINGS)}"
+            raise ConfigurationError(msg)
+        self.encoding = encoding
+        self._loaded: Lazy[Encoding] = Lazy(self._load)
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens, 0 for empty text.
+
+        Raises:
+            MissingExtraError: ``bpe-openai`` is not installed.
+        """
+        loaded = self._loaded.get()
+        return sum(len(loaded.encode_ordinary(piece)) for piece in _pieces(sendable(text)))
+
+    def __repr__(self) -> str:
+        """Return how to make it."""
+        return f"{type(self).__name__}({self.encoding!r})"
+
+    def _load(self) -> Encoding:
+        with needing_extra("tokens", f"Counting tokens of {self.encoding}"):
+            from bpe_openai import get_encoding  # noqa: PLC0415 - an extra
+        return get_encoding(self.encoding)
+
+
+def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
+    """Return the embedder's own counter; where it has none, or there is none, that of the default local embedder.
+
+    The model itself is not loaded for it, only its tokenizer.
+
+    Raises:
+        ConfigurationError: There is neither. The message names what else can count.
+    """
+    if isinstance(embedder, CountsTokens):
+        return embedder.count_tokens
+    if any(find_spec(package) is None for package in ("tokenizers", BGE_SMALL_EN.files.carrier)):
+        who = "there is no embedder" if embedder is None else f"the embedder {embedder.id} counts no tokens"
+        msg = (
+            f"{who}, and the local tokenizer is not installed. Do one of these: {install_line('local')}; "
+            f"set context.token_counter to {' or '.join(ENCODINGS)}, with {install_line('tokens')}; "
+            'set it to "package.module:factory", a function of yours that returns a counter.'
+        )
+        raise ConfigurationError(msg, missing_keys=("context.token_counter",))
+    return LocalEmbedder().count_tokens
+
+
+def named_counter(name: str, embedder: Embedder | None = None) -> TokenCounter:
+    """Return the counter that ``context.token_counter`` names, a factory of one's own excepted.
+
+    Args:
+        name: ``auto`` for :func:`counter_of_embedder`, or one of :data:`ENCODINGS`.
+        embedder: For ``auto``.
+
+    Raises:
+        ConfigurationError: There is no such counter, or for ``auto`` none at all.
+    """
+    if name == AUTO:
+        return counter_of_embedder(embedder)
+    if name in ENCODINGS:
+        return BpeTokenCounter(name)
+    msg = (
+        f'there is no token counter {name!r}; there are {AUTO}, {", ".join(ENCODINGS)} and "package.module:factory", a '
+        "function of yours that returns a counter"
+    )
+    raise ConfigurationError(msg)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    while len(text) > _MOST_CHARACTERS:
+        end = _MOST_CHARACTERS
+        cut = text.rfind("\n", 0, end)
+        while cut > 0 and not text[cut + 1].isalnum():
+            cut = text.rfind("\n", 0, cut)
+        end = cut + 1 if cut > 0 else end
+        yield text[:end]
+        text = text[end:]
+    if text:
+        yield text

@@ -1,0 +1,181 @@
+"""What connections to services over HTTP have in common: a client for each event loop, one key, mapped errors."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from pydantic import SecretStr
+
+from retrieval_core.adapters.vendors.http import retry_after, what_was_said, with_advice
+from retrieval_core.config import host_of
+from retrieval_core.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    ServiceConnectionError,
+    ServiceError,
+    ServiceTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+C = TypeVar("C")
+
+NO_KEY = "none"
+"""Stands for a key where there is none: an SDK asks for one, or looks for it in the environment, and a server of one's
+own often wants none."""
+_ADVICE = {
+    401: "Check the API key.",
+    403: "Check what the API key may be used for.",
+    404: "Check the model's name and the base URL.",
+}
+
+
+class Connection(ABC, Generic[C]):
+    """A client for each event loop, made with the first call there; its sockets belong to that loop.
+
+    The client makes one attempt a call. Cancelling a call closes its connection.
+
+    Args:
+        needed_for: What the connection is for, for the error when the SDK is missing.
+        api_key: Without one, a server of one's own is asked without.
+        base_url: Where the paths of the protocol begin; the vendor's own address by default.
+
+    Raises:
+        ConfigurationError: There is neither a key nor a base URL, or one of them cannot be used.
+    """
+
+    service: ClassVar[str]
+    """Names the vendor in errors; also the extra with its SDK."""
+    own_url: ClassVar[str]
+    key_name: ClassVar[str]
+    """Of the vendor's key in the environment."""
+
+    def __init__(self, needed_for: str, api_key: SecretStr | str | None, base_url: str | None) -> None:
+        self._needed_for = needed_for
+        self._key = self._checked_key(api_key)
+        if self._key is None and not base_url:
+            msg = (
+                f"{needed_for} needs an API key: set {self.key_name}, or api_key in the configuration. "
+                "A server of your own may need none: set base_url to its address."
+            )
+            raise ConfigurationError(msg, missing_keys=(self.key_name,))
+        self._base_url = base_url or self.own_url
+        self._host = _checked_host(self._base_url)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, C] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    @property
+    def is_vendors_own(self) -> bool:
+        """Whether this leads to the vendor itself."""
+        return self._host == _checked_host(self.own_url)
+
+    @property
+    def suffix(self) -> str:
+        """What tells models of this place from the vendor's own: empty there, else ``@`` and the host."""
+        return "" if self.is_vendors_own else f"@{self._host}"
+
+    async def aclose(self) -> None:
+        """Close the running event loop's connections; a later call opens new ones. Closing twice is fine."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await self._close(client)
+
+    @contextmanager
+    def mapped_errors(self) -> Generator[None]:
+        """Turn what the client raises into errors of this library, without the key.
+
+        Raises:
+            ServiceConnectionError: The server could not be reached, or the connection broke off.
+            ServiceTimeoutError: The server was silent for too long.
+            MalformedAnswerError: The answer is not what the protocol says.
+            ServiceError: The server answered with an error.
+        """
+        try:
+            yield
+        except Exception as error:
+            mapped = self._mapped(error)
+            if mapped is None:
+                raise
+            # A server may repeat the key that it did not like.
+            raise mapped from (None if self._key and self._key.get_secret_value() in str(error) else error)
+
+    def said(self, body: object) -> str:
+        """Return what the server said, as one line of bounded length and without the key."""
+        return what_was_said(body, "" if self._key is None else self._key.get_secret_value())
+
+    async def client_of_loop(self) -> C:
+        """Return the client of the running event loop.
+
+        Raises:
+            MissingExtraError: The vendor's SDK is not installed.
+        """
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        # Loading the SDK and the certificates reads files.
+        return client or await asyncio.to_thread(self._client_for, loop)
+
+    def _client_for(self, loop: asyncio.AbstractEventLoop) -> C:
+        with self._lock:
+            if (client := self._clients.get(loop)) is not None:
+                return client
+            # Open connections keep the loop alive that they belong to, so a weak reference is not enough.
+            for other in [other for other in self._clients if other.is_closed()]:
+                del self._clients[other]
+            try:
+                client = self._clients[loop] = self._make(NO_KEY if self._key is None else self._key.get_secret_value())
+            except ImportError as error:
+                raise MissingExtraError(self.service, self._needed_for) from error
+            return client
+
+    @abstractmethod
+    def _make(self, key: str) -> C:
+        """Return a new client for the base URL; it loads the SDK, in a thread."""
+
+    @abstractmethod
+    async def _close(self, client: C) -> None:
+        """Close a client's connections."""
+
+    @abstractmethod
+    def _mapped(self, error: Exception) -> ServiceError | None:
+        """Return an error of the SDK as one of this library's; ``None`` for what is none of the SDK's."""
+
+    def _silent(self) -> ServiceTimeoutError:
+        return ServiceTimeoutError(f"{self._host} did not answer in time; it may be overloaded", self.service)
+
+    def _unreachable(self, cause: BaseException) -> ServiceConnectionError:
+        reason = self.said(str(cause)) or type(cause).__name__
+        reason = with_advice(reason, "Check that the address is right and reachable.")
+        return ServiceConnectionError(f"the connection to {self._host} failed: {reason}", self.service)
+
+    def _of_status(self, status: int, body: object, headers: Mapping[str, str]) -> ServiceError:
+        reason = with_advice(self.said(body) or "no reason given", _ADVICE.get(status, ""))
+        msg = f"{self._host} answered with status {status}: {reason}"
+        kind = ServiceTimeoutError if status == 408 else ServiceError
+        return kind(msg, self.service, status=status, retry_after=retry_after(headers))
+
+    def _checked_key(self, api_key: SecretStr | str | None) -> SecretStr | None:
+        key = (api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key or "").strip()
+        # Such a key would come back in the error about the header that it makes.
+        if not all("!" <= character <= "~" for character in key):
+            msg = f"the API key for {self.service} holds white space or characters outside ASCII; it is not a key"
+            raise ConfigurationError(msg)
+        return SecretStr(key) if key else None
+
+
+def sendable(text: str) -> str:
+    """Return text that can be written as UTF-8: half surrogate pairs become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _checked_host(url: str) -> str:
+    try:
+        return host_of(url)
+    except ValueError as error:
+        msg = f"base_url {error}"
+    raise ConfigurationError(msg)

@@ -1,0 +1,210 @@
+"""Holding sentences against passages with a language model, which quotes what it goes by."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, RootModel
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import CompletionRequest, Verdicts, Verified
+from retrieval_core.text.claims import figures_in, missing_figures, words_in
+from retrieval_core.text.prompting import (
+    as_data,
+    chosen_prompt,
+    framed,
+    in_order,
+    object_schema,
+    parse_answer,
+    passages_as_data,
+    schema_by_passage,
+    shorten,
+)
+from retrieval_core.types import Verdict  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import LLM, Message
+    from retrieval_core.types import JSON
+
+DEFAULT_PROMPT = (
+    "You check an answer against the passages that it was written from. Say for each sentence of the answer what the "
+    "passages say about it. supported: a passage says the same, perhaps in other words; all of its numbers, dates, "
+    "names and conditions are there. contradicted: a passage says the opposite of it, or has another number, date, "
+    "name or condition in the place of the sentence's. not_found: no passage says it or contradicts it, however likely "
+    "it is. Go by the passages alone, not by what you know."
+)
+"""The instructions where no others are given."""
+
+# Part of a verifier's id through its digest, as everything that the model is shown. The quote comes before the verdict,
+# so that the verdict follows from it.
+_ANSWER = (
+    "Answer with a JSON object that has one property for each sentence, named by the sentence's number, as in "
+    '{"1": {"passage": 2, "quote": "...", "reason": "...", "verdict": "supported"}}. "passage" is the number of the '
+    'passage that tells, or 0 if none does. "quote" is the part of that passage that decides, copied word for word, or '
+    'an empty string if there is none. "reason" is one sentence on what the quote says of the sentence. "verdict" is '
+    "supported, contradicted or not_found."
+)
+_PASSAGE_CHARACTERS = 6000
+_SENTENCE_CHARACTERS = 2000
+_REASON_CHARACTERS = 400
+_MOST_FIGURES = 3
+_LEAST_LETTERS = 12
+"""Letters and digits of a quote that shares no word with the sentence."""
+
+
+class _Verdict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    passage: int | None
+    quote: str
+    reason: str
+    verdict: Verdict
+
+
+class _Verdicts(RootModel[dict[str, _Verdict]]):
+    model_config = ConfigDict(strict=True)
+
+
+class LLMVerifier:
+    """Asks a language model what passages say of sentences; a :class:`~retrieval_core.ports.Verifier`.
+
+    The answer is an object with a property for each sentence, which the schema requires by name. Every verdict but
+    ``not_found`` has to quote the passage it goes by. The quote is looked for there, where any white space counts as
+    one space; what is returned is the passage's own. A verdict whose quote is not in the passage that it names, or that
+    names none that was given, becomes ``not_found``, and its reason says so. So does one whose quote is a word or two
+    that the sentence does not have, and a ``supported`` where the passage lacks a figure of the sentence.
+
+    The model sees the question, the sentences and the passages, up to 6000 code points of each, as data: see
+    :mod:`retrieval_core.text.prompting`.
+
+    Args:
+        llm: What judges; it stays the caller's to close.
+        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
+            rule that passages are data.
+        batch_size: Sentences judged in one request; at least 1.
+
+    Raises:
+        InvalidParameterError: ``batch_size`` is less than 1, or the prompt is blank.
+    """
+
+    def __init__(self, llm: LLM, *, prompt: str | None = None, batch_size: int = 8) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._llm = llm
+        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
+        self._batch_size = batch_size
+
+    @property
+    def id(self) -> str:
+        """Names the model, the number of sentences in a request, and a digest of everything else that it is shown."""
+        shown = "\n".join(message.content for message in self._messages("", (), ()))
+        settings = [_PASSAGE_CHARACTERS, _SENTENCE_CHARACTERS, _schema(1, 1), shown]
+        digest = sha256(json.dumps(settings).encode()).hexdigest()[:12]
+        return f"{self._llm.id} verify-{self._batch_size}@{digest}"
+
+    @property
+    def batch_size(self) -> int:
+        """Sentences judged in one request."""
+        return self._batch_size
+
+    async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+        """Judge sentences in one request; none where there are no sentences.
+
+        Raises:
+            MalformedAnswerError: The answer is none, lacks a sentence, or judges one that was not given.
+            ServiceError: The provider failed.
+        """
+        if not sentences:
+            return Verdicts(())
+        schema = _schema(len(sentences), len(passages))
+        request = CompletionRequest(self._messages(query, sentences, passages), schema=schema)
+        completion = await self._llm.complete(request)
+        found = parse_answer(completion.text, _Verdicts, self._llm.id).root
+        ordered = in_order(found, len(sentences), self._llm.id, completion.text, "sentences")
+        judged = zip(ordered, sentences, strict=True)
+        return Verdicts(tuple(_verified(one, sentence, passages) for one, sentence in judged), completion.usage)
+
+    def _messages(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> tuple[Message, Message]:
+        data = [
+            as_data("question", query),
+            *passages_as_data(passages, _PASSAGE_CHARACTERS),
+            *(
+                as_data(f"sentence {number}", shorten(sentence, _SENTENCE_CHARACTERS))
+                for number, sentence in enumerate(sentences, start=1)
+            ),
+        ]
+        return framed(self._prompt, _ANSWER, data)
+
+
+def _schema(sentences: int, passages: int) -> dict[str, JSON]:
+    verdict = object_schema(
+        {
+            "passage": {"type": "integer", "enum": list(range(passages + 1))},
+            "quote": {"type": "string", "description": "Copied from the passage, or empty."},
+            "reason": {"type": "string", "description": "One sentence."},
+            "verdict": {"type": "string", "enum": ["supported", "contradicted", "not_found"]},
+        }
+    )
+    return schema_by_passage(sentences, verdict)
+
+
+def _verified(found: _Verdict, sentence: str, passages: Sequence[str]) -> Verified:
+    """Return a verdict that holds: its quote is in the passage, exactly, and has to do with the sentence."""
+    reason = shorten(" ".join(found.reason.split()), _REASON_CHARACTERS)
+    if found.verdict == "not_found":
+        return Verified("not_found", reason=reason)
+    said = f"the model says {found.verdict}"
+    if found.passage is None or not 1 <= found.passage <= len(passages):
+        which = "no passage" if not found.passage else f"passage {found.passage!r:.20}, which was not given"
+        return Verified("not_found", reason=f"{said} and names {which}")
+    place = found.passage - 1
+    quote = _in_passage(found.quote, passages[place])
+    if not quote:
+        what = "its quote does not stand in" if found.quote.strip() else "quotes nothing of"
+        return Verified("not_found", reason=f"{said}, but {what} passage {found.passage}")
+    if not _has_to_do_with(quote, sentence):
+        return Verified("not_found", reason=f"{said}, but its quote {quote!r:.80} has no word of the sentence")
+    if found.verdict == "supported" and (lacking := missing_figures(sentence, passages[place])):
+        figures = ", ".join(f"{figure!r:.40}" for figure in lacking[:_MOST_FIGURES])
+        return Verified("not_found", reason=f"{said}, but passage {found.passage} does not have {figures}")
+    return Verified(found.verdict, place, quote, reason)
+
+
+def _has_to_do_with(quote: str, sentence: str) -> bool:
+    """Whether a quote and a sentence share a word that says something, or each has a figure, or the quote is longer.
+
+    A longer one may say in quite other words, or in another language, what the sentence says.
+    """
+    if (figures_in(quote) and figures_in(sentence)) or _content(quote) & _content(sentence):
+        return True
+    # A sign of a script without an alphabet stands for some letters.
+    return sum(1 if mark.isascii() else 3 for mark in quote if mark.isalnum()) >= _LEAST_LETTERS
+
+
+def _content(text: str) -> frozenset[str]:
+    return frozenset(word.form for word in words_in(text) if not (word.is_mark or word.is_quiet))
+
+
+def _in_passage(quote: str, passage: str) -> str:
+    """Return the part of a passage that a quote is but for white space; empty where there is none."""
+    wanted = quote.strip()
+    if wanted in passage:
+        return wanted
+    wanted = " ".join(wanted.split())
+    plain: list[str] = []
+    places: list[int] = []
+    for place, mark in enumerate(passage):
+        if not mark.isspace():
+            plain.append(mark)
+        elif plain and plain[-1] != " ":
+            plain.append(" ")
+        else:
+            continue
+        places.append(place)
+    start = "".join(plain).find(wanted)
+    return passage[places[start] : places[start + len(wanted) - 1] + 1] if start >= 0 else ""

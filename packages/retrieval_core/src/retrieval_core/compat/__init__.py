@@ -1,0 +1,1 @@
+"""The specification's names, thin over the engine."""

@@ -1,0 +1,1 @@
+"""Indexes: opened, built from their settings, filled and asked."""

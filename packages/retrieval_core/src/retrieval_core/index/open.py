@@ -1,0 +1,248 @@
+"""From configuration to objects: with the folder ``builders``, the only place that turns names into classes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.index.builders.analysis import build_analyzer, build_word_analyzer
+from retrieval_core.index.builders.answers import build_answerer
+from retrieval_core.index.builders.backends import build_cache, build_embedder, build_llm, build_store
+from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
+from retrieval_core.index.builders.pruner import build_pruner
+from retrieval_core.index.builders.stages import (
+    build_compressor,
+    build_evaluator,
+    build_rerankers,
+    build_rewriter,
+    build_token_counter,
+    local_cross_encoder,
+)
+from retrieval_core.index.builders.transformers import build_condenser, build_transformers
+from retrieval_core.index.builders.vectors import named_fields
+from retrieval_core.index.index import Index
+from retrieval_core.ingest.ingester import Ingester
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.plugging import by_name, guard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from retrieval_core.ports import (
+        LLM,
+        CataloguedStore,
+        Embedder,
+        QueryTransformer,
+        Reranker,
+        Retriever,
+        Store,
+        TokenCounter,
+        Verifier,
+    )
+    from retrieval_core.run.observe import Observer
+
+__all__ = [
+    "base_folder",
+    "build_cache",
+    "build_compressor",
+    "build_embedder",
+    "build_evaluator",
+    "build_llm",
+    "build_pipeline",
+    "build_rerankers",
+    "build_rewriter",
+    "build_store",
+    "build_token_counter",
+    "local_cross_encoder",
+    "open_index",
+]
+
+
+def open_index(
+    path: str | Path | None = None,
+    *,
+    config: RetrievalConfig | str | Path | None = None,
+    embedder: Embedder | None = None,
+    store: CataloguedStore | None = None,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
+) -> Index:
+    """Open an index, to fill it and to ask it. Nothing is read or loaded before the first call needs it.
+
+    Args:
+        path: The index file; ``config.index`` where it is not given. The first write makes it.
+        config: Settings, a TOML file, or the name of a preset; the defaults where it is not given. The environment is
+            not looked at, see :func:`retrieval_core.load_config`.
+        embedder: Used in place of the configured one.
+        store: Used in place of the configured one.
+        llm: Used in place of the configured one.
+        transformers: Further ones by name, which every query uses that does not name its own.
+        retrievers: Further ways of finding passages, by name; each is asked about every question.
+        reranker: Used in place of the configured one; of several, each one stands in for those before it.
+        verifier: Holds answers against their passages; used in place of the configured one.
+        token_counter: Used in place of the configured one.
+        observer: Is told what happens to each query; see :mod:`retrieval_core.run.observe`.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing; or something that it needs is not set, and
+            then ``missing_keys`` has all that is missing.
+        InvalidParameterError: The configuration was given as the path.
+    """
+    if isinstance(path, RetrievalConfig):
+        msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
+        raise InvalidParameterError(msg)
+    if config is not None and not isinstance(config, (RetrievalConfig, str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = (
+            "config is a RetrievalConfig, a TOML file or the name of a preset, got a "
+            f"{type(config).__name__}; load_config(overrides={{'search.top_k': 3}}) makes one of settings"
+        )
+        raise InvalidParameterError(msg)
+    if not isinstance(config, RetrievalConfig):
+        config = load_config(config)
+    check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
+    given = by_name(transformers, "transformer", "transform")
+    if given:  # whoever plugs one in wants it used
+        config = with_transforms(config, given)
+    return assemble_index(
+        config,
+        Path(path or config.index),
+        embedder=embedder,
+        store=store,
+        llm=llm,
+        transformers=given,
+        retrievers=retrievers,
+        reranker=reranker,
+        verifier=verifier,
+        token_counter=token_counter,
+        observer=observer,
+    )
+
+
+def assemble_index(
+    config: RetrievalConfig,
+    location: Path,
+    *,
+    embedder: Embedder | None = None,
+    store: CataloguedStore | None = None,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    condenser: QueryTransformer | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
+) -> Index:
+    """Return an index at a place; what is given is used in place of what is configured.
+
+    Args:
+        config: A complete one. It says which transformers are used, whether they are given or configured.
+        transformers: Beside the configured ones, by name.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing.
+    """
+    if embedder is None:
+        embedder = build_embedder(config.embedder)
+    fields = named_fields(config.vectors, embedder)
+    if store is None:
+        analyzer = build_analyzer(config.analysis)
+        store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
+    llm = build_llm(config.llm) if llm is None else llm
+    given = by_name(transformers, "transformer", "transform")
+    if (graph := build_graph_translator(config.graph, store, location)) is not None:
+        given = {"graph": graph, **given}
+    builder = build_graph_builder(config.graph, llm, location, guard_of(config))
+    pipeline = build_pipeline(
+        config,
+        store,
+        embedder,
+        llm=llm,
+        owned=() if builder is None else (builder,),
+        transformers=given,
+        condenser=condenser,
+        retrievers=retrievers,
+        reranker=reranker,
+        verifier=verifier,
+        token_counter=token_counter,
+        observer=observer,
+    )
+    ingester = Ingester(
+        store,
+        embedder,
+        chunking=config.chunking,
+        vectors=fields,
+        on_written=None if builder is None else builder.update,
+        base=base_folder(location),
+    )
+    return Index(pipeline, ingester, builder)
+
+
+def with_transforms(config: RetrievalConfig, names: Iterable[str]) -> RetrievalConfig:
+    """Return a configuration in which every query that does not name its own uses these transformers too."""
+    use = tuple(dict.fromkeys((*config.transform.use, *names)))
+    return config.model_copy(update={"transform": config.transform.model_copy(update={"use": use})})
+
+
+def base_folder(index: Path) -> Path:
+    """Return the folder that names of documents are relative to: the one that holds ``.retrieval``, or the index."""
+    parent = index.absolute().parent
+    return parent.parent if parent.name == ".retrieval" else parent
+
+
+def build_pipeline(
+    config: RetrievalConfig,
+    store: Store,
+    embedder: Embedder | None,
+    *,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    condenser: QueryTransformer | None = None,
+    retrievers: Mapping[str, Retriever] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
+    owned: Sequence[object] = (),
+) -> RetrievalPipeline:
+    """Return the configured pipeline over a store; the models of its stages are not yet loaded.
+
+    Args:
+        llm: In place of the configured one; closed with the pipeline.
+        transformers: Beside the configured ones, by name.
+        condenser: In place of the configured one.
+        retrievers: Further ways of finding passages, by name.
+        owned: What else is closed with it.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+    """
+    llm = build_llm(config.llm) if llm is None else llm
+    size = config.reranker.local.batch_size
+    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
+    return RetrievalPipeline(
+        store,
+        embedder,
+        retrievers=retrievers,
+        transformers=build_transformers(config.transform, llm, transformers),
+        condenser=build_condenser(config.transform, llm) if condenser is None else condenser,
+        reranker=build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
+        compressor=build_compressor(config.compressor, llm, local),
+        pruner=build_pruner(config.pruner, embedder, local),
+        rewriter=build_rewriter(config.rewriter, llm),
+        evaluator=build_evaluator(config.evaluation, llm, embedder),
+        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
+        cache=build_cache(config.cache),
+        token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
+        observer=observer,
+        config=config,
+        owned=owned if llm is None else (*owned, llm),
+    )

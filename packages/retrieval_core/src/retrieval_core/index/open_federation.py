@@ -1,0 +1,199 @@
+"""From files and a configuration to several indexes that share their models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
+from retrieval_core.index.builders.analysis import build_word_analyzer
+from retrieval_core.index.builders.answers import build_answerer
+from retrieval_core.index.builders.pruner import build_pruner
+from retrieval_core.index.builders.transformers import build_condenser, build_transformers
+from retrieval_core.index.federated import FederatedIndex
+from retrieval_core.index.open import (
+    assemble_index,
+    base_folder,
+    build_compressor,
+    build_embedder,
+    build_evaluator,
+    build_llm,
+    build_rerankers,
+    build_rewriter,
+    local_cross_encoder,
+    with_transforms,
+)
+from retrieval_core.pipeline.federation.searching import shares_of
+from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
+from retrieval_core.pipeline.federation.together import Together
+from retrieval_core.pipeline.stages.embed import Questions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.index.index import Index
+    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter, Verifier
+    from retrieval_core.run.observe import Observer
+
+IN_FILES = frozenset({"sqlite", "lancedb", "memory"})
+"""Kinds of stores that a path says everything about."""
+KEPT_SECONDS = 60.0
+"""How long an answer of a transformer is kept where results are not."""
+
+
+def open_indexes(
+    indexes: Mapping[str, str | Path | Index | RetrievalPipeline] | Sequence[str | Path],
+    *,
+    config: RetrievalConfig | str | Path | None = None,
+    weights: Mapping[str, float] | None = None,
+    embedder: Embedder | None = None,
+    llm: LLM | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+    token_counter: TokenCounter | None = None,
+    observer: Observer | None = None,
+) -> FederatedIndex:
+    """Open several indexes as one. Nothing is read or loaded before the first call needs it.
+
+    They share one embedder, one language model and one set of transformers, each of which is asked once about a
+    question, and one reranker and whatever follows it, which work on the hits of all of them.
+
+    Args:
+        indexes: Files by name, or a list of files, each then named as the file without its suffix or, where that is
+            not unique, as its folder. Indexes that were opened otherwise, as with another embedder, may be among them.
+        config: Settings of all, a TOML file, or the name of a preset; the defaults where it is not given.
+        weights: See :class:`FederatedIndex`.
+        embedder: Used in place of the configured one.
+        llm: Used in place of the configured one.
+        transformers: Further ones by name, which every query uses that does not name its own.
+        reranker: Used in place of the configured one; of several, each one stands in for those before it.
+        verifier: Holds answers against their passages; used in place of the configured one.
+        token_counter: Used in place of the configured one.
+        observer: Is told what happens to each query, and of the call of each index, but not of what that does.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing, something that it needs is not set, or its
+            store is none that a path can name.
+        InvalidParameterError: The names are not unique, or a weight is of no index.
+    """
+    if not isinstance(config, RetrievalConfig):
+        config = load_config(config)
+    if transformers:
+        config = with_transforms(config, transformers)
+    given = _named(indexes)
+    paths = {name: Path(index) for name, index in given.items() if isinstance(index, (str, Path))}
+    embeds = embedder is None and (bool(paths) or config.pruner.kind == "embedder")
+    check_complete(config, with_embedder=embeds, with_store=bool(paths), with_llm=llm is None)
+    if paths and config.store.kind not in IN_FILES:
+        msg = (
+            f"store.kind: an index of the kind {config.store.kind!r} is no file; open each with open_index and "
+            "settings of its own, and give open_indexes what that returns"
+        )
+        raise ConfigurationError(msg, problems=(msg,))
+    if embeds:
+        embedder = build_embedder(config.embedder)
+    embedder = None if embedder is None else shared(embedder)
+    llm = build_llm(config.llm) if llm is None else llm
+    size = config.reranker.local.batch_size
+    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
+    chain = build_rerankers(config.reranker, llm, local) if reranker is None else reranker
+    compressor, rewriter = build_compressor(config.compressor, llm, local), build_rewriter(config.rewriter, llm)
+    made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
+    together = _together(config, frozenset(paths), embedder, made, condenser)
+    share, *_ = shares_of(reranks=bool(chain), compresses=compressor is not None, rewrites=rewriter is not None)
+    own = _settings_of_each(config, share)
+    opened: dict[str, Index | RetrievalPipeline] = {
+        name: assemble_index(
+            own,
+            Path(index),
+            embedder=embedder,
+            llm=llm,
+            transformers={**made, **together.transformers},
+            condenser=together.condenser,
+            reranker=(),
+            token_counter=token_counter,
+        )
+        if isinstance(index, (str, Path))
+        else index
+        for name, index in given.items()
+    }
+    return FederatedIndex(
+        opened,
+        weights=weights,
+        reranker=chain,
+        compressor=compressor,
+        pruner=build_pruner(config.pruner, embedder, local),
+        rewriter=rewriter,
+        evaluator=build_evaluator(config.evaluation, llm, embedder),
+        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
+        together=together,
+        observer=observer,
+        config=config,
+        owned=tuple(part for part in (llm, embedder, condenser, *made.values()) if part is not None),
+    )
+
+
+def _together(
+    config: RetrievalConfig,
+    names: frozenset[str],
+    embedder: Embedder | None,
+    made: Mapping[str, QueryTransformer],
+    condenser: QueryTransformer | None,
+) -> Together:
+    """Return what the indexes of some names use together."""
+    # As long as their results are kept, the indexes need not be asked again; without a cache, for one query.
+    seconds = config.cache.ttl_seconds if config.cache.enabled else KEPT_SECONDS
+    asked = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
+    transformers = {name: transformer for name, transformer in asked.items() if transformer is not made[name]}
+    of_each = [name for name in made if name not in transformers]
+    if config.graph.file is not None or config.graph.extract:
+        of_each.append("graph")
+    return Together(
+        names,
+        None if condenser is None else shared_transformer(condenser, seconds),
+        transformers,
+        tuple(of_each),
+        Questions(embedder, embedder.remembered) if isinstance(embedder, SharedEmbedder) else None,
+    )
+
+
+def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
+    """Return the settings of one index: without what is done for all, and with the time that searching has."""
+    seconds = config.deadline_seconds
+    # A question that another index searches for anew is not to be answered from one that asks nearly the same here.
+    exact = config.cache.model_copy(update={"semantic": config.cache.semantic.model_copy(update={"enabled": False})})
+    changed: dict[str, object] = {
+        "reranker": config.reranker.model_copy(update={"enabled": False}),
+        "compressor": config.compressor.model_copy(update={"enabled": False}),
+        "pruner": config.pruner.model_copy(update={"kind": "none"}),
+        "rewriter": config.rewriter.model_copy(update={"kind": "none"}),
+        "evaluation": config.evaluation.model_copy(update={"enabled": False}),
+        "cache": exact,
+        "deadline_seconds": None if seconds is None else seconds * share,
+        "raise_on_error": True,
+    }
+    return config.model_copy(update=changed)
+
+
+def _named(
+    indexes: Mapping[str, str | Path | Index | RetrievalPipeline] | Sequence[str | Path],
+) -> dict[str, str | Path | Index | RetrievalPipeline]:
+    if isinstance(indexes, Mapping):
+        return dict(indexes)
+    if isinstance(indexes, (str, Path)):
+        msg = f"indexes must be a mapping of names to files, or a list of files, got {str(indexes)!r:.80}"
+        raise InvalidParameterError(msg)
+    paths = [Path(path) for path in indexes]
+    names = [path.stem for path in paths]
+    often = Counter(names)
+    names = [base_folder(path).name if often[name] > 1 else name for name, path in zip(names, paths, strict=True)]
+    if len(set(names)) < len(names):
+        msg = f"several indexes would have one name: {', '.join(map(str, paths))}; name them: {{'docs': 'a.db', …}}"
+        raise InvalidParameterError(msg)
+    return dict(zip(names, paths, strict=True))

@@ -1,0 +1,321 @@
+"""From passages to an answer: abstain, write or extract, name sources, verify; and what stands in when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from retrieval_core.config import AnswerConfig
+from retrieval_core.errors import InvalidParameterError, SearchError
+from retrieval_core.pipeline.answer.asked import Outcome
+from retrieval_core.pipeline.answer.attribution import Sources, plain
+from retrieval_core.pipeline.answer.confidence import (
+    CALIBRATED_SCORER,
+    LEAST_CHANCE,
+    retrieval_confidence,
+    signals_of,
+    with_quotes,
+    with_support,
+)
+from retrieval_core.pipeline.answer.extract import extract
+from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, request_without_documents
+from retrieval_core.pipeline.answer.verifying import verify
+from retrieval_core.pipeline.answer.writing import Draft, write
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.threads import PoolClosedError
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.markers import MISSING
+from retrieval_core.types import (
+    Answer,
+    AnswerChunk,
+    AnswerDone,
+    AnswerFailed,
+    Degradation,
+    Fallback,
+    RetrievalDone,
+    SentenceCited,
+    SentenceVerified,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from retrieval_core.pipeline.answer.asked import Grounds, Question, Search
+    from retrieval_core.ports import LLM, Reranker, Verifier
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import (
+        AnswerEvent,
+        AnswerKind,
+        AnswerSentence,
+        Confidence,
+        ContextPack,
+        FallbackStep,
+        RetrievalResult,
+    )
+
+SEARCH_SHARE = 0.5
+"""The part of the time that is left which each search may take, so that there is time to answer."""
+WRITING_SHARE = 0.9
+"""The part of the deadline by which an answer must be written, so that its end is told in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What there is of an answer.
+
+    Attributes:
+        failed: Why it is not complete.
+    """
+
+    text: str = ""
+    sentences: tuple[AnswerSentence, ...] = ()
+    kind: AnswerKind = "without_documents"
+    pack: ContextPack | None = None
+    confidence: Confidence | None = None
+    failed: Failed | None = None
+
+    def drafted(self, draft: Draft, kind: AnswerKind) -> Made:
+        """Return it with the text and the sentences of a draft."""
+        return replace(self, text=draft.text, sentences=tuple(draft.sentences), kind=kind)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of an answer so far.
+
+    Attributes:
+        searched: How many of the run's records belong to the search, and so are in the pack.
+        result: Of the search, once it worked.
+    """
+
+    emit: Callable[[AnswerEvent], None]
+    fallbacks: list[Fallback] = field(default_factory=list["Fallback"])
+    troubles: list[Failed] = field(default_factory=list["Failed"])
+    searched: int = 0
+    result: RetrievalResult | None = None
+
+    def fall_back(self, step: FallbackStep, failed: Failed) -> None:
+        """Tell that something stands in for what failed."""
+        self.troubles.append(failed)
+        self.fallbacks.append(Fallback(step, f"{failed.stage}: {failed.reason}"))
+        self.emit(self.fallbacks[-1])
+
+
+class Answerer:
+    """Answers questions from the passages that were found for them.
+
+    Without a language model an answer is made of the passages' own sentences. With one, it is written from them,
+    streams, and each sentence is traced to the words that it rests on.
+
+    Args:
+        llm: Writes answers.
+        verifier: Holds them against the passages.
+        scorer: Chooses the quotes of an answer that is not written; without one, words do.
+        analyzer: Turns text into terms; English by default.
+        config: The settings.
+
+    It owns what it was given: :meth:`aclose` closes whatever can be closed.
+
+    Raises:
+        InvalidParameterError: Something given is not what it should be.
+    """
+
+    def __init__(
+        self,
+        llm: LLM | None = None,
+        *,
+        verifier: Verifier | None = None,
+        scorer: Reranker | None = None,
+        analyzer: Analyzer | None = None,
+        config: AnswerConfig | None = None,
+    ) -> None:
+        for name, part, methods in (
+            ("llm", llm, ("complete", "stream")),
+            ("verifier", verifier, ("verify",)),
+            ("scorer", scorer, ("score",)),
+        ):
+            missing = [method for method in methods if part is not None and not callable(getattr(part, method, None))]
+            if missing:
+                msg = f"{part!r:.80} is no {name}: it needs {' and '.join(missing)}; see retrieval_core.ports"
+                raise InvalidParameterError(msg)
+        self.llm = llm
+        self.verifier = verifier
+        self.scorer = scorer
+        self.config = config or AnswerConfig()
+        self._analyzer = analyzer or Analyzer()
+
+    async def answer(
+        self,
+        run: Run,
+        question: Question,
+        searches: Sequence[Search],
+        emit: Callable[[AnswerEvent], None],
+        *,
+        embedder_id: str | None = None,
+    ) -> Outcome:
+        """Answer a question, and tell what happens as it happens; the last event is ``done``.
+
+        Args:
+            run: Makes the calls.
+            question: What to answer.
+            searches: Where the passages are from: each stands in for those before it.
+            emit: Takes the events, in order.
+            embedder_id: Of the embedder of the index, for the confidence.
+
+        Raises:
+            RetrievalError: The search is set up or asked wrongly; or, where the question is strict, it failed.
+        """
+        told = _Told(emit)
+        found = await self._find(run, question, searches, told)
+        if isinstance(found, Failed):
+            return self._end(run, question, await self._without_documents(run, question, found, told), told)
+        grounds = found.value
+        pack = grounds.pack
+        told.searched, told.result = len(run.records), grounds.result
+        asked = str(grounds.result.metadata.get("query_searched") or question.text)
+        confidence = retrieval_confidence(asked, grounds.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
+        emit(RetrievalDone(pack, confidence))
+        grounded = Made(pack=pack, confidence=confidence)
+        if not pack.passages or self._is_unlikely(confidence):
+            return self._end(run, question, self._abstained(grounded, told), told)
+        if self.llm is None:
+            return self._end(run, question, await self._extracted(run, asked, grounds, grounded, told), told)
+        request = answer_request(
+            question.text,
+            question.history,
+            pack,
+            prompt=question.prompt or self.config.prompt,
+            max_tokens=self.config.max_tokens,
+        )
+        # In a thread, since all words of the passages are looked at.
+        draft = Draft(await asyncio.to_thread(Sources, pack.passages, self._analyzer), emit)
+        failed = await write(run.until(WRITING_SHARE), self.llm, request, draft)
+        if failed is None:
+            made = grounded.drafted(draft, "abstained" if _admits(draft.text) else "written")
+            if question.verify and made.kind == "written":
+                made = await self._verified(run, asked, grounds, made, told)
+        elif draft.has_begun or question.strict or is_callers_fault(failed.error):
+            made = replace(grounded.drafted(draft, "written"), failed=failed)
+        else:
+            told.fall_back("extracted", failed)
+            made = await self._extracted(run, asked, grounds, grounded, told)
+        return self._end(run, question, made, told)
+
+    def _is_unlikely(self, confidence: Confidence | None, least_chance: float = 0.0) -> bool:
+        """Whether to abstain: below the configured bound or, with quotes that were judged, below theirs."""
+        if confidence is None or not self.config.abstain_below:
+            return False
+        bound = (
+            self.config.abstain_below if confidence.support is None else max(self.config.abstain_below, least_chance)
+        )
+        return confidence.value < bound
+
+    async def _find(
+        self, run: Run, question: Question, searches: Sequence[Search], told: _Told
+    ) -> Ok[Grounds] | Failed:
+        """Return what the first search that works finds; the failure of the last one where none does."""
+        failed = Failed("search", SearchError("there is nothing to search"))
+        for search in searches:
+            if search.step is not None:
+                told.fall_back(search.step, failed)
+            found = await run.settle("search", search.find, run.afresh(SEARCH_SHARE))
+            if isinstance(found, Failed):
+                if question.strict or is_callers_fault(found.error) or isinstance(found.error, PoolClosedError):
+                    raise found.error
+                failed = found
+            elif (error := found.value.result.metadata.get("error")) is not None:
+                failed = Failed("search", SearchError(str(error)))
+            else:
+                return found
+        return failed
+
+    def _abstained(self, grounded: Made, told: _Told) -> Made:
+        """Answer that the passages do not tell."""
+        draft = self._draft_without_sources(told)
+        draft.take(MISSING, "")
+        draft.end()
+        return grounded.drafted(draft, "abstained")
+
+    def _draft_without_sources(self, told: _Told) -> Draft:
+        return Draft(Sources((), self._analyzer), told.emit)
+
+    async def _without_documents(self, run: Run, question: Question, failed: Failed, told: _Told) -> Made:
+        """Answer in general, where that is wanted and something can, and say so."""
+        if self.llm is None or not self.config.without_documents:
+            told.emit(RetrievalDone(None))
+            return Made(failed=failed)
+        told.fall_back("without_documents", failed)
+        told.emit(RetrievalDone(None))
+        draft = self._draft_without_sources(told)
+        request = request_without_documents(question.text, question.history, max_tokens=self.config.max_tokens)
+        failed_too = await write(run.until(WRITING_SHARE), self.llm, request, draft, first=UNAVAILABLE)
+        return replace(Made().drafted(draft, "without_documents"), failed=failed_too)
+
+    async def _extracted(self, run: Run, query: str, grounds: Grounds, grounded: Made, told: _Told) -> Made:
+        """Answer with the passages' own words, where they are likely to answer."""
+        extracted = await extract(run, self.scorer, query, grounds.pack, self._analyzer)
+        told.troubles.extend(extracted.failures)
+        if grounded.confidence is not None:
+            score = extracted.best_score if getattr(self.scorer, "id", None) == CALIBRATED_SCORER else None
+            signals = signals_of(query, grounds.result.hits, embedder_id=None, analyzer=self._analyzer)
+            grounded = replace(grounded, confidence=with_quotes(grounded.confidence, score, signals.coverage))
+        if not extracted.text or self._is_unlikely(grounded.confidence, LEAST_CHANCE):
+            return self._abstained(grounded, told)
+        end = 0
+        for index, sentence in enumerate(extracted.sentences):
+            told.emit(AnswerChunk(extracted.text[end : sentence.span.end]))
+            told.emit(SentenceCited(index, sentence))
+            end = sentence.span.end
+        return replace(grounded, text=extracted.text, sentences=extracted.sentences, kind="extracted")
+
+    async def _verified(self, run: Run, query: str, grounds: Grounds, made: Made, told: _Told) -> Made:
+        """Have the sentences of an answer held against its passages, where something can."""
+        if self.verifier is None:
+            return made
+        checked = await verify(run, self.verifier, query, made.sentences, grounds.pack)
+        for check in checked.checks:
+            told.emit(SentenceVerified(check))
+        told.troubles.extend(checked.failures)
+        return replace(made, sentences=checked.sentences)
+
+    def _end(self, run: Run, question: Question, made: Made, told: _Told) -> Outcome:
+        """Tell the end of an answer, and return it."""
+        failed, pack, confidence = made.failed, made.pack, made.confidence
+        if confidence is not None and confidence.value and made.kind != "extracted":
+            # What was not answered is nothing to rely on.
+            confidence = with_support(confidence, () if made.kind == "abstained" else made.sentences)
+        answer = Answer(
+            query=question.text,
+            text=made.text,
+            kind=made.kind,
+            sentences=made.sentences,
+            pack=pack,
+            confidence=confidence,
+            fallbacks=tuple(told.fallbacks),
+            error=None if failed is None else f"{failed.stage}: {failed.reason}",
+            degraded=_degraded(pack, told.troubles if failed is None else (*told.troubles, failed)),
+            stages=run.records[told.searched :],
+            latency_ms=run.elapsed_ms,
+        )
+        if failed is not None:
+            told.emit(AnswerFailed(failed.stage, type(failed.error).__name__, failed.reason))
+        told.emit(AnswerDone(answer))
+        return Outcome(answer, failed, told.result)
+
+    async def aclose(self) -> None:
+        """Close what it was given and can be closed. Closing twice is fine."""
+        for part in (self.verifier, self.scorer, self.llm):
+            if (close := getattr(part, "aclose", None)) is not None and inspect.isawaitable(closing := close()):
+                await closing
+
+
+def _degraded(pack: ContextPack | None, troubles: Iterable[Failed]) -> tuple[Degradation, ...]:
+    known = () if pack is None else pack.degraded
+    return tuple(dict.fromkeys((*known, *(Degradation(failed.stage, failed.reason) for failed in troubles))))
+
+
+def _admits(text: str) -> bool:
+    """Whether an answer says nothing but that the passages do not tell."""
+    return plain(text).strip(" .*_\"'\n").casefold() == MISSING.rstrip(".").casefold()

@@ -1,0 +1,128 @@
+"""Holding the sentences of an answer against its passages, all of them and several calls at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.answer.attribution import plain
+from retrieval_core.ports import Verdicts, Verified
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.types import Quote, SentenceCheck, Span, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import Verifier
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import AnswerSentence, ContextPack
+
+_AT_A_TIME = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The sentences of an answer, those that were looked at with their check."""
+
+    sentences: tuple[AnswerSentence, ...]
+    failures: tuple[Failed, ...] = ()
+
+    @property
+    def checks(self) -> tuple[SentenceCheck, ...]:
+        """The checks, in the order of the sentences."""
+        return tuple(sentence.check for sentence in self.sentences if sentence.check is not None)
+
+
+async def verify(
+    run: Run, verifier: Verifier, query: str, sentences: Sequence[AnswerSentence], pack: ContextPack
+) -> Checked:
+    """Have every sentence that says something held against the passages.
+
+    Args:
+        run: Makes the calls.
+        verifier: Judges.
+        query: The question.
+        sentences: All of the answer's.
+        pack: What it was written from.
+
+    Returns:
+        All sentences; those of a call that failed have no check.
+    """
+    quoted = [(passage.citation.number, quote) for passage in pack.passages for quote in passage.citation.quotes]
+    asked = [number for number, sentence in enumerate(sentences) if sentence.says_something]
+    if not quoted or not asked:
+        return Checked(tuple(sentences))
+    texts = [quote.text for _, quote in quoted]
+    size = verifier.batch_size
+    if type(size) is not int or size < 1:
+        problem = f"its batch_size must be a whole number of at least 1, got {size!r:.40}"
+        return Checked(tuple(sentences), (_unusable(problem),))
+    batches = [asked[start : start + size] for start in range(0, len(asked), size)]
+    free = asyncio.Semaphore(_AT_A_TIME)
+
+    async def judge(batch: Sequence[int]) -> Ok[Verdicts] | Failed:
+        claims = [plain(sentences[number].text) for number in batch]
+        async with free:
+            outcome = await run.call("verify_answer", verifier.verify, query, claims, texts)
+        return outcome if isinstance(outcome, Failed) else _usable(outcome.value, len(batch), texts)
+
+    outcomes = await asyncio.gather(*map(judge, batches))
+    checked = list(sentences)
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, Failed):
+            continue
+        for number, verified in zip(batch, outcome.value.verdicts, strict=True):
+            checked[number] = replace(checked[number], check=_check(number, verified, quoted))
+    return Checked(tuple(checked), tuple(outcome for outcome in outcomes if isinstance(outcome, Failed)))
+
+
+def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]]) -> SentenceCheck:
+    if verified.passage is None:
+        return SentenceCheck(number, "not_found", reason=verified.reason)
+    passage, quote = quoted[verified.passage]
+    start = quote.text.index(verified.quote)
+    span = None
+    if quote.span is not None:
+        span = Span(quote.span.start + start, quote.span.start + start + len(verified.quote))
+    return SentenceCheck(number, verified.verdict, passage, Quote(verified.quote, span), verified.reason)
+
+
+def _usable(answer: object, count: int, texts: Sequence[str]) -> Ok[Verdicts] | Failed:
+    """Return a verifier's answer, as a failure where it does not say something sound about each sentence."""
+    problem = None
+    # Whatever its port says, a plug-in may give something else.
+    if not isinstance(answer, Verdicts):
+        problem = f"it gave {answer!r:.80}, which is no Verdicts"
+    elif not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
+    elif not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"its usage is {answer.usage!r:.80}"
+    elif len(answer.verdicts) != count:
+        problem = f"it gave {len(answer.verdicts)} verdicts on {count} sentences"
+    else:
+        problem = next((_problem(verified, texts) for verified in answer.verdicts if _problem(verified, texts)), None)
+    if problem is None:
+        return Ok(cast("Verdicts", answer))
+    return _unusable(problem)
+
+
+def _unusable(problem: str) -> Failed:
+    return Failed("verify_answer", MalformedAnswerError(f"the verifier's answer cannot be used: {problem}"))
+
+
+def _problem(verified: Any, texts: Sequence[str]) -> str | None:
+    """Return what is wrong with a verdict, if anything: it must name a passage that holds its quote, or none."""
+    if not isinstance(verified, Verified):
+        return f"{verified!r:.80} is no verdict"
+    verdict, passage, quote = cast("tuple[Any, Any, Any]", (verified.verdict, verified.passage, verified.quote))
+    if not isinstance(verdict, str) or verdict not in {"supported", "contradicted", "not_found"}:
+        return f"{verified!r:.80} is no verdict"
+    if not (isinstance(quote, str) and isinstance(verified.reason, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"{verified!r:.200} has a quote or a reason that is no text"
+    if verdict == "not_found":
+        return None if passage is None else f"{verified!r:.200} names a passage for what no passage tells"
+    if type(passage) is not int or not 0 <= passage < len(texts):
+        return f"{verified!r:.200} names none of the {len(texts)} passages"
+    return None if quote and quote in texts[passage] else f"the passage does not hold {quote!r:.200}"

@@ -1,0 +1,199 @@
+"""One result for a query: from the cache, from a run for the same query that is under way, or from a run of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil
+from typing import TYPE_CHECKING
+
+from retrieval_core.pipeline.cache.fingerprint import fingerprint_of
+from retrieval_core.pipeline.cache.key import partition_key, result_key
+from retrieval_core.pipeline.cache.lookup import ask_cache, keep
+from retrieval_core.pipeline.cache.similar import SimilarQuestions
+from retrieval_core.pipeline.evaluating import evaluated
+from retrieval_core.pipeline.results import make_result, with_troubles
+from retrieval_core.pipeline.search_loop import Parts, raise_what_must_not_be_hidden, search_in_rounds
+from retrieval_core.pipeline.stages.unmatched import why_nothing_passes
+from retrieval_core.ports import Versioned
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.ports import ResultCache
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import JSON, Query, RetrievalResult
+
+
+NAMING_SHARE = 0.2
+"""The part of the deadline by which the states of the store, and of what transformers and retrievers know, must be
+named for a result to be kept: what hangs then leaves time to answer without the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What names a result.
+
+    Attributes:
+        key: Under which it is kept.
+        partition: Names everything but the question; ``None`` where questions are not compared.
+    """
+
+    key: str
+    partition: str | None = None
+
+    @property
+    def flight(self) -> str:
+        """Whoever asks with this name may share one run: also the one question with whose results it is compared."""
+        return self.key if self.partition is None else f"{self.key} {self.partition}"
+
+
+class Answering:
+    """Answers queries, each kind of them once at a time and, with a cache, once for a while.
+
+    Args:
+        parts: What the stages use.
+        config: The settings of every query.
+        cache: Keeps results for the next time.
+        clock: Tells how old a question is; the system's where it is not given.
+    """
+
+    def __init__(
+        self, parts: Parts, config: RetrievalConfig, cache: ResultCache | None, clock: Clock | None = None
+    ) -> None:
+        self.cache = cache
+        self._parts = parts
+        self._config = config
+        self._flights: SingleFlight[RetrievalResult] = SingleFlight()
+        self._epoch = 0
+        self._versioned = parts.store if isinstance(parts.store, Versioned) else None
+        self._similar: SimilarQuestions | None = None
+        questions = parts.sources.questions
+        if cache is not None and questions is not None and config.cache.enabled and config.cache.semantic.enabled:
+            self._similar = SimilarQuestions(cache, questions, config.cache, (clock or SystemClock()).now)
+
+    async def forget(self) -> None:
+        """Forget every result that was kept.
+
+        Raises:
+            ServiceError: A shared cache cannot be reached; this process does not use its results any more.
+        """
+        self._epoch += 1
+        if self._similar is not None:
+            self._similar.known.clear()
+        if self.cache is not None:
+            await self.cache.clear()
+
+    async def answer(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        """Return the result of a query, from the cache or from the stages.
+
+        Raises:
+            RetrievalError: As :meth:`RetrievalPipeline.aretrieve`.
+        """
+        names = await self._names(run, query, plan)
+        if names is None:
+            return await self._retrieve(run, query, plan)
+        troubles: tuple[Failed, ...] = ()
+        if self.cache is not None:
+            cached = await ask_cache(run, self.cache, names.key)
+            if isinstance(cached, Failed):
+                raise_what_must_not_be_hidden((cached,), strict=self._config.strict)
+                troubles = (cached,)
+            elif cached is not None:
+                latency = run.elapsed_ms
+                return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
+        # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
+        flight = names.flight if run.seconds is None else f"{names.flight} {ceil(run.seconds)}"
+        result = await self._flights.run(flight, lambda: self._retrieve_and_keep(run, names, query, plan, troubles))
+        return replace(result, query=query.original, latency_ms=run.elapsed_ms)
+
+    async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:
+        """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
+        if self._fingerprint is None:
+            return None
+        version: str | None = None
+        if self._versioned is not None:
+            naming = run.until(NAMING_SHARE).without_retries().on("store")
+            asked = await naming.call("version", self._versioned.version)
+            if isinstance(asked, Failed):  # searching will tell what is wrong
+                return None
+            version = asked.value
+        parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
+        if plan.transforms or self._parts.sources.retrievers:
+            identities = await self._identities(run, plan)
+            if identities is None:
+                return None
+            parameters["plugged_in"] = identities
+        if plan.history:
+            parameters["history"] = tuple([(turn.role, turn.content) for turn in plan.history])
+        name = partial(
+            result_key,
+            filters=plan.condition,
+            parameters=parameters,
+            fingerprint=self._fingerprint,
+            version=version,
+            epoch=self._epoch,
+        )
+        if self._similar is None or not self._similar.is_for(plan):
+            return _Names(name(query=query.text))
+        return _Names(name(query=query.text), partition_key(session=self._similar.session_of(plan), **name.keywords))
+
+    async def _identities(self, run: Run, plan: Plan) -> tuple[JSON, ...] | None:
+        """Return what names each transformer and retriever as it is now; ``None`` where one of them does not tell."""
+        chosen = {f"transform {name}": self._parts.transformers[name] for name in plan.transforms}
+        plugged_in = chosen | {f"retriever {name}": part for name, part in self._parts.sources.retrievers.items()}
+        identities: list[JSON] = []
+        for name, part in plugged_in.items():
+            version: str | None = None
+            if isinstance(part, Versioned):  # what it knows may change, as a graph's file does
+                asked = await run.until(NAMING_SHARE).without_retries().on(name).call("version", part.version)
+                if isinstance(asked, Failed):
+                    return None
+                version = asked.value
+            identity = getattr(part, "id", "")
+            if not identity:
+                return None
+            identities.append((name, identity, version))
+        return tuple(identities)
+
+    @cached_property
+    def _fingerprint(self) -> str | None:
+        return fingerprint_of(self._parts, self._config)
+
+    async def _retrieve_and_keep(
+        self, run: Run, names: _Names, query: Query, plan: Plan, troubles: tuple[Failed, ...]
+    ) -> RetrievalResult:
+        similar, partition = self._similar, names.partition
+        if similar is not None and partition is not None:
+            query = await similar.embed(run, query)
+            if query.embedding is not None:
+                found = await similar.ask(run, query, query.embedding, partition)
+                if isinstance(found, Failed):
+                    raise_what_must_not_be_hidden((found,), strict=self._config.strict)
+                    troubles += () if troubles else (found,)
+                elif found is not None:
+                    return with_troubles(found, troubles)
+        result = with_troubles(await self._retrieve(run, query, plan), troubles)
+        if self.cache is None or result.degraded:
+            return result
+        kept = await keep(run, self.cache, names.key, result)
+        if isinstance(kept, Ok):
+            if similar is not None and partition is not None and query.embedding is not None:
+                similar.known.add(partition, query.text, query.embedding, names.key)
+            return result
+        raise_what_must_not_be_hidden((kept,), strict=self._config.strict)
+        return with_troubles(result, (kept,))
+
+    async def _retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        rewriting = await search_in_rounds(run, self._parts, query, plan, self._config)
+        note = await why_nothing_passes(run, self._parts.store, plan.condition, rewriting.best.found)
+        result = make_result(run, query, rewriting, plan, self._config, note=note)
+        if self._parts.evaluator is None:
+            return result
+        return await evaluated(
+            run, self._parts.evaluator, query.text, result, result.formatted_context, strict=self._config.strict
+        )

@@ -1,0 +1,1 @@
+"""A federation: several indexes that are searched as one."""

@@ -1,0 +1,259 @@
+"""From items to passages: neighbours put together, each with its citation and in its words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from retrieval_core.config.templates import parse_template
+from retrieval_core.pipeline.stages.excerpts import OMISSION
+from retrieval_core.pipeline.stages.expand import Item, place_of
+from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
+from retrieval_core.types.escapes import escape_name, escape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from retrieval_core.config import ContextConfig
+    from retrieval_core.pipeline.stages.repetition import Removed
+
+CUT = " […]"
+"""Stands where sentences were cut off at the end of a passage."""
+ADJACENT = "\n\n"
+"""Stands between the quotes of two chunks that follow each other, where the text between them is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Items that are shown as one passage, in the document's order.
+
+    Attributes:
+        head: The best of them, which gives the passage its place and its name.
+    """
+
+    items: tuple[Item, ...]
+    head: Item
+
+
+def arrange(items: Sequence[Item], *, merged: bool) -> tuple[Piece, ...]:
+    """Put items into passages: each its own, or those that follow each other in a document as one.
+
+    Args:
+        items: In their order.
+        merged: Whether neighbours become one passage; parents never do.
+    """
+    if not merged:
+        return tuple(Piece((item,), item) for item in items)
+    pieces = [Piece((item,), item) for item in items if item.role == "parent"]
+    chunks = sorted(
+        (item for item in items if item.role != "parent"),
+        key=lambda item: (item.chunk.document_id, item.chunk.chunk_index, item.id),
+    )
+    run: list[Item] = []
+    for item in chunks:
+        if run and not _follows(run[-1], item):
+            pieces.append(_piece(run))
+            run = []
+        run.append(item)
+    if run:
+        pieces.append(_piece(run))
+    return tuple(sorted(pieces, key=lambda piece: place_of(piece.head)))
+
+
+def _piece(run: Sequence[Item]) -> Piece:
+    return Piece(tuple(run), min(run, key=place_of))
+
+
+def _follows(first: Item, second: Item) -> bool:
+    return (
+        first.chunk.document_id == second.chunk.document_id and first.chunk.chunk_index + 1 == second.chunk.chunk_index
+    )
+
+
+def render(pieces: Sequence[Piece], texts: Mapping[str, str], settings: ContextConfig) -> tuple[str, ...]:
+    """Return each passage as the model sees it, numbered from 1; the context is these, joined by the delimiter."""
+    template = _template(settings.template)
+    rendered: list[str] = []
+    for number, piece in enumerate(pieces, start=1):
+        citation, text = cite(piece, number, texts)
+        fields = {
+            "number": str(number),
+            "citation": format_citation(citation),
+            "text": escape_text(text),
+            "title": escape_name(citation.title or ""),
+            "source": escape_name(citation.source or ""),
+            "role": piece.head.role,
+        }
+        rendered.append("".join(literal + fields.get(name or "", "") for literal, name in template))
+    return tuple(rendered)
+
+
+_template = lru_cache(maxsize=64)(parse_template)
+
+
+def cite(piece: Piece, number: int, texts: Mapping[str, str]) -> tuple[Citation, str]:
+    """Return where a passage comes from, and its quotes as one text with a mark where something is left out.
+
+    Quotes that follow each other become one where the document's text is known.
+    """
+    chunks = [item.chunk for item in piece.items]
+    best = piece.head.chunk
+    segments = _segments(piece, texts.get(best.document_id))
+    citation = Citation(
+        number,
+        best.document_id,
+        tuple(chunk.id for chunk in chunks),
+        tuple(quote for _, quote in segments),
+        source=best.source,
+        title=best.title,
+        page_span=_pages(chunk.page_span for chunk in chunks),
+        section_path=_common_path([chunk.section_path for chunk in chunks]),
+        row_range=_joined(chunk.row_range for chunk in chunks),
+        item_range=_joined(chunk.item_range for chunk in chunks),
+    )
+    text = _trimmed(segments[0][1].text)
+    text += "".join(separator + _trimmed(quote.text) for separator, quote in segments[1:])
+    return citation, text + CUT if piece.items[-1].shortened else text
+
+
+def _segments(piece: Piece, text: str | None) -> list[tuple[str, Quote]]:
+    """Return the quotes of a passage, each with what stands before it; those that touch have become one."""
+    runs: list[tuple[str, list[Quote]]] = []
+    before: Item | None = None
+    for item in piece.items:
+        for position, quote in enumerate(item.quotes):
+            follows = position == 0 and before is not None and not before.shortened
+            gap = _gap(runs[-1][1][-1], quote, text) if follows else None
+            if gap is None:
+                neighbours = follows and before is not None and _ends_whole(before) and _begins_whole(item)
+                runs.append((ADJACENT if neighbours else OMISSION, [quote]))
+            else:
+                runs[-1][1].extend((Quote(gap), quote) if gap else (quote,))
+        before = item
+    return [(separator, _one(quotes)) for separator, quotes in runs]
+
+
+def _one(quotes: Sequence[Quote]) -> Quote:
+    """Return quotes that touch as one."""
+    first, last = quotes[0].span, quotes[-1].span
+    if len(quotes) == 1 or first is None or last is None:
+        return quotes[0]
+    return Quote("".join(quote.text for quote in quotes), Span(first.start, last.end))
+
+
+def _gap(last: Quote, quote: Quote, text: str | None) -> str | None:
+    """Return the white space between two quotes, ``None`` where it is not known or something else stands there."""
+    if last.span is None or quote.span is None or last.span.end > quote.span.start:
+        return None
+    if last.span.end == quote.span.start:
+        return ""
+    gap = (text or "")[last.span.end : quote.span.start]
+    return gap if len(gap) == quote.span.start - last.span.end and not gap.strip() else None
+
+
+def _ends_whole(item: Item) -> bool:
+    """Return whether the end of an item's text is still there."""
+    quote, span = item.quotes[-1], item.chunk.span
+    if quote.span is None or span is None:
+        return item.chunk.text.endswith(quote.text)
+    return quote.span.end == span.end
+
+
+def _begins_whole(item: Item) -> bool:
+    quote, span = item.quotes[0], item.chunk.span
+    if quote.span is None or span is None:
+        return item.chunk.text.startswith(quote.text)
+    return quote.span.start == span.start
+
+
+def _trimmed(text: str) -> str:
+    """Return a text without empty lines at its beginning and without white space at its end.
+
+    What its first line is indented by stays: in code it means something.
+    """
+    return _EMPTY_LINES.sub("", text.rstrip(), count=1)
+
+
+_EMPTY_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+
+
+def _pages(spans: Iterable[PageSpan | None]) -> PageSpan | None:
+    known = [span for span in spans if span is not None]
+    return PageSpan(min(span.first for span in known), max(span.last for span in known)) if known else None
+
+
+def _joined(ranges: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Return ranges of rows or items as one; ``None`` where they do not continue each other, as in two tables."""
+    joined: tuple[int, int] | None = None
+    for following in ranges:
+        if following is None or (joined is not None and not joined[0] <= following[0] <= joined[1] + 1):
+            return None
+        joined = following if joined is None else (joined[0], max(joined[1], following[1]))
+    return joined
+
+
+def _common_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the headings that all of them stand under."""
+    shared: list[str] = []
+    for level in zip(*paths, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return tuple(shared)
+
+
+def passages_of(pieces: Sequence[Piece], texts: Mapping[str, str], tokens: Sequence[int]) -> tuple[ContextPassage, ...]:
+    """Return the passages of a pack.
+
+    Args:
+        pieces: In their order.
+        texts: Whole documents by id, as far as they are known.
+        tokens: What each takes by itself.
+    """
+    passages: list[ContextPassage] = []
+    for number, (piece, count) in enumerate(zip(pieces, tokens, strict=True), start=1):
+        citation, text = cite(piece, number, texts)
+        primaries = sorted((item for item in piece.items if item.role == "primary"), key=lambda item: item.rank)
+        passages.append(
+            ContextPassage(
+                piece.head.id,
+                piece.head.role,
+                text,
+                citation,
+                tuple(item.hit for item in primaries),
+                piece.head.hit.id,
+                count,
+                any(item.shortened or item.withheld for item in piece.items),
+            )
+        )
+    return tuple(passages)
+
+
+def ledger_of(
+    pieces: Sequence[Piece], removed: Iterable[Removed], tokens: Mapping[str, int]
+) -> tuple[LedgerEntry, ...]:
+    """Return one entry for each item: those shown, in order, then those that are not."""
+    entries: list[LedgerEntry] = []
+    for number, piece in enumerate(pieces, start=1):
+        for item in piece.items:
+            reasons = ["only what bears on the question is shown"] if item.withheld else []
+            reasons += ["cut after whole sentences to fit the budget"] if item.shortened else []
+            outcome = "shortened" if reasons else "kept"
+            reason = ", and ".join(reasons)
+            entries.append(
+                LedgerEntry(item.id, item.chunk.document_id, item.role, outcome, reason, number, tokens.get(item.id))
+            )
+    entries += (
+        LedgerEntry(
+            gone.item.id,
+            gone.item.chunk.document_id,
+            gone.item.role,
+            "dropped",
+            gone.reason,
+            tokens=tokens.get(gone.item.id),
+        )
+        for gone in removed
+    )
+    return tuple(entries)

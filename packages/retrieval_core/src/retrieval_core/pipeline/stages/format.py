@@ -1,0 +1,138 @@
+"""The hits as one text for a prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from retrieval_core.config.templates import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
+from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.types import format_citation
+from retrieval_core.types.escapes import escape_text
+from retrieval_core.types.filters import chunk_fields, lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.types import JSON, Hit
+
+    _Piece: TypeAlias = tuple[str, str | None, Callable[[Hit, int], str] | None]
+    """Text that stands as it is, the name of the field after it, and how it is written where that is not looked up."""
+
+ABSENT = "N/A"
+TEXT_OF_REVIEWS = "review_text"
+"""The specification's name for a passage's text, which is no metadata: whoever reads a record or row takes it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedContext:
+    """The text, how many hits are in it, and whether the length limit cut something off."""
+
+    text: str
+    document_count: int
+    truncated: bool
+
+
+def format_context(
+    hits: Sequence[Hit],
+    *,
+    template: str = DEFAULT_TEMPLATE,
+    delimiter: str = "\n\n---\n\n",
+    include_scores: bool = False,
+    max_length: int | None = None,
+) -> FormattedContext:
+    """Write the hits as one text; of a hit with excerpts these alone, with ``[…]`` between two.
+
+    Values are put in as they are and never read as a template themselves. Two things are marked where a passage holds
+    them: the delimiter (:func:`without_delimiter`), so that splitting at it gives exactly the passages, and a line that
+    looks like the default template's heading (:func:`~retrieval_core.types.escapes.escape_text`).
+
+    Args:
+        template: Text with fields in braces: ``rank`` (from 1), ``text``, ``citation``, ``score`` and everything that
+            filters see of a chunk, with a dotted path for nested metadata. ``review_text`` is the text too, where the
+            metadata has no such field. What a chunk lacks, and what is blank, is written ``N/A``.
+        delimiter: Stands between two hits: several characters that are not all white space, or an empty line.
+        include_scores: Whether a line with the hit's score precedes it.
+        max_length: In code points; the text is cut there. ``None`` for no limit.
+
+    Raises:
+        ConfigurationError: The template is not well formed, or the delimiter cannot be told from text.
+    """
+    pieces, delimiter = _pieces_of(template), checked_delimiter(delimiter)
+    texts = [
+        without_delimiter(_format_hit(hit, rank, pieces, include_scores=include_scores), delimiter)
+        for rank, hit in enumerate(hits, start=1)
+    ]
+    text = delimiter.join(texts)
+    if max_length is None or len(text) <= max_length:
+        return FormattedContext(text, len(texts), truncated=False)
+    begun, position = 0, 0
+    for piece in texts:
+        begun += position < max_length
+        position += len(piece) + len(delimiter)
+    return FormattedContext(text[:max_length], begun, truncated=True)
+
+
+def without_delimiter(text: str, delimiter: str) -> str:
+    """Return a passage's text so that the delimiter occurs nowhere in it, nor where it meets the delimiter behind it.
+
+    A backslash is put into each occurrence, before its first character that is no space, as Markdown does it: a line
+    ``---`` between empty lines becomes one of a backslash and ``---``. An empty line, where that is the delimiter, gets
+    a space. Nothing is taken away.
+    """
+    whole = text + delimiter[:-1]
+    if not delimiter or delimiter not in whole:
+        return text
+    mark, inside = (" ", 1) if delimiter == BLANK_LINE else ("\\", len(delimiter) - len(delimiter.lstrip()) or 1)
+    parts: list[str] = []
+    done = 0
+    while (start := whole.find(delimiter, done)) >= 0:
+        cut = min(len(text), start + inside)
+        parts += (text[done:cut], mark)
+        done = cut
+    return "".join([*parts, text[done:]])
+
+
+@lru_cache(maxsize=64)
+def _pieces_of(template: str) -> tuple[_Piece, ...]:
+    return tuple((literal, name, _OWN_FIELDS.get(name or "")) for literal, name in parse_template(template))
+
+
+def _format_hit(hit: Hit, rank: int, pieces: Sequence[_Piece], *, include_scores: bool) -> str:
+    fields: Mapping[str, JSON] | None = None
+    parts = [f"Score: {hit.score:.4f}\n"] if include_scores else []
+    for literal, name, own in pieces:
+        parts.append(literal)
+        if own is not None:
+            parts.append(own(hit, rank))
+        elif name is not None:
+            if fields is None:
+                fields = chunk_fields(hit.chunk)
+            written = _as_text(lookup(fields, name))
+            shown = _written_text(hit) if written == ABSENT and name == TEXT_OF_REVIEWS else escape_text(written)
+            parts.append(shown)
+    return "".join(parts)
+
+
+_OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
+    "rank": lambda _, rank: str(rank),
+    "score": lambda hit, _: f"{hit.score:.4f}",
+    "text": lambda hit, _: _written_text(hit),
+    "citation": lambda hit, _: format_citation(hit.chunk),
+}
+"""What a template may name beside a chunk's fields; it wins over metadata of the same name."""
+
+
+def _as_text(value: JSON) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_as_text(item) for item in value) or ABSENT
+    return ABSENT if value is None else _or_absent(str(value))
+
+
+def _written_text(hit: Hit) -> str:
+    return escape_text(_or_absent(shown_text(hit)))
+
+
+def _or_absent(text: str) -> str:
+    return text if text and not text.isspace() else ABSENT

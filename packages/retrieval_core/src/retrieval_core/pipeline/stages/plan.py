@@ -1,0 +1,61 @@
+"""What one query asks of the stages, once configuration and arguments are put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from retrieval_core.pipeline.stages.combine import VectorRule
+    from retrieval_core.pipeline.stages.fuse import FusionMethod
+    from retrieval_core.ports import Message
+    from retrieval_core.types import SearchMode
+    from retrieval_core.types.filters import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The settings of one query.
+
+    Attributes:
+        mode: Which sides are searched.
+        has_words: Whether the store can be searched by words at all.
+        top_k: The most hits, at least 1.
+        candidates: How many to ask of each side, at least ``top_k``.
+        condition: What every passage must pass.
+        fusion: How the sides are combined; ``native`` leaves it to the store.
+        dense_weight: In [0, 1]; the lexical side has the rest.
+        score_threshold: The least dense score, in [0, 1]; ``None`` for none.
+        on_unscored: What a threshold does to passages that have no dense score.
+        fetch_k: From how many of the best ``top_k`` different ones are chosen; ``None`` for plain relevance.
+        lambda_mult: In [0, 1]: relevance against difference, where hits are to be different.
+        reranked: How many hits are put into a better order before the best ``top_k`` are taken; 0 for none.
+        vectors: Which further vectors of the chunks are searched, with their weights; the passage's own has 1.
+        vector_rule: How they become one dense score.
+        transforms: Names of the transformers that look at the question first, in their order.
+        history: The turns of the conversation before the question, oldest first.
+        session_id: Whose question it is, where results are not shared between sessions.
+    """
+
+    mode: SearchMode
+    has_words: bool
+    top_k: int
+    candidates: int
+    condition: Filter | None
+    fusion: FusionMethod | Literal["native"]
+    dense_weight: float
+    score_threshold: float | None
+    on_unscored: Literal["drop", "keep"]
+    fetch_k: int | None
+    lambda_mult: float
+    reranked: int = 0
+    vectors: tuple[tuple[str, float], ...] = ()
+    vector_rule: VectorRule = "mean"
+    transforms: tuple[str, ...] = ()
+    history: tuple[Message, ...] = ()
+    session_id: str | None = None
+
+    @property
+    def shortlist(self) -> int:
+        """How many hits the search hands on, at least ``top_k``."""
+        return max(self.top_k, self.reranked)

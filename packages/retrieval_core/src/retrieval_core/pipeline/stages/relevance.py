@@ -1,0 +1,135 @@
+"""Leaving out passages that do not bear on the question."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.ports import Judgements
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.text.prompting import shorten
+from retrieval_core.types import DroppedPassage, Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import Compressor
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Hit
+
+_REASON_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionResult:
+    """The hits that stay, in their order, and what was decided about all of them.
+
+    Attributes:
+        hits: Those judged relevant, and those that could not be judged.
+        filtered_count: How many were left out.
+        relevance_scores: The compressor's scores, in [0, 1], of every hit that it judged, also of those left out.
+        failures: Calls that failed; their hits stay.
+    """
+
+    hits: tuple[Hit, ...]
+    filtered_count: int = 0
+    relevance_scores: tuple[float, ...] = ()
+    failures: tuple[Failed, ...] = ()
+
+
+async def compress(
+    run: Run, compressor: Compressor, query: str, hits: Sequence[Hit], *, concurrency: int
+) -> CompressionResult:
+    """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
+
+    Nothing takes the place of what is left out: ``top_k`` passages are retrieved, and then compressed. The run's record
+    has those that are left out, each with its score and the reason.
+
+    Args:
+        run: Makes the calls.
+        compressor: Judges.
+        query: The question that counts: as the user asked it, whatever was searched for.
+        hits: In their order.
+        concurrency: The most calls at a time, at least 1.
+    """
+    size = max(1, compressor.batch_size)
+    batches = [hits[start : start + size] for start in range(0, len(hits), size)]
+    free = asyncio.Semaphore(concurrency)
+    started = run.elapsed_ms
+
+    async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
+        async with free:
+            return await run.call("compress", compressor.judge, query, [hit.chunk for hit in batch])
+
+    outcomes = [
+        _checked(outcome, batch)
+        for outcome, batch in zip(await asyncio.gather(*map(judge, batches)), batches, strict=True)
+    ]
+    kept: list[Hit] = []
+    scores: list[float] = []
+    dropped: list[DroppedPassage] = []
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, Failed):
+            kept += batch
+            continue
+        for hit, judgement in zip(batch, outcome.value.judgements, strict=True):
+            scores.append(judgement.score)
+            if judgement.relevant:
+                kept.append(_judged(hit, judgement))
+            else:
+                reason = shorten(str(judgement.reason or ""), _REASON_CHARACTERS)
+                dropped.append(DroppedPassage(hit.id, judgement.score, reason))
+    decision = f"none of {len(hits)} passages bears on the question" if hits and not kept else None
+    run.note("compress", started, len(hits), len(kept), decision, dropped=tuple(dropped))
+    return CompressionResult(
+        tuple(kept), len(dropped), tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))
+    )
+
+
+def _judged(hit: Hit, judgement: Judgement) -> Hit:
+    scores = replace(hit.scores, relevance=judgement.score)
+    return replace(hit, scores=scores, relevance_reason=judgement.reason or None)
+
+
+def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
+    """Return a call's outcome, as a failure where it does not say something sound about each of its passages."""
+    if isinstance(outcome, Failed):
+        return outcome
+    judgements = _judgements(outcome.value)
+    if judgements is None:
+        problem = f"it gave {outcome.value!r:.80}, which are no Judgements"
+    elif len(judgements) != len(batch):
+        problem = f"it gave {len(judgements)} judgements for {len(batch)} passages"
+    elif unsound := [item.score for item in judgements if not 0 <= item.score <= 1]:
+        problem = f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1"
+    else:
+        return outcome
+    return Failed("compress", MalformedAnswerError(f"the compressor's answer cannot be used: {problem}"))
+
+
+def _judgements(answer: object) -> tuple[Judgement, ...] | None:
+    """Return what a plug-in gave, ``None`` where it is something else, whatever its port says."""
+    if not isinstance(answer, Judgements):
+        return None
+    return answer.judgements if all(map(_is_judgement, answer.judgements)) else None
+
+
+def _is_judgement(item: object) -> bool:
+    score: object = item.score if isinstance(item, Judgement) else None
+    return isinstance(score, (int, float))
+
+
+def relevance_of(hits: Sequence[Hit], compressed: CompressionResult | None) -> float | None:
+    """Return how well a search did, in [0, 1]; ``None`` where there is nothing to tell it by.
+
+    The highest score that the compressor gave; without one, or where it failed, the best dense cosine; 0 for an empty
+    result.
+    """
+    kept = hits if compressed is None else compressed.hits
+    if not kept:
+        return 0.0
+    if compressed is not None and compressed.relevance_scores:
+        return max(compressed.relevance_scores)
+    return max((hit.scores.dense for hit in kept if hit.scores.dense is not None), default=None)

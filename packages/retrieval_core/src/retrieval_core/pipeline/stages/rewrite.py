@@ -1,0 +1,123 @@
+"""Asking again in other words, as long as too little was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.ports import Rewritten
+from retrieval_core.run.outcomes import Failed
+from retrieval_core.types import RewriteResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from retrieval_core.config import QueryConfig
+    from retrieval_core.ports import Rewriter
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Query
+
+
+class Searched(Protocol):
+    """What one search came to."""
+
+    @property
+    def query(self) -> Query:
+        """What was searched for."""
+        ...
+
+    @property
+    def relevance(self) -> float | None:
+        """How well it did, in [0, 1]; ``None`` where that cannot be told, or nothing could be searched."""
+        ...
+
+    @property
+    def failures(self) -> tuple[Failed, ...]:
+        """What failed on the way."""
+        ...
+
+
+S = TypeVar("S", bound=Searched)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting(Generic[S]):
+    """The best of all searches, and how it came about.
+
+    Attributes:
+        attempts: How often the rewriter was asked.
+        rewrites: One for each search that followed.
+    """
+
+    best: S
+    attempts: int = 0
+    rewrites: tuple[RewriteResult, ...] = ()
+    failures: tuple[Failed, ...] = ()
+
+
+def should_rewrite(relevance: float | None, threshold: float) -> bool:
+    """Whether a search did badly enough to ask in other words: if and only if its relevance is below the threshold."""
+    return relevance is not None and relevance < threshold
+
+
+async def rewrite_while_poor(
+    run: Run,
+    rewriter: Rewriter,
+    first: S,
+    *,
+    search_again: Callable[[Query], Awaitable[S]],
+    context_of: Callable[[S], str],
+    threshold: float,
+    max_attempts: int,
+    settings: QueryConfig,
+) -> Rewriting[S]:
+    """Rewrite and search again until it is good enough, nothing new comes, or the attempts are used up.
+
+    Args:
+        run: Makes the rewriter's calls.
+        rewriter: Always gets the question as it was asked first, with the passages of the best search so far.
+        first: The search for that question.
+        search_again: Searches for a rewritten one.
+        context_of: The passages of a search, as one text.
+        threshold: In [0, 1]; what reaches it is good enough.
+        max_attempts: The most calls of the rewriter, at least 0.
+        settings: How a question is normalised.
+    """
+    best, asked = first, first.query
+    tried = {asked.text.casefold()}
+    rewrites: list[RewriteResult] = []
+    failures: list[Failed] = []
+    attempt = 0
+    while attempt < max_attempts and should_rewrite(best.relevance, threshold) and not run.is_over:
+        attempt += 1
+        outcome = await run.call("rewrite", rewriter.rewrite, asked.text, context_of(best))
+        if isinstance(outcome, Failed):
+            failures.append(outcome)
+            break
+        rewritten = outcome.value
+        if (problem := _problem(rewritten)) is not None:
+            failures.append(Failed("rewrite", MalformedAnswerError(f"the rewriter gave {problem}")))
+            break
+        query = replace(normalize(rewritten.query, settings), original=asked.original)
+        if query.text.casefold() in tried:
+            run.note("rewrite", run.elapsed_ms, None, None, f"{query.text!r:.200} was searched for already")
+            break
+        tried.add(query.text.casefold())
+        result = await search_again(query)
+        # Not as it was typed: whoever asks the same in other white space may get this result from the cache.
+        rewrites.append(RewriteResult(asked.text, query.text, attempt, rewritten.reason, result.relevance))
+        failures += result.failures  # also of searches that are not kept
+        if result.relevance is None:
+            break
+        if best.relevance is None or result.relevance > best.relevance:
+            best = result
+    return Rewriting(best, attempt, tuple(rewrites), tuple(failures))
+
+
+def _problem(rewritten: object) -> str | None:
+    """Return what is wrong with a plug-in's answer."""
+    if not isinstance(rewritten, Rewritten) or not isinstance(rewritten.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"{rewritten!r:.80}, which is no Rewritten"
+    return None if rewritten.query.strip() else "an empty question"

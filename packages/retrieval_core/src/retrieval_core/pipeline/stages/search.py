@@ -1,0 +1,226 @@
+"""Asking both sides of the index, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from retrieval_core.errors import IncompleteSearchError, SearchError
+from retrieval_core.pipeline.stages.combine import combine_vectors
+from retrieval_core.ports import Candidate, SearchRequest
+from retrieval_core.run.outcomes import Failed, Ok, is_damage
+from retrieval_core.types import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.ports import Retriever, SearchesBoth, Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Query, Vector
+
+Candidates: TypeAlias = "tuple[Candidate, ...]"
+
+BEFORE_WORDS = 0.75
+"""How much of the time for searching embedding may use up where a search by words would stand in for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the sides found; ``None`` for a side that was not asked, or failed.
+
+    Attributes:
+        dense: By the passages' own vectors.
+        combined: By all vectors of the chunks, where they have several.
+        both: By both sides at once, in the store's own order.
+    """
+
+    query: Query
+    dense: Candidates | None
+    lexical: Candidates | None
+    failures: tuple[Failed, ...] = ()
+    combined: Candidates | None = None
+    both: Candidates | None = None
+
+    @property
+    def sides(self) -> tuple[Candidates, ...]:
+        """What each side found that was searched."""
+        dense = self.dense if self.combined is None else self.combined
+        return tuple([side for side in (dense, self.lexical, self.both) if side is not None])
+
+    @property
+    def candidates(self) -> Candidates:
+        """Everything that was found, by whichever side."""
+        return tuple([item for side in self.sides for item in side])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where passages are found.
+
+    Attributes:
+        questions: Embeds the question; ``None`` to search by words alone.
+        retrievers: Further ways of finding passages, by name.
+    """
+
+    store: Store
+    questions: Questions | None = None
+    retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
+
+
+async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
+    """Search the dense side, the lexical side, or both at once; the lexical side does not wait for the embedding.
+
+    In lexical mode the question is embedded only where a threshold has to be held against something. Where a question
+    that was to be searched by meaning alone cannot be embedded, it is searched by words. Where the index cannot be
+    searched by the one side that was asked for, or by both at once, the other side stands in, or each by itself.
+
+    Args:
+        run: Makes the calls.
+        sources: What is searched.
+        query: The normalised question.
+        plan: What is asked of each side.
+    """
+    questions = sources.questions
+    if questions is None:
+        return await _search_by_words(run, sources, query, plan)
+    if plan.mode == "hybrid":
+        both = _search_both if plan.fusion == "native" else _search_side_by_side
+        return await both(run, sources.store, questions, query, plan)
+    if plan.mode == "lexical":
+        found = await _search_by_words(run, sources, query, plan)
+        if not found.sides and plan.has_words and is_damage(found.failures[-1].error):
+            other = await _search_meaning(run, sources.store, questions, found.query, plan)
+            return replace(other, failures=(*found.failures, *other.failures))
+        return found
+    found = await _search_meaning(run, sources.store, questions, query, plan)
+    if (
+        not found.sides
+        and plan.has_words
+        and (found.failures[0].stage == "embed" or is_damage(found.failures[-1].error))
+    ):
+        return _found(found.query, None, await _search_words(run, sources.store, query, plan), *found.failures)
+    return found
+
+
+async def _search_by_words(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
+    words = _search_words(run, sources.store, query, plan)
+    if sources.questions is None or plan.score_threshold is None:
+        return _found(query, None, await words)
+    embedded, lexical = await asyncio.gather(sources.questions.embed(run, query), words)
+    if isinstance(embedded, Failed):
+        return _found(query, None, lexical, embedded)
+    return _found(replace(query, embedding=embedded.value), None, lexical)
+
+
+def _for_embedding(run: Run, plan: Plan) -> Run:
+    """Return the run for embedding a question that is searched for by words where that takes too long."""
+    return run.for_part_of_the_rest(BEFORE_WORDS) if plan.has_words else run
+
+
+async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[Candidates] | Failed:
+    request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
+    return await _ask(run, "lexical", store.search, request)
+
+
+async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    """Search by the question's vector among the passages' own, and among each further kind that the plan names."""
+    embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
+    if isinstance(embedded, Failed):
+        return _found(query, None, None, embedded)
+    query = replace(query, embedding=embedded.value)
+    own = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
+    if not plan.vectors:
+        return _found(query, await own, None)
+    further = [_ask(run, "dense", store.search, _by_vector(embedded.value, plan, name)) for name, _ in plan.vectors]
+    outcomes = await asyncio.gather(own, *further)
+    sides: list[tuple[Candidates, float]] = []
+    failures: list[Failed] = []
+    for outcome, (name, weight) in zip(outcomes, (("", 1.0), *plan.vectors), strict=True):
+        if (candidates := _candidates_of(outcome)) is not None:
+            sides.append((candidates, weight))
+        if isinstance(outcome, Failed):
+            failures.append(replace(outcome, of=name and f"the vector {name}"))
+    combined = combine_vectors(sides, plan.vector_rule, plan.candidates) if sides else None
+    return replace(_found(query, outcomes[0], None), combined=combined, failures=tuple(failures))
+
+
+async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    meaning = _search_meaning(run, store, questions, query, plan)
+    found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
+    failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)
+    return replace(found, lexical=_candidates_of(lexical), failures=failures)
+
+
+async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+    embedded = await questions.embed(_for_embedding(run, plan), query)
+    if isinstance(embedded, Failed):
+        return _found(query, None, await _search_words(run, store, query, plan), embedded)
+    query = replace(query, embedding=embedded.value)
+    request = replace(_by_vector(embedded.value, plan, None), text=query.text)
+    outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
+    if isinstance(outcome, Ok):
+        return Found(query, None, None, both=outcome.value)
+    if not is_damage(outcome.error):
+        return Found(query, None, None, (outcome,), both=_candidates_of(outcome))
+    dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
+    return _found(query, *await asyncio.gather(dense, _search_words(run, store, query, plan)), outcome)
+
+
+def _by_vector(vector: Vector, plan: Plan, name: str | None) -> SearchRequest:
+    return SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition, vector_name=name)
+
+
+def _found(
+    query: Query, dense: Ok[Candidates] | Failed | None, lexical: Ok[Candidates] | Failed | None, *failed: Failed
+) -> Found:
+    return Found(
+        query,
+        dense=_candidates_of(dense),
+        lexical=_candidates_of(lexical),
+        failures=(*failed, *[outcome for outcome in (dense, lexical) if isinstance(outcome, Failed)]),
+    )
+
+
+def _candidates_of(outcome: Ok[Candidates] | Failed | None) -> Candidates | None:
+    """Return what was found, by a search that could not look at everything too; ``None`` for one that failed."""
+    if isinstance(outcome, Ok):
+        return outcome.value
+    error = None if outcome is None else outcome.error
+    return error.found if isinstance(error, IncompleteSearchError) and are_candidates(error.found) else None
+
+
+async def _ask(
+    run: Run, stage: str, function: Callable[[SearchRequest], Awaitable[Candidates]], request: SearchRequest
+) -> Ok[Candidates] | Failed:
+    """Return what a store answered, as a failure where these are no candidates."""
+    # Counted by the kind of search: one that is dead must not keep the others, and the passages, from being read.
+    outcome = await run.on(f"the store's {stage} search").call(stage, function, request)
+    if isinstance(outcome, Failed) or are_candidates(outcome.value):
+        return outcome
+    return Failed(stage, SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} are no candidates"))
+
+
+def are_candidates(answer: object) -> bool:
+    """Whether this is what a search should find, whatever its port says."""
+    return isinstance(answer, (tuple, list)) and all(map(_is_candidate, cast("Sequence[object]", answer)))
+
+
+def _is_candidate(item: Any) -> bool:
+    if not isinstance(item, Candidate) or not isinstance(item.chunk_id, str) or not is_finite(item.score):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return False
+    return item.chunk is None or (isinstance(item.chunk, Chunk) and item.chunk.id == item.chunk_id)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a number that can be reckoned with."""
+    if type(value) is float:  # as nearly all are; asking what else is a number takes many times as long
+        return isfinite(value)
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:
+        return False

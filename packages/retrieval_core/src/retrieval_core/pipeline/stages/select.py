@@ -1,0 +1,145 @@
+"""From ranked ids to hits: reading the chunks, and choosing which of them the caller gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import DimensionMismatchError, SearchError
+from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
+from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score
+from retrieval_core.pipeline.stages.query_expansion import origins_of
+from retrieval_core.ports import Fetched, FetchRequest
+from retrieval_core.run.outcomes import Failed, is_damage
+from retrieval_core.types import Degradation, Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.query_expansion import Beside
+    from retrieval_core.pipeline.stages.search import Found
+    from retrieval_core.ports import Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Chunk, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The hits, and what could not be done for them."""
+
+    hits: tuple[Hit, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    failure: Failed | None = None
+
+
+async def select(
+    run: Run, store: Store, found: Found, ranked: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside] = ()
+) -> Selected:
+    """Read the chunks of the best candidates, in one request, and choose among them.
+
+    Chunks that the dense side did not find get their dense score here, from their vectors. Where reading fails, what
+    the search brought along has to do.
+    """
+    pool = tuple(ranked[: depth_of(plan)])
+    fetched, failure, degraded = await _fetch(run, store, found, pool, plan, beside=beside)
+    pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
+    pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
+    if plan.score_threshold is not None:
+        started, before = run.elapsed_ms, len(pool)
+        pool, unscored = _above_threshold(pool, plan.score_threshold, plan)
+        degraded += unscored
+        run.note("threshold", started, before, len(pool))
+    if plan.fetch_k is not None:
+        started, before = run.elapsed_ms, len(pool)
+        pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
+        degraded += not_compared
+        run.note("diversify", started, before, len(pool))
+    hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
+    if beside:
+        origins = origins_of(beside, plan.shortlist)
+        hits = tuple([replace(hit, found_by=origins.get(hit.id, ())) for hit in hits])
+    return Selected(hits, degraded, failure)
+
+
+def depth_of(plan: Plan) -> int | None:
+    """Return how many candidates have to be looked at; ``None`` for all: with a threshold any of them may pass it."""
+    return None if plan.score_threshold is not None else max(plan.shortlist, plan.fetch_k or 0)
+
+
+async def _fetch(
+    run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
+) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
+    """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
+
+    Where the index cannot read their vectors, it is asked for the passages alone.
+    """
+    at_hand: dict[str, Chunk] = {}
+    for other in beside:
+        at_hand.update(other.chunks)
+    at_hand.update([(item.chunk_id, item.chunk) for item in found.candidates if item.chunk is not None])
+    to_compare = plan.fetch_k is not None
+    to_score: set[str] = set()
+    if found.query.embedding is not None:
+        to_score = {item.chunk_id for item in pool if item.scores.dense is None}
+    needed = [item.chunk_id for item in pool]
+    missing = tuple([name for name in needed if to_compare or name in to_score or name not in at_hand])
+    if not missing:
+        return Fetched(chunks=at_hand), None, ()
+    request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
+    outcome = await run.on("store").call("fetch", store.fetch, request)
+    degraded: tuple[Degradation, ...] = ()
+    if isinstance(outcome, Failed) and request.with_vectors and is_damage(outcome.error):
+        degraded = (Degradation(outcome.stage, outcome.reason),)
+        outcome = await run.on("store").call("fetch", store.fetch, replace(request, with_vectors=False))
+    if isinstance(outcome, Failed):
+        return Fetched(chunks=at_hand), outcome, ()
+    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched")
+        return Fetched(chunks=at_hand), Failed("fetch", problem), ()
+    if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
+        return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
+    return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded
+
+
+def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:
+    """Return what is wrong with vectors that cannot be compared with the question, or with each other."""
+    sizes = {vector.size for vector in vectors.values()}
+    expected = embedding.size if embedding is not None else max(sizes, default=0)
+    wrong = next(iter(sizes - {expected}), None)
+    return None if wrong is None else DimensionMismatchError(expected, wrong, "a vector that the store returned")
+
+
+def _with_dense_scores(
+    pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
+) -> tuple[Ranked, ...]:
+    if embedding is None or not vectors:
+        return tuple(pool)
+    return tuple(
+        replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))
+        if item.scores.dense is None and (vector := vectors.get(item.chunk_id)) is not None
+        else item
+        for item in pool
+    )
+
+
+def _above_threshold(
+    pool: tuple[Ranked, ...], threshold: float, plan: Plan
+) -> tuple[tuple[Ranked, ...], tuple[Degradation, ...]]:
+    keep = plan.on_unscored == "keep"
+    kept = tuple(item for item in pool if (keep if item.scores.dense is None else item.scores.dense >= threshold))
+    unscored = sum(item.scores.dense is None for item in pool)
+    if keep or not unscored:
+        return kept, ()
+    reason = f"{unscored} passages have no dense score to hold against score_threshold and were left out"
+    return kept, (Degradation("threshold", reason),)
+
+
+def _diverse(
+    pool: tuple[Ranked, ...], vectors: Mapping[str, Vector], plan: Plan
+) -> tuple[tuple[Ranked, ...], tuple[Degradation, ...]]:
+    if pool and not vectors:
+        reason = "the passages have no vectors to compare, so they are in order of relevance"
+        return pool, (Degradation("diversify", reason),)
+    chosen = maximal_marginal_relevance(pool, vectors, top_k=plan.shortlist, lambda_mult=plan.lambda_mult)
+    return chosen, ()

@@ -1,0 +1,183 @@
+"""What is looked at before the search: the conversation, and what else than the question should be searched for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.search import are_candidates, is_finite
+from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
+from retrieval_core.run.outcomes import Failed, Ok
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_core.config import QueryConfig
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.ports import QueryTransformer
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Query
+
+MOST_VARIANTS = 16
+"""What is searched for beside one question, at most, and as many lists of linked chunks: each of them is a search."""
+HEAVIEST = 1000.0
+"""The most that a weight may be: far beyond it, sums of scores would not be numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it is searched for.
+
+    Attributes:
+        query: Stands alone, whatever was said before it.
+        variants: Searched for beside it.
+        linked: Candidates that need no search.
+        failures: Of transformers, which were done without.
+    """
+
+    query: Query
+    variants: tuple[Variant, ...] = ()
+    linked: tuple[Linked, ...] = ()
+    failures: tuple[Failed, ...] = ()
+
+
+async def transform(
+    run: Run,
+    query: Query,
+    plan: Plan,
+    *,
+    condenser: QueryTransformer | None,
+    transformers: Mapping[str, QueryTransformer],
+    settings: QueryConfig,
+) -> Asked:
+    """Make a question stand alone, then ask all transformers about it at once.
+
+    Of several that replace the question, the first does, in the order of the plan; what the others put in its place is
+    searched for beside it.
+
+    Args:
+        run: Makes the calls.
+        query: The normalised question.
+        plan: Names the transformers, and has the conversation.
+        condenser: Puts what a question takes from the conversation into it; ``None`` leaves it as it is.
+        transformers: By name.
+        settings: How questions are normalised.
+    """
+    context = QueryContext(plan.history)
+    failures: list[Failed] = []
+    variants: list[Variant] = []
+    linked: list[Linked] = []
+    asked = query
+    if plan.history and condenser is not None:
+        condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run
+        asking = condensing.on("condense").call("condense", condenser.transform, query.text, context)
+        outcome = _sound("condense", "the condenser", await asking)
+        if isinstance(outcome, Failed):
+            failures.append(outcome)
+        else:
+            asked = _replaced(asked, outcome.value, settings)
+            variants += outcome.value.variants
+            run.note("condense", run.elapsed_ms, None, None, outcome.value.reason or f"searched for: {asked.text}")
+    question = asked.text
+    answers = await asyncio.gather(
+        *(_ask(run, name, transformers[name], question, context) for name in plan.transforms)
+    )
+    for name, outcome in zip(plan.transforms, answers, strict=True):
+        if isinstance(outcome, Failed):
+            failures.append(replace(outcome, of=name))
+            continue
+        made = outcome.value
+        if made.query is not None and asked.text == question:
+            asked = _replaced(asked, made, settings)
+        elif made.query is not None:
+            variants.append(Variant(name, made.query))
+        variants += made.variants
+        linked += made.linked
+        count = len(made.variants) + len(made.linked)
+        run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
+    return Asked(asked, _distinct(asked, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures))
+
+
+async def _ask(
+    run: Run, name: str, transformer: QueryTransformer, question: str, context: QueryContext
+) -> Ok[Transformed] | Failed:
+    outcome = await run.on(f"transform {name}").call("transform", transformer.transform, question, context)
+    return _sound("transform", f"the transformer {name!r}", outcome)
+
+
+def _replaced(query: Query, made: Transformed, settings: QueryConfig) -> Query:
+    if made.query is None:
+        return query
+    made_of = normalize(made.query, settings)
+    return replace(made_of, original=query.original, truncated=query.truncated or made_of.truncated)
+
+
+def _distinct(query: Query, variants: list[Variant], plan: Plan, settings: QueryConfig) -> tuple[Variant, ...]:
+    """Return what is worth a search of its own, normalised, on the sides that the query's mode has."""
+    has = BOTH_SIDES if plan.mode == "hybrid" else frozenset({plan.mode})
+    kept: dict[object, Variant] = {(query.text.casefold(), has, False): Variant("question", query.text)}
+    for variant in variants[:MOST_VARIANTS]:
+        text, sides = normalize(variant.text, settings).text, frozenset(variant.sides) & has
+        if sides:
+            key = (text.casefold(), sides, variant.is_passage)
+            kept.setdefault(key, replace(variant, text=text, sides=sides))
+    return tuple(kept.values())[1:]
+
+
+def _sound(stage: str, name: str, outcome: Ok[Transformed | str] | Failed) -> Ok[Transformed] | Failed:
+    """Return what a transformer made, as a failure where it cannot be used."""
+    if isinstance(outcome, Failed):
+        return outcome
+    made = Transformed(query=outcome.value) if isinstance(outcome.value, str) else outcome.value
+    if (problem := _problem(made)) is not None:
+        return Failed(stage, MalformedAnswerError(f"{name} gave {problem}"))
+    return Ok(made)
+
+
+def _problem(made: object) -> str | None:
+    if not isinstance(made, Transformed):
+        return f"{made!r:.80}, which is neither text nor a Transformed"
+    if made.query is not None and not _is_text(made.query):
+        return f"{made.query!r:.80} as the question"
+    if not isinstance(made.variants, (tuple, list)) or not isinstance(made.linked, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"{made!r:.120}, whose variants or linked are no tuple"
+    for variant in cast("tuple[object, ...]", made.variants):
+        if not _is_variant(variant):
+            return f"{variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
+    for link in cast("tuple[object, ...]", made.linked):
+        if not _is_linked(link):
+            return f"{link!r:.120}, which is no Linked with candidates and a weight above 0"
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_weight(value: Any) -> bool:
+    return is_finite(value) and 0 < value <= HEAVIEST
+
+
+def _is_variant(value: Any) -> bool:
+    return (
+        isinstance(value, Variant)
+        and _is_text(value.text)
+        and isinstance(value.sides, (frozenset, set))  # pyright: ignore[reportUnnecessaryIsInstance]
+        and value.sides <= BOTH_SIDES
+        and type(value.is_passage) is bool
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and _is_weight(value.weight)
+    )
+
+
+def _is_linked(value: Any) -> bool:
+    return (
+        isinstance(value, Linked)
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and isinstance(value.text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and are_candidates(value.candidates)
+        and _is_weight(value.weight)
+    )

@@ -1,1 +1,0 @@
-"""Rewriters: what puts a question into other words, one file each."""

@@ -1,0 +1,82 @@
+"""Watching the pipeline from outside: spans and measurements, behind one small interface."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retrieval_core.run.observe.memory import (
+        ComponentMemory,
+        Measurable,
+        MemoryUsage,
+        memory_of,
+        monitor_memory_usage,
+    )
+    from retrieval_core.run.observe.metrics import Histogram, Metrics, MetricsSnapshot, StageMetrics
+    from retrieval_core.run.observe.observer import Observer, Span
+    from retrieval_core.run.observe.otel import OpenTelemetryObserver
+    from retrieval_core.run.observe.several import SeveralObservers
+    from retrieval_core.run.observe.summary import Latency, Summary
+    from retrieval_core.run.observe.totals import Totals, read_totals, reset_totals, totals_beside
+    from retrieval_core.run.observe.trace import explain
+    from retrieval_core.run.observe.usage import UsageStats
+
+__all__ = [
+    "ComponentMemory",
+    "Histogram",
+    "Latency",
+    "Measurable",
+    "MemoryUsage",
+    "Metrics",
+    "MetricsSnapshot",
+    "Observer",
+    "OpenTelemetryObserver",
+    "SeveralObservers",
+    "Span",
+    "StageMetrics",
+    "Summary",
+    "Totals",
+    "UsageStats",
+    "explain",
+    "memory_of",
+    "monitor_memory_usage",
+    "read_totals",
+    "reset_totals",
+    "totals_beside",
+]
+
+_HOMES = {
+    "ComponentMemory": "memory",
+    "Histogram": "metrics",
+    "Latency": "summary",
+    "Measurable": "memory",
+    "MemoryUsage": "memory",
+    "Metrics": "metrics",
+    "MetricsSnapshot": "metrics",
+    "Observer": "observer",
+    "OpenTelemetryObserver": "otel",
+    "SeveralObservers": "several",
+    "Span": "observer",
+    "StageMetrics": "metrics",
+    "Summary": "summary",
+    "Totals": "totals",
+    "UsageStats": "usage",
+    "explain": "trace",
+    "memory_of": "memory",
+    "monitor_memory_usage": "memory",
+    "read_totals": "totals",
+    "reset_totals": "totals",
+    "totals_beside": "totals",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a pipeline that nobody watches needs none of them."""
+    if (home := _HOMES.get(name)) is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that were not used yet."""
+    return sorted({*globals(), *__all__})

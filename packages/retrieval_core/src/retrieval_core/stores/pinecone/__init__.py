@@ -1,5 +1,0 @@
-"""A store at Pinecone: our own index there, or one that others filled."""
-
-from retrieval_core.stores.pinecone.store import PineconeStore
-
-__all__ = ["PineconeStore"]

@@ -1,0 +1,46 @@
+"""How text becomes the terms that lexical search compares.
+
+The same analysis serves indexing, searching and highlighting, and covers all languages:
+
+- Words are runs of letters and digits. Case, accents and compatibility forms (ligatures, full-width letters) are folded
+  away. Endings are removed by a stemmer of Snowball, by default the English one, which leaves words of other scripts
+  alone. Other languages' stemmers see accents, which are folded away afterwards.
+- An identifier counts as a whole and by its parts: ``user_id`` is ``user_id``, ``user`` and ``id``; ``IL6`` is ``il6``,
+  ``il`` and ``6``; ``getName`` is ``getname``, ``get`` and ``name``. A compound with hyphens counts by its words and
+  joined: ``e-mail`` is ``e``, ``mail`` and ``email``.
+- Scripts written without spaces, and Hangul, become overlapping pairs of characters; single Han characters are kept
+  too, so that a question of one character finds its words.
+- Everything is indexed. A question drops stop words, unless it has nothing else.
+- On request, neighbouring words are terms too (``new_york``), and parts of words (``_yor``).
+
+Measured against plain stemmed words, nDCG@10 of BM25: SciFact .699 (.686), financial questions .204 (.192), shopping
+queries .710 (.705), Cranfield .359 (.362).
+"""
+
+from retrieval_core.text.analysis.analyzer import (
+    LONGEST_TERM,
+    MOST_PARTS,
+    NO_STEMMING,
+    Analyzer,
+    highlight_spans,
+)
+from retrieval_core.text.analysis.identity import settings_to_change
+from retrieval_core.text.analysis.stop_words import LISTED, STOP_WORDS
+from retrieval_core.text.analysis.terms import OpenCompound, Term
+from retrieval_core.text.analysis.words import BY_CHARACTER, UNSPACED, fold
+
+__all__ = [
+    "BY_CHARACTER",
+    "LISTED",
+    "LONGEST_TERM",
+    "MOST_PARTS",
+    "NO_STEMMING",
+    "STOP_WORDS",
+    "UNSPACED",
+    "Analyzer",
+    "OpenCompound",
+    "Term",
+    "fold",
+    "highlight_spans",
+    "settings_to_change",
+]

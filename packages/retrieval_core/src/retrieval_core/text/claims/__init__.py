@@ -1,0 +1,21 @@
+"""What a text claims that can be held against another exactly: figures, names and negations."""
+
+from retrieval_core.text.claims.comparison import Difference, compare
+from retrieval_core.text.claims.figures import Figure, figures_in, figures_of, missing_figures
+from retrieval_core.text.claims.reading import Reading, Token, read
+from retrieval_core.text.claims.words import FUNCTION_WORDS, Word, words_in
+
+__all__ = [
+    "FUNCTION_WORDS",
+    "Difference",
+    "Figure",
+    "Reading",
+    "Token",
+    "Word",
+    "compare",
+    "figures_in",
+    "figures_of",
+    "missing_figures",
+    "read",
+    "words_in",
+]

@@ -1,0 +1,54 @@
+"""The turns of a conversation that a question may lean on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import Message
+from retrieval_core.text.texts import clipped, key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TURNS = 3
+"""The specification's: the last three, of either side."""
+ASSISTANT_CHARACTERS = 200
+"""The specification's: what was answered is long, and its beginning says what it is about."""
+USER_CHARACTERS = 1000
+
+
+def last_turns(query: str, history: Sequence[Message], turns: int) -> tuple[Message, ...]:
+    """Return the last turns before a question, oldest first, each on one line and cut to its length.
+
+    Blank messages and those of the system are no turns, and neither is the question itself, which some callers have
+    at the end of their history already.
+    """
+    spoken = [message for message in history if message.role != "system" and message.content.strip()]
+    if spoken and spoken[-1].role == "user" and key(spoken[-1].content) == key(query):
+        del spoken[-1]
+    return tuple(
+        Message(message.role, clipped(message.content, USER_CHARACTERS if _is_user(message) else ASSISTANT_CHARACTERS))
+        for message in spoken[-turns:]
+    )
+
+
+def last_of_user(turns: Sequence[Message]) -> str | None:
+    """Return what the user said last, if anything."""
+    return next((turn.content for turn in reversed(turns) if _is_user(turn)), None)
+
+
+def checked_turns(turns: int) -> int:
+    """Return a number of turns.
+
+    Raises:
+        InvalidParameterError: It is less than 1.
+    """
+    if turns < 1:
+        msg = f"turns must be at least 1, got {turns}; to leave conversations out, use no condenser"
+        raise InvalidParameterError(msg)
+    return turns
+
+
+def _is_user(message: Message) -> bool:
+    return message.role == "user"

@@ -1,0 +1,57 @@
+"""The specification's short form of the filters that a shop needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import FilterError
+from retrieval_core.types.filters.conditions import Glob, Gte, Lte, Text
+from retrieval_core.types.filters.matching import all_of
+
+if TYPE_CHECKING:
+    from retrieval_core.types.filters.conditions import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFilter:
+    """Conditions on ``price``, ``rating`` and ``product_name``; all that are given must match.
+
+    Attributes:
+        min_price: The least ``price``, itself included.
+        max_price: The highest ``price``, itself included.
+        min_rating: The least ``rating``, itself included.
+        product_name_pattern: What ``product_name`` holds, without regard to case: ``"phone"`` finds all names with this
+            word in them. With ``*`` for any run of characters or ``?`` for one it is a glob for the whole name, as in
+            ``"*phone 1?*"``. It is never a regular expression.
+
+    Raises:
+        FilterError: A bound is no finite number, or the pattern is no text.
+    """
+
+    min_price: float | None = None
+    max_price: float | None = None
+    min_rating: float | None = None
+    product_name_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("min_price", "max_price", "min_rating"):
+            bound = getattr(self, name)
+            if bound is not None and (isinstance(bound, bool) or not isinstance(bound, (int, float))):
+                msg = f"{name} must be a number, got {bound!r:.80}"
+                raise FilterError(msg)
+        self.as_filter()
+
+    def as_filter(self) -> Filter | None:
+        """Return the same as a typed filter; ``None`` where nothing is asked for."""
+        return all_of(
+            None if self.min_price is None else Gte("price", self.min_price),
+            None if self.max_price is None else Lte("price", self.max_price),
+            None if self.min_rating is None else Gte("rating", self.min_rating),
+            None if self.product_name_pattern is None else _pattern("product_name", self.product_name_pattern),
+        )
+
+
+def _pattern(path: str, pattern: str) -> Filter:
+    is_glob = not isinstance(pattern, str) or "*" in pattern or "?" in pattern  # pyright: ignore[reportUnnecessaryIsInstance]
+    return Glob(path, pattern) if is_glob else Text(path, pattern)
