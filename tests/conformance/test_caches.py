@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redis_server import RedisServer, needs_server
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.caches.redis import RedisCache
 from retrieval_core.testing.cache_kit import CacheConformance
+from support.redis_server import RedisServer, needs_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator

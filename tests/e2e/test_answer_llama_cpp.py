@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from answers import ORDER
-from e2e.llama_server import llama_server, model_file
 from retrieval_core.cli import main
+from support.answers import ORDER
+from support.llama_server import llama_server, model_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from e2e.llama_server import LlamaServer
+    from support.llama_server import LlamaServer
 
 pytestmark = [
     pytest.mark.model_server,

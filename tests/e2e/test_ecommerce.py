@@ -21,12 +21,12 @@ from retrieval_core.cli import main
 from retrieval_core.errors import FilterError
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types.filters import MetadataFilter, Ne
-from support import approx
-from wire.openai_service import KEY as OPENAI_KEY
-from wire.openai_service import OpenAIService
-from wire.pinecone_service import KEY as PINECONE_KEY
-from wire.pinecone_service import PineconeService
-from wire.server import WireServer
+from support.openai_service import KEY as OPENAI_KEY
+from support.openai_service import OpenAIService
+from support.pinecone_service import KEY as PINECONE_KEY
+from support.pinecone_service import PineconeService
+from support.plugins import approx
+from support.wire_server import WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -25,11 +25,11 @@ from llama_index.core.schema import (
 
 from llama_index.retrievers.retrieval_core import chunk_from_node, hit_from_node, node_from_chunk, node_from_hit
 from llama_index.retrievers.retrieval_core.convert import PROVENANCE
-from llamaindex.support import CHUNKS, hits
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.serialization import hit_to_json
 from retrieval_core.testing.filter_strategies import metadata, texts
 from retrieval_core.types import Chunk, Hit, Origin, Scores, Span
+from support.llamaindex_library import CHUNKS, hits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

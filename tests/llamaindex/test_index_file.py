@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
-from llamaindex.support import CHUNKS, Library
 from retrieval_core import open_index
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import (
@@ -26,6 +25,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.llamaindex_library import CHUNKS, Library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.postprocessor.retrieval_core import NeighborExpansionPostprocessor
 from llama_index.retrievers.retrieval_core import node_from_chunk
-from llamaindex.support import CHUNKS, Library, chunk
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import FilterError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
+from support.llamaindex_library import CHUNKS, Library, chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 
 from llama_index.postprocessor.retrieval_core import MMRPostprocessor, NeighborExpansionPostprocessor
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, RetrievalQueryBundle
-from llamaindex.support import Library
+from support.llamaindex_library import Library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

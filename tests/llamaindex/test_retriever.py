@@ -22,7 +22,6 @@ from llama_index.retrievers.retrieval_core import (
     RetrievalQueryBundle,
     hit_from_node,
 )
-from llamaindex.support import CHUNKS, Library
 from retrieval_core import open_index
 from retrieval_core.errors import (
     EmbeddingError,
@@ -36,6 +35,7 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types.filters import Eq
+from support.llamaindex_library import CHUNKS, Library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

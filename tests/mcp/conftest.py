@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from processes import as_at_a_terminal
 from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.processes import as_at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from answers import an_answering_pipeline, check_stream, events_of
-from pipelines import TEXTS, TroubledStore, filled
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.answer.attribution import plain
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.claims import figures_of
 from retrieval_core.text.markers import MISSING
 from retrieval_core.types import Chunk
+from support.answers import an_answering_pipeline, check_stream, events_of
+from support.pipelines import TEXTS, TroubledStore, filled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from quoted_packs import quoting, whole
 from retrieval_core.pipeline.answer.candidates import candidates
 from retrieval_core.pipeline.answer.extract import choose, compose
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Span, content_hash
+from support.quoted_packs import quoting, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

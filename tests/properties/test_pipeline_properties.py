@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import TroubledStore, a_pipeline, filled
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import chunk_fields, matches
 from retrieval_core.types.filters.syntax import parse_filter
+from support.pipelines import TroubledStore, a_pipeline, filled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_cases import passage
 from retrieval_core.pipeline.answer.attribution import Sources, markers_of, plain
 from retrieval_core.text.sentence_stream import LONGEST, GrowingText
 from retrieval_core.types import content_hash
+from support.attribution_cases import passage
 
 if TYPE_CHECKING:
     from retrieval_core.types import AnswerSentence, Attribution, Citation, ContextPassage, Span

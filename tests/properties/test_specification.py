@@ -18,8 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import PHONES, TroubledStore, filled
-from results import json_values
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import QueryConfig, RetrievalConfig, load_config
@@ -34,15 +32,17 @@ from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor
 from retrieval_core.types import Chunk, Hit, Judgement, Scores
-from support import approx
-from wire.openai_service import KEY, OpenAIService
-from wire.server import BrokenJSON, Changed, EmptyBody, ResetMidBody, Response, Status, WireServer
+from support.openai_service import KEY, OpenAIService
+from support.pipelines import PHONES, TroubledStore, filled
+from support.plugins import approx
+from support.results import json_values
+from support.wire_server import BrokenJSON, Changed, EmptyBody, ResetMidBody, Response, Status, WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from retrieval_core.types import RetrievalResult, Vector
-    from wire.server import Fault
+    from support.wire_server import Fault
 
 FEATURE = "data-retrieval-pipeline"
 LARGE = "text-embedding-3-large"

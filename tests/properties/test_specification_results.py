@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import PHONES, TroubledStore, filled
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.evaluators.local import LocalEvaluator
 from retrieval_core.adapters.stores.memory import MemoryStore
@@ -26,7 +25,8 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
 from retrieval_core.types import Chunk, EvaluationScores, Judgement
 from retrieval_core.types.filters import MetadataFilter
-from support import approx
+from support.pipelines import PHONES, TroubledStore, filled
+from support.plugins import approx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

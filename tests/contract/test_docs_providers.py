@@ -1,0 +1,83 @@
+"""The configurations of docs/providers.md load, and make the objects that the page speaks of."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.adapters.stores.pinecone.foreign import MAPPED
+from retrieval_core.config import load_config
+from retrieval_core.index.open import (
+    build_cache,
+    build_compressor,
+    build_embedder,
+    build_llm,
+    build_rewriter,
+    build_store,
+)
+
+if TYPE_CHECKING:
+    from retrieval_core.config import RetrievalConfig
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+KEYS = {"OPENAI_API_KEY": "o", "PINECONE_API_KEY": "p", "CO_API_KEY": "c"}
+
+
+def loaded(example: str, folder: Path) -> RetrievalConfig:
+    file = folder / "settings.toml"
+    file.write_text(example, encoding="utf-8")
+    return load_config(file, environment=KEYS)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_every_example_loads_and_builds(example: str, tmp_path: Path) -> None:
+    """Each example has known settings alone, and nothing that it asks for is missing but what is at the service."""
+    config = loaded(example, tmp_path)
+    assert config != load_config(environment=KEYS)
+    embedder = build_embedder(config.embedder)
+    build_store(config.store, tmp_path / "index.db", embedder)
+    llm = build_llm(config.llm)
+    assert (llm is not None) is ("[llm]" in example)
+    compressor, rewriter = build_compressor(config.compressor, llm), build_rewriter(config.rewriter, llm)
+    assert (compressor is not None) is ("[compressor]" in example)
+    assert (rewriter is not None) is ("[rewriter]" in example)
+    build_cache(config.cache)
+
+
+def test_there_is_an_example_for_each_provider() -> None:
+    """Every kind that the page is about is configured in one of its examples."""
+    text = "".join(EXAMPLES)
+    assert len(EXAMPLES) >= 8
+    for wanted in ('kind = "pinecone"', 'kind = "openai"', 'kind = "redis"', 'kind = "local"', "base_url", "fields"):
+        assert wanted in text
+
+
+def test_keys_of_openai_go_to_openai_alone(tmp_path: Path) -> None:
+    """A server of one's own is not sent the key of the environment, as the page says."""
+    for example in EXAMPLES:
+        config = loaded(example, tmp_path)
+        for section in (config.embedder.openai, config.llm.openai):
+            assert (section.api_key is None) is (section.base_url is not None)
+
+
+def test_the_fields_that_can_be_named() -> None:
+    """The page lists exactly the fields that an index of others can be mapped to."""
+    sentence = re.search(r"Fields that can be named are (.*?)\.", PAGE, flags=re.DOTALL)
+    assert sentence is not None
+    assert set(re.findall(r"`(\w+)`", sentence[1])) == MAPPED
+
+
+def test_the_extras_exist() -> None:
+    """The table of extras names such that the package has, and leaves none of its providers out."""
+    project = tomllib.loads((ROOT / "packages/retrieval_core/pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
+    providers = {"local", "openai", "cohere", "fastembed", "pinecone", "redis"}
+    assert named == providers | {"languages", "tokens", "otel", "ragas", "graphemes"}
+    assert named <= set(extras)

@@ -1,0 +1,181 @@
+"""Single ways of finding passages, under the names that the field has for them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.compat.retrievers import BM25Retriever, DenseRetriever, HybridRetriever, MultiVectorRetriever
+from retrieval_core.config import load_config
+from retrieval_core.errors import InvalidParameterError, SearchError
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Candidate, Change
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import Eq
+from support.pipelines import PHONES, TroubledStore, filled
+
+if TYPE_CHECKING:
+    from retrieval_core.compat.retrievers import BaseRetriever
+    from retrieval_core.ports import SearchRequest, Store
+
+SATURN = "rings of Saturn"
+
+
+def a_store() -> TroubledStore:
+    store = TroubledStore()
+    filled(store)
+    return store
+
+
+def titled() -> MemoryStore:
+    """Return a store whose chunks have the vectors of their titles too, but for the last one."""
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension, vectors=("title",))
+    chunks = [
+        replace(chunk, title=title) for chunk, title in zip(PHONES, ("Bread", "Saturn", "Revisions"), strict=False)
+    ]
+
+    async def fill() -> None:
+        vectors = await embedder.embed_texts([chunk.text for chunk in PHONES])
+        titles = await embedder.embed_texts([str(chunk.title) for chunk in chunks])
+        named = {chunk.id: title for chunk, title in zip(chunks, titles, strict=True)}
+        await store.upsert(Change(chunks=(*chunks, PHONES[3]), vectors=vectors, named_vectors={"title": named}))
+
+    asyncio.run(fill())
+    return store
+
+
+def test_words_alone() -> None:
+    """BM25 finds nothing that shares no word with the question, and embeds nothing."""
+    with BM25Retriever(a_store()) as retriever:
+        hits = retriever.retrieve(SATURN)
+    assert [hit.id for hit in hits] == ["p3"]
+    assert hits[0].scores.lexical == hits[0].score
+
+
+def test_meaning_alone() -> None:
+    """The score is the cosine."""
+    with DenseRetriever(a_store(), FakeEmbedder()) as retriever:
+        hits = retriever.retrieve(SATURN, k=2)
+    assert hits[0].id == "p3"
+    assert [hit.scores.dense for hit in hits] == [hit.score for hit in hits]
+
+
+def test_both() -> None:
+    """The weight shifts between the sides; with the specification's formula all of it is on one of them."""
+    question = "Saturn bread crust minutes"
+    with HybridRetriever(a_store(), FakeEmbedder(), dense_weight=0.0, fusion="minmax") as words:
+        hits = words.retrieve(question)
+        assert (hits[0].id, hits[0].score) == ("p2", 1.0)
+    with HybridRetriever(a_store(), FakeEmbedder()) as both:
+        assert {hit.id for hit in both.retrieve(question, filters=Eq("brand", "Zenith"))} == {"p2", "p3"}
+
+
+@pytest.mark.parametrize("kind", ["bm25", "dense", "hybrid", "multi-vector"])
+def test_each_is_a_retriever_for_another_pipeline(kind: str) -> None:
+    """It gives candidates with their chunks, and serves beside another index."""
+    embedder = FakeEmbedder()
+    retrievers: dict[str, BaseRetriever] = {
+        "bm25": BM25Retriever(a_store()),
+        "dense": DenseRetriever(a_store(), embedder),
+        "hybrid": HybridRetriever(a_store(), embedder),
+        "multi-vector": MultiVectorRetriever(titled(), embedder, {"title": 0.5}),
+    }
+    retriever = retrievers[kind]
+    found = asyncio.run(retriever.search(SATURN, 2))
+    assert found
+    assert all(isinstance(item, Candidate) and item.chunk is not None for item in found)
+    assert len({MultiVectorRetriever(titled(), embedder, {"title": weight}).id for weight in (0.5, 1.0)}) == 2
+    empty = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    asyncio.run(empty.upsert(Change()))
+    with RetrievalPipeline(empty, embedder, retrievers={kind: retriever}) as pipeline:
+        hits = pipeline.retrieve(SATURN).hits
+    assert "p3" in {hit.id for hit in hits}
+    assert {origin.kind for hit in hits for origin in hit.found_by} == {kind}
+
+
+def test_a_failure_is_told() -> None:
+    """Nothing stands in for a retriever that fails."""
+    store = a_store()
+    store.failures["lexical"] = ConnectionError("gone")
+    retriever = BM25Retriever(store)
+    with pytest.raises(SearchError, match="gone"):
+        retriever.retrieve(SATURN)
+
+
+def test_several_vectors() -> None:
+    """The title decides where its weight is large; the dense score stays the passage's own cosine."""
+    store, embedder = titled(), FakeEmbedder()
+    with MultiVectorRetriever(store, embedder, {"title": 100.0}, "mean") as by_title:
+        hits = by_title.retrieve("Saturn")
+    assert hits[0].id == "p1"
+    assert hits[0].scores.dense == 0.0
+    assert {hit.id for hit in hits} == {"p0", "p1", "p2", "p3"}
+    with MultiVectorRetriever(titled(), embedder, {"title": 0.1}, "max") as by_best:
+        assert by_best.retrieve("Saturn")[0].id == "p3"
+    with pytest.raises(InvalidParameterError, match="at least one"):
+        MultiVectorRetriever(store, embedder, {})
+
+
+class OwnHybrid(TroubledStore):
+    """Searches both sides at once, in an order of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[SearchRequest] = []
+
+    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        await self._serve("both")
+        self.asked.append(request)
+        return (Candidate("p2", 0.9), Candidate("p3", 0.1))
+
+
+def native(store: Store, **settings: object) -> RetrievalPipeline:
+    overrides = {"search.fusion": "native", "cache.enabled": False, "retry.max_retries": 0, **settings}
+    return RetrievalPipeline(store, FakeEmbedder(), config=load_config(overrides=overrides))
+
+
+def test_a_stores_own_hybrid_search() -> None:
+    """One request has both, and the store's order stands; the cosines are the question's."""
+    store = OwnHybrid()
+    filled(store)
+    result = native(store).retrieve(SATURN)
+    assert [hit.id for hit in result.hits] == ["p2", "p3"]
+    assert [hit.scores.fused for hit in result.hits] == [0.9, 0.1]
+    assert result.hits[1].scores.dense is not None
+    assert store.asked[0].text == SATURN
+    assert store.asked[0].vector is not None
+    assert (store.calls["dense"], store.calls["lexical"], store.calls["both"]) == (0, 0, 1)
+
+
+def test_a_stores_own_hybrid_search_without_an_embedding() -> None:
+    """Where the question cannot be embedded, words answer."""
+    store = OwnHybrid()
+    filled(store)
+    pipeline = native(store)
+    embedder = pipeline.embedder
+    assert isinstance(embedder, FakeEmbedder)
+    embedder.failure = ConnectionError("gone")
+    result = pipeline.retrieve(SATURN)
+    assert [hit.id for hit in result.hits] == ["p3"]
+    assert [entry.stage for entry in result.degraded] == ["embed"]
+
+
+def test_a_store_without_a_hybrid_search() -> None:
+    """It is told before anything is searched, with what to do."""
+    with pytest.raises(InvalidParameterError, match="lancedb"):
+        native(a_store()).retrieve(SATURN)
+
+
+def test_a_dead_hybrid_search() -> None:
+    """The result is empty and says why."""
+    store = OwnHybrid()
+    filled(store)
+    store.failures["both"] = ConnectionError("gone")
+    result = native(store).retrieve(SATURN)
+    assert result.hits == ()
+    assert [entry.stage for entry in result.degraded] == ["hybrid"]

@@ -1,0 +1,279 @@
+"""Answers when something fails: what stands in, what is told, and what is raised."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core.errors import (
+    ConfigurationError,
+    RetrievalError,
+    ServiceConnectionError,
+    ServiceError,
+)
+from retrieval_core.pipeline.answer.prompt import UNAVAILABLE
+from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER
+from retrieval_core.ports import CompletionRequest
+from retrieval_core.testing.clock import FakeClock
+from retrieval_core.testing.fakes_llm import FakeLLM
+from support.answers import ROLLED_BACK, an_answering_pipeline, asked, check_stream, events_of, kinds
+from support.pipelines import TroubledStore, filled
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+def test_a_model_that_dies_in_the_middle_leaves_what_it_said() -> None:
+    """The error is told, then the end with the partial text, its sentences and their sources; nobody is asked again."""
+    llm = FakeLLM([f"{ROLLED_BACK} And then you should never"])
+    llm.failure, llm.failure_after = ServiceConnectionError("the line is dead"), 16
+    events = events_of(an_answering_pipeline(llm))
+    answer = check_stream(events)
+    assert kinds(events)[-2:] == ["error", "done"]
+    assert answer.text == f"{ROLLED_BACK} And then you"
+    assert answer.error == "answer: the line is dead"
+    assert answer.sentences[0].has_source
+    assert answer.pack is not None
+    assert len(llm.requests) == 1
+    assert [item.stage for item in answer.degraded] == ["answer"]
+
+
+def test_a_model_that_is_dead_from_the_beginning_is_tried_again_then_done_without() -> None:
+    """Nothing was said yet, so it is asked again; then the passages answer, and the stream says so."""
+    llm = FakeLLM([])
+    llm.failure = ServiceConnectionError("refused")
+    events = events_of(an_answering_pipeline(llm, retry__max_retries=2))
+    answer = check_stream(events)
+    assert len(llm.requests) == 3
+    assert kinds(events)[:2] == ["retrieval_done", "fallback"]
+    assert (answer.kind, answer.error) == ("extracted", None)
+    assert [(item.step, item.reason) for item in answer.fallbacks] == [("extracted", "answer: refused")]
+
+
+def test_a_wrong_key_is_not_hidden() -> None:
+    """A stream ends with the error, and the call raises it."""
+    llm = FakeLLM([])
+    llm.failure = ServiceError("who are you?", "openai", status=401)
+    answer = check_stream(events_of(an_answering_pipeline(llm)))
+    assert (answer.text, answer.error) == ("", "answer: who are you?")
+    with an_answering_pipeline(llm) as pipeline, pytest.raises(ServiceError, match="who are you"):
+        pipeline.answer("roll back an application")
+
+
+@pytest.mark.parametrize("setting", ["strict", "raise_on_error"])
+def test_strict_answers_raise(setting: str) -> None:
+    """What keeps an answer from being complete is raised where that is asked for."""
+    llm = FakeLLM([ROLLED_BACK])
+    llm.failure, llm.failure_after = ServiceConnectionError("the line is dead"), 3
+    settings: dict[str, Any] = {setting: True}
+    pipeline = an_answering_pipeline(llm, **settings)
+    with pipeline, pytest.raises(ServiceConnectionError, match="the line is dead"):
+        pipeline.answer("roll back an application")
+
+
+def test_a_model_that_says_nothing_is_asked_again() -> None:
+    """An empty answer is none."""
+    llm = FakeLLM(["", "  \n ", ROLLED_BACK])
+    answer = check_stream(events_of(an_answering_pipeline(llm)))
+    assert (answer.kind, answer.text, len(llm.requests)) == ("written", ROLLED_BACK, 3)
+
+
+def test_a_model_that_never_stops_is_stopped() -> None:
+    """An answer has a greatest length; what is too long is an error with the text so far, and the stream is closed."""
+    closed: list[bool] = []
+
+    class Endless(FakeLLM):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+            self.requests.append(request)
+            try:
+                while True:
+                    yield "la " * 50
+                    await asyncio.sleep(0)
+            finally:
+                closed.append(True)
+
+    answer = check_stream(events_of(an_answering_pipeline(Endless([]))))
+    assert len(answer.text) <= LONGEST_ANSWER
+    assert answer.error is not None
+    assert f"cut off after {LONGEST_ANSWER} characters" in answer.error
+    assert closed == [True]
+
+
+def test_what_is_no_text_is_refused() -> None:
+    """A plug-in may stream anything; what is no text is a failure, and halves of characters are replaced."""
+
+    class Broken(FakeLLM):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+            self.requests.append(request)
+            yield 42  # type: ignore[misc]
+
+    answer = check_stream(events_of(an_answering_pipeline(Broken([]), retry__max_retries=0)))
+    assert answer.kind == "extracted"
+    answer = check_stream(events_of(an_answering_pipeline(FakeLLM(["half \ud83d character [1]."]))))
+    assert answer.text == "half \ufffd character [1]."
+
+
+def test_when_everything_fails_there_are_three_rungs() -> None:
+    """The whole search, then meaning alone, then a general answer that says so first; each step is told."""
+    store = TroubledStore()
+    filled(store)
+    store.failures = {name: ServiceConnectionError("store is down") for name in ("dense", "lexical")}
+    llm = FakeLLM(["Usually there is a command for that."])
+    events = events_of(an_answering_pipeline(llm, store, retry__max_retries=0, breaker__failures=0))
+    answer = check_stream(events)
+    assert [item.step for item in answer.fallbacks] == ["dense", "without_documents"]
+    assert all("store is down" in item.reason for item in answer.fallbacks)
+    assert kinds(events)[:2] == ["fallback", "retrieval_done"]
+    assert answer.kind == "without_documents"
+    assert answer.text == f"{UNAVAILABLE}Usually there is a command for that."
+    assert (answer.sources, answer.confidence, answer.pack) == ((), None, None)
+    assert "passage" not in llm.requests[0].messages[1].content
+    assert store.calls["dense"] == 2
+
+
+def test_meaning_alone_stands_in() -> None:
+    """Where the configured search fails altogether, the bare one answers, and the answer is as good as any."""
+    store = TroubledStore()
+    filled(store)
+
+    class Once(TroubledStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self._inner = store._inner
+
+        async def _serve(self, purpose: str) -> None:
+            await super()._serve(purpose)
+            if self.calls[purpose] == 1 and purpose in {"dense", "lexical"}:
+                msg = "not yet"
+                raise ServiceConnectionError(msg)
+
+    llm = FakeLLM([ROLLED_BACK])
+    answer = check_stream(events_of(an_answering_pipeline(llm, Once(), retry__max_retries=0)))
+    assert [item.step for item in answer.fallbacks] == ["dense"]
+    assert answer.kind == "written"
+    assert answer.sentences[0].has_source
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+def test_without_search_and_without_a_general_answer_there_is_an_error(with_model: bool) -> None:
+    """Where none may be given, or nothing can give it, the stream ends with the error of the search."""
+    store = TroubledStore()
+    filled(store)
+    store.failures = {name: ServiceConnectionError("store is down") for name in ("dense", "lexical")}
+    llm = FakeLLM([]) if with_model else None
+    pipeline = an_answering_pipeline(llm, store, retry__max_retries=0, answer__without_documents=not with_model)
+    events = events_of(pipeline)
+    answer = check_stream(events)
+    assert answer.text == ""
+    assert answer.error is not None
+    assert "store is down" in answer.error
+    assert kinds(events)[-2:] == ["error", "done"]
+
+
+def test_a_search_that_is_set_up_wrongly_is_raised() -> None:
+    """No fallback hides it, and the stream raises it before its first event."""
+    store = TroubledStore()
+    filled(store)
+    store.failures = {name: ConfigurationError("no such index") for name in ("dense", "lexical")}
+    with pytest.raises(ConfigurationError, match="no such index"):
+        events_of(an_answering_pipeline(FakeLLM([]), store))
+
+
+def test_who_leaves_the_stream_ends_the_models_work() -> None:
+    """Closing the iterator closes the provider's stream in the middle of its work."""
+    closed: list[int] = []
+
+    class Slow(FakeLLM):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+            self.requests.append(request)
+            count = 0
+            try:
+                while True:
+                    count += 1
+                    yield "word "
+                    await asyncio.sleep(0)
+            finally:
+                closed.append(count)
+
+    pipeline = an_answering_pipeline(Slow([]))
+
+    async def main() -> None:
+        async with pipeline:
+            events = pipeline.aanswer_stream("roll back an application")
+            async for event in events:
+                if event.type == "answer_chunk":
+                    break
+            assert closed == []
+            await events.aclose()
+            assert len(closed) == 1
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_ends_the_models_work() -> None:
+    """So does cancelling whoever waits for the whole answer."""
+    llm = FakeLLM([])
+    llm.gate = asyncio.Event()
+    pipeline = an_answering_pipeline(llm)
+
+    async def main() -> None:
+        async with pipeline:
+            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
+            await asked(llm)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
+def test_a_model_that_hangs_is_left_at_the_deadline() -> None:
+    """The passages' own words come in time."""
+    clock = FakeClock()
+    llm = FakeLLM([])
+    llm.gate = asyncio.Event()
+
+    pipeline = an_answering_pipeline(llm, clock=clock, deadline_seconds=30)
+
+    async def main() -> None:
+        async with pipeline:
+            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
+            await asked(llm)
+            clock.advance(28)
+            answer = await task
+        assert answer.kind == "extracted"
+        assert "30 s were over" in answer.fallbacks[0].reason
+        assert clock.now() == 28
+
+    asyncio.run(main())
+
+
+def test_an_answer_counts_as_synthesis() -> None:
+    """Its time is bound by the timeout for synthesis, whose setting the error names."""
+    clock = FakeClock()
+    llm = FakeLLM([])
+    llm.gate = asyncio.Event()
+
+    pipeline = an_answering_pipeline(llm, clock=clock, timeouts__synthesis=3)
+
+    async def main() -> str:
+        async with pipeline:
+            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
+            await asked(llm)
+            clock.advance(3)
+            return (await task).fallbacks[0].reason
+
+    assert "timeouts.synthesis" in asyncio.run(main())
+
+
+def test_the_same_error_tree_for_everything() -> None:
+    """Whatever a broken model raises becomes an outcome; a bug of its own is told by its name."""
+    llm = FakeLLM([ROLLED_BACK, ROLLED_BACK])
+    llm.failure, llm.failure_after = ZeroDivisionError("division by zero"), 2
+    events = events_of(an_answering_pipeline(llm))
+    check_stream(events)
+    assert events[-2].error == "ZeroDivisionError"  # type: ignore[union-attr]
+    with an_answering_pipeline(llm, strict=True) as pipeline, pytest.raises(RetrievalError, match="division by zero"):
+        pipeline.answer("roll back an application")
