@@ -20,20 +20,11 @@ PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
 EXTRAS = (
     "local,cohere,documents,evaluate,fastembed,graph,graphemes,lancedb,languages,"
-    "openai,otel,pinecone,redis,stats,tokens"
+    "openai,otel,pinecone,ragas,redis,stats,tokens"
 )
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick"}
 """For sessions that look for another thing than what the properties of the code are."""
-ESSENTIAL = (
-    "tests/conformance",
-    "tests/ingest",
-    "tests/run",
-    "tests/stages",
-    "tests/test_index.py",
-    "tests/test_pipeline.py",
-)
-"""What depends most on the interpreter: concurrency, SQLite, files."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -51,9 +42,9 @@ def wheels(session: nox.Session, *packages: str) -> Path:
     """Build the wheels of some packages and return the folder that holds them."""
     folder = Path(session.create_tmp()) / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
-    session.install("build")
+    session.install("uv")
     for package in packages:
-        session.run("python", "-m", "build", "--outdir", str(folder), package, silent=True)
+        session.run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), package)
     return folder.resolve()
 
 
@@ -72,26 +63,19 @@ def other_pythons() -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run all tests with the running interpreter, and measure their coverage."""
+    """Run all tests with the running interpreter, the examples of the documentation among them."""
     session.install(*editable(), *group("test", "test-files", "test-observe", "test-redis"))
-    session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
-    session.run("coverage", "combine", "--quiet")
-    if not session.posargs:
-        session.run("coverage", "report", "--fail-under=95")
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
-@nox.session
-def nightly(session: nox.Session) -> None:
-    """Run all tests with examples drawn at random; one that fails becomes an explicit example of its test."""
-    session.install(*editable(), *group("test", "test-files", "test-observe"))
-    session.run("pytest", *PARALLEL, *session.posargs, env={"HYPOTHESIS_PROFILE": "random"})
-
-
-@nox.session
+@nox.session(python=other_pythons()[-1:] or None)
 def core_alone(session: nox.Session) -> None:
-    """Run the tests of the core without any extra: what needs one is skipped, and everything else must work."""
-    session.install(f"./{CORE}", *group("test"))
+    """Run the tests of the core from its wheel, without any extra, with the newest interpreter that is found.
+
+    What needs an extra is skipped, and everything else must work.
+    """
+    core = next(wheels(session, CORE).glob("*.whl")).as_uri()
+    session.install("--force-reinstall", f"retrieval-core @ {core}", *group("test"))
     session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 
 
@@ -111,30 +95,13 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
-def docs(session: nox.Session) -> None:
-    """Run every example of the documentation."""
-    session.install(*editable(), *group("test", "test-observe"))
-    session.run("pytest", "tests/test_docs.py", *session.posargs)
-
-
-@nox.session(python=other_pythons() or None)
-def build(session: nox.Session) -> None:
-    """Build the core's wheel and test it with every other interpreter that is found: all tests with the newest one."""
-    core = next(wheels(session, CORE).glob("*.whl")).as_uri()
-    requirement = f"retrieval-core[{EXTRAS}] @ {core}"
-    session.install("--force-reinstall", requirement, *group("test", "test-files", "test-observe", "test-redis"))
-    is_newest = session.python is None or session.python == other_pythons()[-1]
-    session.run("pytest", *PARALLEL, *(() if is_newest else ESSENTIAL), *session.posargs, env=QUICK)
-
-
-@nox.session
 def plugin_alone(session: nox.Session) -> None:
     """Install the LlamaIndex plugin by itself from its wheel, and run its tests."""
     folder = wheels(session, CORE, PLUGIN)
     plugin = next(folder.glob("llama_index*.whl")).as_uri()
     requirement = f"llama-index-retrievers-retrieval-core @ {plugin}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", "tests/llamaindex", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs)
 
 
 @nox.session
@@ -144,7 +111,7 @@ def mcp_alone(session: nox.Session) -> None:
     server = next(folder.glob("retrieval_core_mcp-*.whl")).as_uri()
     requirement = f"retrieval-core-mcp @ {server}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", "tests/mcp", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/mcp", *session.posargs)
 
 
 @nox.session
@@ -156,14 +123,42 @@ def llama(session: nox.Session) -> None:
 
 
 @nox.session
-def ragas(session: nox.Session) -> None:
-    """Run the tests of the evaluation by RAGAS, which has too many dependencies for the other sessions."""
-    session.install("-e", f"{CORE}[ragas]", *group("test"))
-    session.run("pytest", "tests/evaluators", *session.posargs)
-
-
-@nox.session
 def quality(session: nox.Session) -> None:
     """Hold the library's results on real collections against their thresholds; takes the folder with the data."""
     session.install("-e", f"{CORE}[{EXTRAS}]")
     session.run("python", "benchmarks/quality.py", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run all tests with examples drawn at random and with more kills, and measure what they cover.
+
+    An example that fails becomes an explicit one of its test.
+    """
+    session.install(*editable(), *group("test", "test-files", "test-observe", "test-redis"))
+    session.run("coverage", "erase")
+    at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs, env=at_random)
+    session.run("coverage", "combine", "--quiet")
+    if not session.posargs:
+        session.run("coverage", "report", "--fail-under=95")
+
+
+@nox.session(python=other_pythons() or None)
+def build(session: nox.Session) -> None:
+    """Run all tests against the core's wheel with every other interpreter that is found."""
+    core = next(wheels(session, CORE).glob("*.whl")).as_uri()
+    requirement = f"retrieval-core[{EXTRAS}] @ {core}"
+    groups = group("test", "test-files", "test-observe", "test-redis")
+    session.install("--force-reinstall", requirement, *groups)
+    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run what a change does not wait for; takes the folder with the data, if there is one."""
+    session.notify("coverage", [])
+    for version in other_pythons():
+        session.notify(f"build-{version}", [])
+    if session.posargs:
+        session.notify("quality", [*session.posargs, "--all"])

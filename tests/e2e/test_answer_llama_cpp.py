@@ -35,7 +35,7 @@ SECONDS = 300
 """The deadline: such a model reads some tens of tokens a second on a core that others want too."""
 SETTINGS = (
     *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
-    *("--set", "context.token_counter=pipelines:word_counter"),
+    *("--set", "context.token_counter=support.pipelines:word_counter"),
 )
 PAGES = {
     "rollback.md": "# Rolling back\n\nThe command `argocd app rollback` brings an application back to an earlier "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
-COUNT = ("--set", "context.token_counter=pipelines:word_counter")
+COUNT = ("--set", "context.token_counter=support.pipelines:word_counter")
 COMMANDS = {
     "help": ("--help",),
     "version": ("--version",),

@@ -15,7 +15,7 @@ from support.processes import RETRIEVAL, as_at_a_terminal, with_our_modules
 
 SETTINGS = (
     *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
-    *("--set", "context.token_counter=pipelines:word_counter"),
+    *("--set", "context.token_counter=support.pipelines:word_counter"),
     *("--set", "answer.abstain_below=0"),
     *("--set", "llm.kind=endless:make"),
 )

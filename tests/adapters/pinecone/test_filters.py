@@ -148,7 +148,7 @@ def has_no_words_for(condition: Filter) -> bool:
         case Text() | Glob() | Contains():
             return True
         case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value):
-            return isinstance(value, str) or path == "page"
+            return isinstance(value, str) or path in {"id", "document_id", "page"}
         case _:
             return condition.field in {"id", "document_id", "title", "source", "parent_id", "page"}
 

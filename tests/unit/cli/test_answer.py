@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
-    *("--set", "context.token_counter=pipelines:word_counter"),
+    *("--set", "context.token_counter=support.pipelines:word_counter"),
     *("--set", "answer.abstain_below=0"),
     *("--set", "retry.max_retries=0"),
 )
@@ -49,7 +49,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 def model(text: str, **options: Any) -> tuple[str, ...]:
     """Return the options for a language model that says one thing."""
     told = json.dumps({"text": text, **options})
-    return ("--set", "llm.kind=answer_models:writer", "--set", f"llm.options={told}")
+    return ("--set", "llm.kind=support.answer_models:writer", "--set", f"llm.options={told}")
 
 
 def events(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_verdicts_are_printed_where_they_are_asked_for(indexed: Path) -> None:
     assert indexed
     wrong = "The moon is 20 km away."
     given = json.dumps({"contradicted": wrong, "quote": MOON})
-    judged = ("--set", "answer.verifier=answer_models:verifier", "--set", f"answer.options={given}")
+    judged = ("--set", "answer.verifier=support.answer_models:verifier", "--set", f"answer.options={given}")
     output = run(QUESTION, "--verify", *judged, *model(f"{wrong} [1] {MOON} [1]")).stdout
     assert f"✗ “{wrong} [1]” contradicted by [1] “{MOON}” (another figure)" in output
     assert f"✓ “{MOON} [1]” supported by [1]" in output
@@ -161,7 +161,7 @@ def test_nothing_found(indexed: Path) -> None:
 def test_nothing_could_be_searched(indexed: Path) -> None:
     """Without documents a model may still help, and says so; for scripts, neither is an answer."""
     assert indexed
-    dead = ("--set", "store.kind=answer_models:dead_store")
+    dead = ("--set", "store.kind=support.answer_models:dead_store")
     result = run(QUESTION, *dead, *model("In general, far."), code=1)
     assert result.stdout.startswith(f"{UNAVAILABLE}In general, far.")
     assert "searching by meaning alone" in result.stderr
@@ -188,7 +188,7 @@ def test_nothing_that_is_said_steers_the_terminal(indexed: Path) -> None:
 
 def test_a_prompt_and_a_conversation_reach_the_model(indexed: Path) -> None:
     """Instructions replace the configured ones; turns are shown as data."""
-    asked = ("--set", "llm.kind=answer_models:echo")
+    asked = ("--set", "llm.kind=support.answer_models:echo")
     (indexed / "turns.json").write_text(json.dumps([{"role": "user", "content": "Tell me of the sky."}]))
     output = run("how far is it", *asked, "--prompt", "Answer as a pirate.", "--history", "turns.json").stdout
     assert output.startswith("Answer as a pirate.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
-    *("--set", "context.token_counter=pipelines:word_counter"),
+    *("--set", "context.token_counter=support.pipelines:word_counter"),
 )
 
 

@@ -113,7 +113,7 @@ class TestCommands:
         assert " in a" in shown.output
         assert " in b" in shown.output
         pack = runner.invoke(
-            main, ["context", QUESTION, *several, "--set", "context.token_counter=pipelines:word_counter"]
+            main, ["context", QUESTION, *several, "--set", "context.token_counter=support.pipelines:word_counter"]
         )
         assert pack.exit_code == 0, pack.output
         assert "one:" in pack.output

@@ -182,7 +182,7 @@ def test_the_statistics_of_an_index_count_an_answer_once(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "moon.md").write_text("# The moon\n\nThe moon is 384,400 km away.\n")
     settings = ["--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"]
-    settings += ["--set", "context.token_counter=pipelines:word_counter", "--set", "answer.abstain_below=0"]
+    settings += ["--set", "context.token_counter=support.pipelines:word_counter", "--set", "answer.abstain_below=0"]
     for command in (["index", "moon.md"], ["answer", "how far away is the moon"]):
         result = CliRunner().invoke(cli, [*command, *settings])
         assert result.exit_code == 0, result.output
