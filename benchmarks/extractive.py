@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from retrieval_core.evaluate import Collection
-    from retrieval_core.pipeline.answer.extract import Extracted
+    from retrieval_core.pipeline.answer.extract import ExtractedAnswer
     from retrieval_core.ports import Embedder, Reranker
     from retrieval_core.types import ContextPack
 
-    Answering = Callable[[str, ContextPack], Awaitable[Extracted]]
+    Answering = Callable[[str, ContextPack], Awaitable[ExtractedAnswer]]
 
 _WORD = re.compile(r"\w+")
 _MARKER = re.compile(r"\[\d+\]")
@@ -127,7 +127,7 @@ async def measure(collection: Collection, references: dict[str, str], index: Pat
         sys.exit("the default settings have no embedder")
     cosine = ByCosine(embedder)
 
-    async def answer(query: str, pack: ContextPack, *, scorer: Reranker | None, most: int = MOST) -> Extracted:
+    async def answer(query: str, pack: ContextPack, *, scorer: Reranker | None, most: int = MOST) -> ExtractedAnswer:
         made = await extract(Run(pool), scorer, query, pack, analyzer, most=most)
         if made.failures:
             sys.exit(f"{query}: {made.failures}")

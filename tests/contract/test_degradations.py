@@ -47,15 +47,15 @@ EXPECTED = {
     "further retriever": ("passages", {"retrieve"}),
     "first reranker": ("passages", {"rerank"}),
     "all rerankers": ("passages", {"rerank"}),
-    "compressor": ("passages", {"compress"}),
+    "relevance_filter": ("passages", {"relevance"}),
     "pruner": ("passages", {"prune"}),
     "rewriter": ("passages", {"rewrite"}),
     "cache": ("passages", {"cache"}),
-    "language model": ("passages", {"condense", "transform", "rerank", "compress"}),
+    "language model": ("passages", {"condense", "transform", "rerank", "relevance"}),
     "everything": ("nothing", {"condense", "transform", "embed", "lexical", "retrieve"}),
     "one index of three": ("passages", {"index b"}),
     "embedder of one index of three": ("passages", {"index b: embed"}),
-    "language model, three indexes": ("passages", {"rerank", "compress"}),
+    "language model, three indexes": ("passages", {"rerank", "relevance"}),
     "all three indexes": ("nothing", {"index a", "index b", "index c"}),
 }
 """For each row of the table where the hits are from, and the stages that are listed."""
@@ -79,7 +79,7 @@ CALLS = {
     "all transformers": (3, True),
     "further retriever": (1, False),
     "first reranker": (1, True),
-    "compressor": (4, True),
+    "relevance_filter": (4, True),
     "pruner": (1, False),
     "rewriter": (1, True),
 }

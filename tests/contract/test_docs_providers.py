@@ -13,9 +13,9 @@ from retrieval_core.adapters.stores.pinecone.foreign import MAPPED
 from retrieval_core.config import load_config
 from retrieval_core.index.open import (
     build_cache,
-    build_compressor,
     build_embedder,
     build_llm,
+    build_relevance_filter,
     build_rewriter,
     build_store,
 )
@@ -44,8 +44,11 @@ def test_every_example_loads_and_builds(example: str, tmp_path: Path) -> None:
     build_store(config.store, tmp_path / "index.db", embedder)
     llm = build_llm(config.llm)
     assert (llm is not None) is ("[llm]" in example)
-    compressor, rewriter = build_compressor(config.compressor, llm), build_rewriter(config.rewriter, llm)
-    assert (compressor is not None) is ("[compressor]" in example)
+    relevance_filter, rewriter = (
+        build_relevance_filter(config.relevance_filter, llm),
+        build_rewriter(config.rewriter, llm),
+    )
+    assert (relevance_filter is not None) is ("[relevance_filter]" in example)
     assert (rewriter is not None) is ("[rewriter]" in example)
     build_cache(config.cache)
 

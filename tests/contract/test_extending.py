@@ -59,7 +59,7 @@ def test_instructions_of_ones_own_reach_the_models(tmp_path: Path) -> None:
     with build_pipeline(config, store, FakeEmbedder(), llm=llm, token_counter=word_counter()) as pipeline:
         result = pipeline.retrieve(QUESTION)
         pipeline.answer(QUESTION)
-    assert {item.stage for item in result.degraded} == {"transform", "rerank", "compress", "rewrite"}
+    assert {item.stage for item in result.degraded} == {"transform", "rerank", "relevance", "rewrite"}
     assert shown == {line for line in written if "who manages" not in line}
     graph = config.graph.model_copy(update={"extract": True})
     assert build_graph_builder(graph, llm, tmp_path / "index.db") is not None
@@ -72,7 +72,7 @@ def _settings(example: str) -> dict[str, Any]:
     sections = tomllib.loads(example)
     prompts = sections.pop("transform")["prompts"]
     settings = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    kinds = {f"{section}.kind": "llm" for section in ("compressor", "rewriter", "reranker")}
+    kinds = {f"{section}.kind": "llm" for section in ("relevance_filter", "rewriter", "reranker")}
     return {**settings, **kinds, "transform.prompts": prompts, "transform.use": [*prompts], **_ALWAYS_REWRITTEN}
 
 

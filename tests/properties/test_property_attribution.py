@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.answer.attribution import Sources, markers_of, plain
-from retrieval_core.text.sentence_stream import LONGEST, GrowingText
+from retrieval_core.pipeline.answer.attribution import AttributionIndex, markers_of, plain
+from retrieval_core.text.sentence_stream import LONGEST, SentenceStream
 from retrieval_core.types import content_hash
 from support.attribution_cases import passage
 
@@ -128,7 +128,7 @@ def packs(draw: st.DrawFn) -> list[ContextPassage]:
 
 
 def spans_of(pieces: list[str]) -> list[Span]:
-    growing = GrowingText()
+    growing = SentenceStream()
     spans = [span for piece in pieces for span in growing.feed(piece)]
     return [*spans, *growing.end()]
 
@@ -155,7 +155,7 @@ def test_pieces_make_no_difference(text: str, data: st.DataObject) -> None:
 @given(text=TEXTS, more=TEXTS)
 def test_a_sentence_that_was_told_stays(text: str, more: str) -> None:
     """What was given away before the end is a sentence of every text that goes on from there."""
-    told = list(GrowingText().feed(text))
+    told = list(SentenceStream().feed(text))
     assert spans_of([text + more])[: len(told)] == told
 
 
@@ -210,7 +210,7 @@ def _stands_in(text: str, span: Span | None, whole: str, around: Span | None) ->
 @given(pack=packs(), text=ANSWERS)
 def test_every_source_holds_its_quotes(pack: list[ContextPassage], text: str) -> None:
     """Each number once; every quote word for word in that very passage, where it says and with its hash."""
-    sources = Sources(pack)
+    sources = AttributionIndex(pack)
     for span in spans_of([text]):
         sentence = sources.attribute(text[span.start : span.end], span)
         assert (sentence.span, sentence.text) == (span, text[span.start : span.end])
@@ -253,7 +253,7 @@ def test_nothing_is_attributed_where_figures_differ(
 ) -> None:
     """The passages that a sentence is from have all its figures: the one alone, or those together that it cites."""
     text = statement + "".join(f"[{number}]" for number in markers) + "."
-    sentence = Sources(pack).attribute(text, spans_of([text])[0])
+    sentence = AttributionIndex(pack).attribute(text, spans_of([text])[0])
     held = [check(pack, attribution) for attribution in sentence.attributions]
     if sentence.has_source:
         assert claimed(sentence) <= figures("\n".join(held))

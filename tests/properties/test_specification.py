@@ -25,12 +25,12 @@ from retrieval_core.errors import DimensionMismatchError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.relevance import compress
+from retrieval_core.pipeline.stages.relevance import keep_relevant
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeCompressor
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
 from retrieval_core.types import Chunk, Hit, Judgement, Scores
 from support.openai_service import KEY, OpenAIService
 from support.pipelines import PHONES, TroubledStore, filled
@@ -165,17 +165,17 @@ judged = st.tuples(st.dictionaries(st.text(max_size=5), json_values, max_size=3)
 def test_compression_preserves_metadata(
     pool: ThreadPool, passages: list[tuple[dict[str, Any], bool, float]], batch_size: int, concurrency: int
 ) -> None:
-    """What passes the compressor is what went in, metadata included, in its order, and never more.
+    """What passes the relevance filter is what went in, metadata included, in its order, and never more.
 
-    Fails with ``_judged`` in ``stages/compress.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
+    Fails with ``_judged`` in ``stages/relevance.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
     with ``if judgement.relevant`` taken out.
     """
     chunks = [Chunk(f"c{n}", "d", "text", n, metadata=entry[0]) for n, entry in enumerate(passages)]
     verdicts = {f"c{n}": Judgement(relevant, score) for n, (_, relevant, score) in enumerate(passages)}
     hits = [Hit(chunk, 0.5, Scores(dense=0.5, final=0.5)) for chunk in chunks]
-    compressor = FakeCompressor(verdicts, batch_size=batch_size)
+    relevance_filter = FakeRelevanceFilter(verdicts, batch_size=batch_size)
     run = Run(pool, clock=FakeClock())
-    result = asyncio.run(compress(run, compressor, "question", hits, concurrency=concurrency))
+    result = asyncio.run(keep_relevant(run, relevance_filter, "question", hits, concurrency=concurrency))
     assert len(result.hits) <= len(hits)
     assert [hit.id for hit in result.hits] == [chunk.id for chunk in chunks if verdicts[chunk.id].relevant]
     by_id = {chunk.id: chunk for chunk in chunks}

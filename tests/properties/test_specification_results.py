@@ -22,7 +22,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
 from retrieval_core.types import Chunk, EvaluationScores, Judgement
 from retrieval_core.types.filters import MetadataFilter
 from support.pipelines import PHONES, TroubledStore, filled
@@ -87,7 +87,7 @@ def test_metadata_filter_enforcement(
 
 
 class ScoreByRound:
-    """A compressor whose judgements depend on which search it is, and not on what was found."""
+    """A relevance filter whose judgements depend on which search it is, and not on what was found."""
 
     id, batch_size = "by round", 100
 
@@ -114,7 +114,12 @@ def test_rewrite_trigger_and_constraints(scores: list[float], threshold: float, 
     rewriter = FakeRewriter(lambda _query, _context: f"history number{len(rewriter.calls)}")
     config = settings_of(rewriter__relevance_threshold=threshold, rewriter__max_attempts=max_attempts)
     pipeline = RetrievalPipeline(
-        a_store(), FakeEmbedder(), compressor=ScoreByRound(scores), rewriter=rewriter, config=config, clock=FakeClock()
+        a_store(),
+        FakeEmbedder(),
+        relevance_filter=ScoreByRound(scores),
+        rewriter=rewriter,
+        config=config,
+        clock=FakeClock(),
     )
     result = ask(pipeline)
     assert bool(rewriter.calls) == (scores[0] < threshold and max_attempts > 0)
@@ -158,7 +163,11 @@ def test_retrieval_result_structure(
     store = a_store() if is_shared else TroubledStore()
     filled(store)
     pipeline = RetrievalPipeline(
-        store, Slow(), compressor=FakeCompressor(verdicts), clock=clock, config=settings_of(deadline_seconds=None)
+        store,
+        Slow(),
+        relevance_filter=FakeRelevanceFilter(verdicts),
+        clock=clock,
+        config=settings_of(deadline_seconds=None),
     )
     result = ask(pipeline, asked)
     assert {item.name for item in fields(result)} >= {"query", "hits", "formatted_context", "metadata", "latency_ms"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import (
@@ -59,7 +59,7 @@ def an_answering_pipeline(
     return RetrievalPipeline(
         store,
         FakeEmbedder(),
-        answerer=Answerer(llm, verifier=verifier, scorer=scorer, config=config.answer),
+        answer_writer=AnswerWriter(llm, verifier=verifier, scorer=scorer, config=config.answer),
         config=config,
         clock=clock or FakeClock(),
         token_counter=word_counter(),

@@ -11,7 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.adapters.caches.memory import MemoryCache
-from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.transformers.condense import LLMCondenser
@@ -23,7 +23,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.pipeline.federation.searching import shares_of
 from retrieval_core.ports import Candidate, Change, Completion, Kept
 from retrieval_core.testing.clock import FakeClock
@@ -220,7 +220,7 @@ class Model:
             "decompose": {"questions": ["history command", "earlier revision"]},
             "hyde": {"passage": "An application is rolled back with one command."},
             "rerank": {"results": [{"id": n, **graded, "relevance_score": 99 - n} for n in range(1, passages + 1)]},
-            "compress": {"1": {"reason": "it is near", "relevant": True, "score": 0.3}},
+            "relevance": {"1": {"reason": "it is near", "relevant": True, "score": 0.3}},
             "rewrite": {"reason": "too little", "query": "history of revisions of an application"},
         }
         return Completion(json.dumps(answers[self._part]))
@@ -378,8 +378,8 @@ def rerankers(world: World) -> tuple[Any, ...]:
     return first, world.plug(SecondReranker(world), "score", "second reranker")
 
 
-def a_compressor(world: World) -> LLMCompressor:
-    return world.plug(LLMCompressor(Model(world, "compress")), "judge", "compress")
+def a_relevance_filter(world: World) -> LLMRelevanceFilter:
+    return world.plug(LLMRelevanceFilter(Model(world, "relevance")), "judge", "relevance")
 
 
 def a_rewriter(world: World) -> LLMRewriter:
@@ -399,7 +399,7 @@ async def the_pipeline(world: World, *, rewriter: bool, **more: Any) -> Retrieva
         },
         condenser=world.plug(LLMCondenser(Model(world, "condense")), "transform", "condense"),
         reranker=rerankers(world),
-        compressor=a_compressor(world),
+        relevance_filter=a_relevance_filter(world),
         pruner=world.plug(Pruner(world), "keep", "prune"),
         rewriter=a_rewriter(world) if rewriter else None,
         cache=world.plug(world.plug(Cache(world), "get", "cache"), "set", "cache"),
@@ -413,7 +413,7 @@ async def answering_pipeline(world: World, *, observer: bool = False, evaluator:
     return RetrievalPipeline(
         await a_store(world),
         an_embedder(world),
-        answerer=Answerer(Writer(world), verifier=world.plug(Judge(world), "verify", "verifier")),
+        answer_writer=AnswerWriter(Writer(world), verifier=world.plug(Judge(world), "verify", "verifier")),
         evaluator=world.plug(Critic(world), "evaluate", "evaluator") if evaluator else None,
         token_counter=Counts(world),
         observer=Watcher(world) if observer else None,
@@ -425,7 +425,7 @@ async def answering_pipeline(world: World, *, observer: bool = False, evaluator:
 async def three_indexes(world: World, *, rewriter: bool, **more: Any) -> FederatedIndex:
     """Return three indexes of one passage each."""
     config = load_config(overrides=settings(rewriter=rewriter, **more))
-    share, _, _ = shares_of(reranks=True, compresses=True, rewrites=rewriter)
+    share, _, _ = shares_of(reranks=True, filters_by_relevance=True, rewrites=rewriter)
     own = config.model_copy(update={"deadline_seconds": DEADLINE * share})  # as open_indexes has it
     members: dict[str, RetrievalPipeline] = {}
     for name, chunk in zip("abc", CHUNKS, strict=True):
@@ -434,7 +434,7 @@ async def three_indexes(world: World, *, rewriter: bool, **more: Any) -> Federat
     return FederatedIndex(
         members,
         reranker=rerankers(world),
-        compressor=a_compressor(world),
+        relevance_filter=a_relevance_filter(world),
         rewriter=a_rewriter(world) if rewriter else None,
         config=config,
         clock=world.clock,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HISTORY = ({"role": "user", "content": "what is an application?"}, {"role": "assistant", "content": "A program."})
 STORE = ("dense", "title", "lexical", "fetch", "version")
-MODEL = ("condense", "keywords", "decompose", "hyde", "rerank", "compress", "rewrite")
+MODEL = ("condense", "keywords", "decompose", "hyde", "rerank", "relevance", "rewrite")
 OTHERS = ("embedder", "notes", "second reranker", "prune", "cache")
 PARTS = {
     "embedder": ("embedder",),
@@ -57,7 +57,7 @@ PARTS = {
     "further retriever": ("notes",),
     "first reranker": ("rerank",),
     "all rerankers": ("rerank", "second reranker"),
-    "compressor": ("compress",),
+    "relevance_filter": ("relevance",),
     "pruner": ("prune",),
     "rewriter": ("rewrite",),
     "cache": ("cache",),
@@ -65,7 +65,7 @@ PARTS = {
     "everything": (*STORE, *MODEL, *OTHERS),
     "one index of three": tuple(f"b {part}" for part in (*STORE, "embedder")),
     "embedder of one index of three": ("b embedder",),
-    "language model, three indexes": ("rerank", "compress", "rewrite"),
+    "language model, three indexes": ("rerank", "relevance", "rewrite"),
     "all three indexes": tuple(f"{name} {part}" for name in "abc" for part in (*STORE, "embedder")),
 }
 """What is dead, by the name of the row."""
@@ -79,7 +79,7 @@ OTHER_PORTS = {
 """What only answers, contexts and those who watch have."""
 PORTS = (
     *("embedder", "search by meaning", "search by words", "reading the passages", "store", "condenser"),
-    *("one transformer", "further retriever", "first reranker", "compressor", "pruner", "rewriter", "cache"),
+    *("one transformer", "further retriever", "first reranker", "relevance_filter", "pruner", "rewriter", "cache"),
     *("everything", "one index of three", *OTHER_PORTS),
 )
 """The rows of the table of plug-ins that misbehave."""

@@ -17,7 +17,7 @@ from retrieval_core.adapters.caches.redis import RedisCache
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
 from retrieval_core.adapters.evaluators.local import Calibration, LocalEvaluator
 from retrieval_core.adapters.llms.openai import OpenAILLM
-from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.adapters.stores.pinecone import PineconeStore
 from retrieval_core.adapters.transformers.rewrite import LLMRewriter
@@ -213,7 +213,7 @@ def _rerank(url: str) -> dict[str, Any]:
 
 def _compress(url: str) -> dict[str, Any]:
     llm = _llm(url)
-    return {"compressor": LLMCompressor(llm, batch_size=10), "ours": llm}
+    return {"relevance_filter": LLMRelevanceFilter(llm, batch_size=10), "ours": llm}
 
 
 def _rewrite(url: str) -> dict[str, Any]:
@@ -317,11 +317,11 @@ STAGES = {
             0.95,
         ),
         Stage(
-            "compress",
+            "relevance",
             _CHAT,
             _compress,
             "degraded",
-            ("compress",),
+            ("relevance",),
             _openai,
             0.9,
         ),

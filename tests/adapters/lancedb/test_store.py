@@ -77,13 +77,13 @@ def test_many_writes_bring_the_indexes_up_to_date_by_themselves(
     """After so many writes it happens in the background; all that was written is found afterwards."""
     monkeypatch.setattr(session, "SWEEP_WRITES", 3)
     swept: list[None] = []
-    sweep = session.Session._sweep
+    sweep = session.LanceDBSession._sweep
 
-    def counted(self: session.Session) -> None:
+    def counted(self: session.LanceDBSession) -> None:
         sweep(self)
         swept.append(None)
 
-    monkeypatch.setattr(session.Session, "_sweep", counted)
+    monkeypatch.setattr(session.LanceDBSession, "_sweep", counted)
 
     async def test(store: LanceDBStore) -> None:
         for row in range(10):
@@ -120,11 +120,11 @@ def test_a_fault_of_the_background_is_logged_and_hurts_nobody(
     """Writes and searches go on when the indexes cannot be brought up to date."""
     monkeypatch.setattr(session, "SWEEP_WRITES", 1)
 
-    def broken(_self: session.Session) -> None:
+    def broken(_self: session.LanceDBSession) -> None:
         msg = "no room"
         raise OSError(msg)
 
-    monkeypatch.setattr(session.Session, "_sweep", broken)
+    monkeypatch.setattr(session.LanceDBSession, "_sweep", broken)
 
     async def test(store: LanceDBStore) -> None:
         await put(store, chunk("a", "word"))
@@ -245,7 +245,7 @@ def test_a_read_that_came_too_late_is_made_again(tmp_path: Path) -> None:
         def late(found: view.View) -> int:
             calls.append(found.version)
             if len(calls) < 3:
-                raise view.StaleReadError
+                raise view.StaleViewError
             return len(calls)
 
         assert await store._current().read(late) == 3

@@ -80,17 +80,17 @@ def llm_at(server: WireServer, **settings: str) -> dict[str, Any]:
 def test_only_what_is_configured_is_looked_at() -> None:
     """With the defaults there are no findings about parts that are not there."""
     told = findings(**with_fake())
-    assert told.keys().isdisjoint({"language model", "compressor", "rewriter", "evaluation", "cache"})
+    assert told.keys().isdisjoint({"language model", "relevance_filter", "rewriter", "evaluation", "cache"})
     assert told["embedder"] == ("ok", "fake-words-256 gives vectors of 256 components")
 
 
 @needs_openai
 def test_a_language_model_is_asked_for_one_word(openai: WireServer) -> None:
     """One short completion, and the stages that use the model need no request of their own."""
-    told = findings(compressor__kind="llm", rewriter__kind="llm", **llm_at(openai))
+    told = findings(relevance_filter__kind="llm", rewriter__kind="llm", **llm_at(openai))
     name = f"openai/gpt-4.1-mini@{openai.url.removeprefix('http://')}"
     assert told["language model"] == ("ok", f"{name} answers")
-    assert told["compressor"] == told["rewriter"] == ("ok", f"asks {name}")
+    assert told["relevance_filter"] == told["rewriter"] == ("ok", f"asks {name}")
     (request,) = openai.requests
     assert request.path == "/v1/chat/completions"
     assert 0 < request.json()["max_tokens"] <= 1000
@@ -107,7 +107,7 @@ def test_a_language_model_is_asked_for_one_word(openai: WireServer) -> None:
 )
 def test_a_language_model_that_cannot_be_used(openai: WireServer, settings: dict[str, str], advice: str) -> None:
     """Key, model and address: each has its own advice, and no key is shown."""
-    told = report(compressor__kind="llm", **llm_at(openai, **settings))
+    told = report(relevance_filter__kind="llm", **llm_at(openai, **settings))
     (entry,) = [entry for entry in told["findings"] if entry["subject"] == "language model"]
     assert (entry["verdict"], told["healthy"]) == ("wrong", False)
     assert entry["detail"].endswith(f". {advice}")
@@ -149,7 +149,7 @@ def broken(**_options: Any) -> Any:
     raise OSError(msg)
 
 
-@pytest.mark.parametrize("section", ["embedder", "llm", "compressor", "rewriter", "cache", "store", "evaluation"])
+@pytest.mark.parametrize("section", ["embedder", "llm", "relevance_filter", "rewriter", "cache", "store", "evaluation"])
 def test_an_error_of_a_factory_is_a_finding_without_its_secrets(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback, and neither a password in an address nor an option that is a key is shown."""
     monkeypatch.setattr(probes, "broken", broken, raising=False)
@@ -170,7 +170,7 @@ def test_stages_without_their_language_model_are_no_fault() -> None:
     told = report("ecommerce", **with_fake())
     entries = {entry["subject"]: entry for entry in told["findings"]}
     assert told["healthy"]
-    for subject in ("compressor", "rewriter"):
+    for subject in ("relevance_filter", "rewriter"):
         assert entries[subject]["verdict"] == "missing"
         assert "set llm.kind" in entries[subject]["detail"]
 
@@ -181,7 +181,7 @@ def test_what_the_preset_for_the_cloud_needs_is_all_told() -> None:
     for subject in ("embedder", "language model"):
         assert told[subject][0] == "wrong"
         assert "OPENAI_API_KEY" in told[subject][1]
-    assert told["compressor"] == told["rewriter"] == ("missing", probing.SEE_LLM)
+    assert told["relevance_filter"] == told["rewriter"] == ("missing", probing.SEE_LLM)
     assert told["index"][0] == "wrong"
     assert all(name in told["index"][1] for name in ("PINECONE_API_KEY", "PINECONE_INDEX_NAME"))
 
@@ -238,14 +238,16 @@ def test_a_cache_of_ones_own_is_asked_for_something() -> None:
     assert told["cache"] == ("ok", "retrieval_core.adapters.caches.memory:MemoryCache answers")
 
 
-def test_a_local_compressor_whose_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_relevance_filter_whose_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding has the line that installs it, for both cases."""
 
     async def judge(*_arguments: object) -> None:
         raise MissingExtraError("local", "The local cross-encoder")
 
-    monkeypatch.setattr("retrieval_core.adapters.relevance_filters.cross_encoder.CrossEncoderCompressor.judge", judge)
-    verdict, detail = findings(**with_fake(compressor__kind="local"))["compressor"]
+    monkeypatch.setattr(
+        "retrieval_core.adapters.relevance_filters.cross_encoder.CrossEncoderRelevanceFilter.judge", judge
+    )
+    verdict, detail = findings(**with_fake(relevance_filter__kind="local"))["relevance_filter"]
     assert verdict == "wrong"
     assert "pip install 'retrieval-core[local]'" in detail
     assert "pip install -e 'packages/retrieval_core[local]'" in detail
@@ -268,9 +270,9 @@ def test_what_cutting_at_graphemes_needs(is_there: bool, monkeypatch: pytest.Mon
 def test_stages_of_ones_own_are_made_and_not_called() -> None:
     """A call of them may cost something, and nobody knows what."""
     fakes = "retrieval_core.testing.fakes_rerank"
-    stages = {"compressor__kind": f"{fakes}:FakeCompressor", "rewriter__kind": f"{fakes}:FakeRewriter"}
+    stages = {"relevance_filter__kind": f"{fakes}:FakeRelevanceFilter", "rewriter__kind": f"{fakes}:FakeRewriter"}
     told = findings(**with_fake(**stages, rewriter__options={"answer": []}))
-    assert told["compressor"] == ("ok", f"{fakes}:FakeCompressor made it; it was not called")
+    assert told["relevance_filter"] == ("ok", f"{fakes}:FakeRelevanceFilter made it; it was not called")
     assert told["rewriter"] == ("ok", f"{fakes}:FakeRewriter made it; it was not called")
 
 

@@ -220,7 +220,7 @@ def test_the_configuration_made_of_them() -> None:
     assert set(KEYS) == set(RetrievalSettings.model_fields)
     assert (config.search.top_k, config.search.fetch_k, config.search.lambda_mult) == (6, 30, 0.25)
     assert (config.search.score_threshold, config.query.max_length) == (0.1, 99)
-    assert (config.compressor.enabled, config.evaluation.enabled) == (False, True)
+    assert (config.relevance_filter.enabled, config.evaluation.enabled) == (False, True)
     assert (config.rewriter.max_attempts, config.rewriter.relevance_threshold) == (1, 0.9)
     assert (config.cache.enabled, config.cache.ttl_seconds, config.retry.max_retries) == (False, 7, 5)
     assert config.store.pinecone.index_name == "shoes"

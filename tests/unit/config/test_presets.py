@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
-from retrieval_core.adapters.relevance_filters.llm import LLMCompressor
+from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.open import build_compressor, build_embedder, build_llm, build_rewriter, open_index
+from retrieval_core.index.open import build_embedder, build_llm, build_relevance_filter, build_rewriter, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types.filters import MetadataFilter
@@ -33,9 +33,9 @@ DEFAULTS: dict[str, Any] = {
     "search.lambda_mult": 0.7,
     "search.score_threshold": 0.6,
     "search.search_type": "mmr",
-    "compressor.enabled": True,
-    "compressor.kind": "llm",
-    "compressor.relevance_prompt": None,
+    "relevance_filter.enabled": True,
+    "relevance_filter.kind": "llm",
+    "relevance_filter.relevance_prompt": None,
     "rewriter.kind": "llm",
     "rewriter.max_attempts": 2,
     "rewriter.relevance_threshold": 0.5,
@@ -152,9 +152,9 @@ def test_the_stages_with_a_language_model_are_absent_without_one() -> None:
     config = load_config("ecommerce")
     llm = build_llm(config.llm)
     assert llm is None
-    assert build_compressor(config.compressor, llm) is None
+    assert build_relevance_filter(config.relevance_filter, llm) is None
     assert build_rewriter(config.rewriter, llm) is None
-    assert isinstance(build_compressor(config.compressor, FakeLLM([])), LLMCompressor)
+    assert isinstance(build_relevance_filter(config.relevance_filter, FakeLLM([])), LLMRelevanceFilter)
     assert isinstance(build_rewriter(config.rewriter, FakeLLM([])), LLMRewriter)
 
 

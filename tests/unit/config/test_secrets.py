@@ -95,11 +95,13 @@ SECRETS: dict[str, Any] = {
     "embedder.openai.api_key": CANARY,
     "store.pinecone.api_key": CANARY,
     "cache.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
-    **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "compressor")},
+    **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "relevance_filter")},
     **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},
     "answer.options.token": CANARY,
     # Options are for factories of one's own.
-    **{f"{section}.kind": "own.module:factory" for section in ("store", "embedder", "llm", "cache", "compressor")},
+    **{
+        f"{section}.kind": "own.module:factory" for section in ("store", "embedder", "llm", "cache", "relevance_filter")
+    },
     **{f"{section}.kind": "own.module:factory" for section in ("rewriter", "evaluation", "reranker", "pruner")},
     "transform.use": ["own.module:factory"],
     "answer.verifier": "own.module:factory",
@@ -289,7 +291,7 @@ def test_secrets_in_addresses_are_taken_out_of_messages(address: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["text-embedding-3-large", "answerdotai/answerai-colbert-small-v1", "BAAI/bge-reranker-base", "contextWindowSize",
-     "reranker.late_interaction.batch_size", "FakeCompressor", "Qwen/Qwen3-Embedding-0.6B", "gpt-4.1-mini",
+     "reranker.late_interaction.batch_size", "FakeRelevanceFilter", "Qwen/Qwen3-Embedding-0.6B", "gpt-4.1-mini",
      "bge-small-en-v1.5-int8@4d60820e6ba7", "config2024.toml"],
 )  # fmt: skip
 def test_names_are_no_secrets(name: str) -> None:

@@ -19,7 +19,7 @@ from retrieval_core.errors import (
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeReranker, FakeRewriter
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker, FakeRewriter
 from retrieval_core.types import Chunk
 from support.groups import NAMES, QUESTION, Group, settings_with, sources, stages
 from support.pipelines import TEXTS, TroubledStore, filled
@@ -100,12 +100,12 @@ class TestAnswers:
 
     def test_reranking_compressing_and_rewriting_are_done_once_for_all(self) -> None:
         """One call with the best of the pool, another with what is shown, and a rewrite asks every index again."""
-        reranker, compressor = FakeReranker(), FakeCompressor()
+        reranker, relevance_filter = FakeReranker(), FakeRelevanceFilter()
         rewriter = FakeRewriter(["history of revisions"])
         group = Group(
             reranker__weight=1, reranker__candidates=12, rewriter__relevance_threshold=1, rewriter__max_attempts=1
         )
-        group_index = group.indexes(reranker=reranker, compressor=compressor, rewriter=rewriter)
+        group_index = group.indexes(reranker=reranker, relevance_filter=relevance_filter, rewriter=rewriter)
         result = asyncio.run(group_index.aretrieve("an application with rings of bread", top_k=3))
         assert [len(passages) for _, passages in reranker.calls] == [12, 12]
         assert [item.rewritten_query for item in result.rewrites] == ["history of revisions"]

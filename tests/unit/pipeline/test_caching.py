@@ -16,7 +16,7 @@ from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeCompressor
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
 from retrieval_core.types import Chunk
 from support.pipelines import PHONES, TroubledStore, filled
 
@@ -108,7 +108,7 @@ def test_pipelines_with_other_settings_do_not_share() -> None:
 
     assert asked()
     assert not asked(config=load_config(overrides={"search.dense_weight": 0.3}))
-    assert not asked(compressor=FakeCompressor())
+    assert not asked(relevance_filter=FakeRelevanceFilter())
     assert asked(config=load_config(overrides={"retry.max_retries": 0, "deadline_seconds": 5}))
 
 

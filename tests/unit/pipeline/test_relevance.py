@@ -21,7 +21,7 @@ from retrieval_core.ports import Judgements, Rewritten
 from retrieval_core.run.observe import explain
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeRewriter
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
 from retrieval_core.types import EvaluationScores, Judgement
 from support.pipelines import PHONES, TroubledStore, filled
 
@@ -35,14 +35,19 @@ DOWN = ServiceConnectionError("the model is down")
 
 
 class World:
-    def __init__(self, compressor: Any = None, rewriter: Any = None, **settings: Any) -> None:
+    def __init__(self, relevance_filter: Any = None, rewriter: Any = None, **settings: Any) -> None:
         self.clock = FakeClock()
         self.store = TroubledStore()
         filled(self.store)
         self.embedder = FakeEmbedder()
         config = load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
         self.pipeline = RetrievalPipeline(
-            self.store, self.embedder, compressor=compressor, rewriter=rewriter, config=config, clock=self.clock
+            self.store,
+            self.embedder,
+            relevance_filter=relevance_filter,
+            rewriter=rewriter,
+            config=config,
+            clock=self.clock,
         )
 
     def ask(self, query: str = QUESTION, **settings: Any) -> RetrievalResult:
@@ -55,9 +60,9 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def judging(**scores: float) -> FakeCompressor:
-    """A compressor that keeps what has a score of at least a half; 0 where none is given."""
-    return FakeCompressor(
+def judging(**scores: float) -> FakeRelevanceFilter:
+    """A relevance filter that keeps what has a score of at least a half; 0 where none is given."""
+    return FakeRelevanceFilter(
         {
             chunk.id: Judgement(scores.get(chunk.id, 0) >= 0.5, scores.get(chunk.id, 0), f"about {chunk.id}")
             for chunk in PHONES
@@ -100,7 +105,7 @@ class TestCompression:
     def test_what_was_left_out_is_in_the_trace(self) -> None:
         """With score and reason, in the order of the hits; not what was kept or could not be judged."""
 
-        class Picky(FakeCompressor):
+        class Picky(FakeRelevanceFilter):
             async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
                 if chunks[0].id == "p2":
                     raise ServiceError("no", status=400)
@@ -113,7 +118,7 @@ class TestCompression:
             "p3": Judgement(False, 0.125, cast("str", None)),  # a plug-in's, whatever its port says
         }
         result = World(Picky(verdicts)).ask()
-        (record,) = [record for record in result.trace if record.stage == "compress" and record.dropped]
+        (record,) = [record for record in result.trace if record.stage == "relevance" and record.dropped]
         assert [item.id for item in record.dropped] == order
         dropped = {item.id: item for item in record.dropped}
         assert (dropped["p1"].score, dropped["p3"].score, dropped["p3"].reason) == (0.25, 0.125, "")
@@ -128,21 +133,21 @@ class TestCompression:
     def test_nothing_takes_the_place_of_what_goes(self) -> None:
         """``top_k`` passages are retrieved and then judged: of two, one goes, and no third comes up for it."""
         both = [hit.id for hit in World(search__top_k=2).ask().hits]
-        compressor = judging(**dict.fromkeys({"p0", "p1", "p2", "p3"} - {both[0]}, 1.0))
-        result = World(compressor, search__top_k=2).ask()
+        relevance_filter = judging(**dict.fromkeys({"p0", "p1", "p2", "p3"} - {both[0]}, 1.0))
+        result = World(relevance_filter, search__top_k=2).ask()
         assert [hit.id for hit in result.hits] == both[1:]
         assert len(both) == 2
 
     def test_failed_calls_leave_their_passages(self) -> None:
         """A dead model leaves the result as it was; one bad answer keeps one passage."""
-        compressor = judging(p0=1)
-        compressor.failure = DOWN
-        result = World(compressor, retry__max_retries=1).ask()
+        relevance_filter = judging(p0=1)
+        relevance_filter.failure = DOWN
+        result = World(relevance_filter, retry__max_retries=1).ask()
         assert len(result.hits) == 4
-        assert stages(result) == ["compress"]
+        assert stages(result) == ["relevance"]
         assert result.metadata["relevance_score"] == pytest.approx(max(s for s in result.scores if s is not None))
 
-        class Picky(FakeCompressor):
+        class Picky(FakeRelevanceFilter):
             async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
                 if chunks[0].id == "p2":
                     raise ServiceError("no", status=400)
@@ -150,7 +155,7 @@ class TestCompression:
 
         result = World(Picky({chunk.id: Judgement(False, 0.1) for chunk in PHONES})).ask()
         assert [hit.id for hit in result.hits] == ["p2"]
-        assert stages(result) == ["compress"]
+        assert stages(result) == ["relevance"]
 
     @pytest.mark.parametrize(
         "answer",
@@ -160,52 +165,54 @@ class TestCompression:
     def test_unsound_answers_are_not_believed(self, answer: tuple[Judgement, ...]) -> None:
         """Too few, too many and impossible judgements count as failures."""
 
-        class Unsound(FakeCompressor):
+        class Unsound(FakeRelevanceFilter):
             async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
                 return Judgements(answer)
 
         result = World(Unsound()).ask()
         assert len(result.hits) == 4
-        assert stages(result) == ["compress"]
+        assert stages(result) == ["relevance"]
 
     def test_strict_raises(self) -> None:
         """With ``strict`` a failed judgement is an error."""
-        compressor = judging()
-        compressor.failure = DOWN
+        relevance_filter = judging()
+        relevance_filter.failure = DOWN
         with pytest.raises(ServiceConnectionError):
-            World(compressor, strict=True, retry__max_retries=0).ask()
+            World(relevance_filter, strict=True, retry__max_retries=0).ask()
 
     def test_wrong_keys_are_never_hidden(self) -> None:
         """A refused key is the caller's to mend."""
-        compressor = judging()
-        compressor.failure = ServiceError("no such key", status=401)
+        relevance_filter = judging()
+        relevance_filter.failure = ServiceError("no such key", status=401)
         with pytest.raises(ServiceError, match="no such key"):
-            World(compressor).ask()
+            World(relevance_filter).ask()
 
     @pytest.mark.parametrize(("batch_size", "calls"), [(1, 4), (3, 2), (10, 1)])
     def test_calls_are_batched_and_bounded(self, batch_size: int, calls: int) -> None:
-        """As many passages as the compressor takes, and no more calls at a time than configured."""
-        compressor = FakeCompressor({chunk.id: Judgement(True, 1) for chunk in PHONES}, batch_size=batch_size)
+        """As many passages as the relevance filter takes, and no more calls at a time than configured."""
+        relevance_filter = FakeRelevanceFilter(
+            {chunk.id: Judgement(True, 1) for chunk in PHONES}, batch_size=batch_size
+        )
 
-        world = World(compressor, compressor__concurrency=2)
+        world = World(relevance_filter, relevance_filter__concurrency=2)
 
         async def test() -> None:
-            compressor.gate = asyncio.Event()
+            relevance_filter.gate = asyncio.Event()
             task = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
             await turns(50)
-            assert compressor.running == min(2, calls)
-            compressor.gate.set()
+            assert relevance_filter.running == min(2, calls)
+            relevance_filter.gate.set()
             await task
 
         asyncio.run(test())
-        assert len(compressor.calls) == calls
-        assert compressor.most_running <= 2
+        assert len(relevance_filter.calls) == calls
+        assert relevance_filter.most_running <= 2
 
     def test_the_question_of_the_user_counts(self) -> None:
         """Passages found by other words are judged by the question that was asked."""
-        compressor = judging()
-        World(compressor, FakeRewriter(["saturn rings"])).ask()
-        assert {query for query, _ in compressor.calls} == {QUESTION}
+        relevance_filter = judging()
+        World(relevance_filter, FakeRewriter(["saturn rings"])).ask()
+        assert {query for query, _ in relevance_filter.calls} == {QUESTION}
 
 
 class TestRewriting:
@@ -247,10 +254,10 @@ class TestRewriting:
     def test_the_trace_says_which_search_a_stage_belongs_to(self) -> None:
         """1 for the question as it was asked, one more for each rewrite, and none for the rewriting itself."""
         result = World(judging(p0=0.3), FakeRewriter(["bread", "saturn"]), search__top_k=1).ask()
-        rounds = [(record.stage, record.round) for record in result.trace if record.stage in {"embed", "compress"}]
-        assert {stage: [number for name, number in rounds if name == stage] for stage in ("embed", "compress")} == {
+        rounds = [(record.stage, record.round) for record in result.trace if record.stage in {"embed", "relevance"}]
+        assert {stage: [number for name, number in rounds if name == stage] for stage in ("embed", "relevance")} == {
             "embed": [1, 2, 3],
-            "compress": [1, 1, 2, 2, 3, 3],  # the call, and what came of it
+            "relevance": [1, 1, 2, 2, 3, 3],  # the call, and what came of it
         }
         assert [record.round for record in result.trace if record.stage == "rewrite"] == [None, None]
         assert [record.round for record in result.trace if record.dropped] == [1, 2, 3]
@@ -276,7 +283,7 @@ class TestRewriting:
         with pytest.raises(ServiceError):
             World(judging(p0=0.3), FakeRewriter([answer]), retry__max_retries=0, strict=True).ask()
 
-    def test_without_a_compressor_the_cosine_tells(self) -> None:
+    def test_without_a_relevance_filter_the_cosine_tells(self) -> None:
         """The best dense score is the relevance; an empty result has none."""
         rewriter = FakeRewriter(["a telescope shows the rings of saturn"])
         result = World(None, rewriter, rewriter__relevance_threshold=0.9).ask("circles")
@@ -389,16 +396,16 @@ class TestOddPlugIns:
     """What does not answer as its port says is done without, like what fails."""
 
     @pytest.mark.parametrize("answer", [None, [], (None,), Judgements((None,)), Judgements((Judgement(True, "1"),))])  # type: ignore[arg-type]
-    def test_a_compressor(self, answer: Any) -> None:
+    def test_a_relevance_filter(self, answer: Any) -> None:
         """Its passages stay."""
 
-        class Odd(FakeCompressor):
+        class Odd(FakeRelevanceFilter):
             async def judge(self, query: str, chunks: Sequence[Chunk]) -> Any:
                 return answer
 
         result = World(Odd()).ask()
         assert len(result.hits) == 4
-        assert stages(result) == ["compress"]
+        assert stages(result) == ["relevance"]
 
     @pytest.mark.parametrize("answer", [None, "other words", Rewritten(None, "no")])  # type: ignore[arg-type]
     def test_a_rewriter(self, answer: Any) -> None:
@@ -459,13 +466,13 @@ class TestOddPlugIns:
         """A plug-in may close in its own way, and one that fails keeps nothing else open."""
         closed: list[str] = []
 
-        class Closable(FakeCompressor):
+        class Closable(FakeRelevanceFilter):
             def aclose(self) -> None:
-                closed.append("compressor")
+                closed.append("relevance_filter")
 
-        pipeline = RetrievalPipeline(TroubledStore(), compressor=Closable())
+        pipeline = RetrievalPipeline(TroubledStore(), relevance_filter=Closable())
         pipeline.close()
-        assert closed == ["compressor"]
+        assert closed == ["relevance_filter"]
 
 
 class TestLaterSearches:
@@ -481,9 +488,9 @@ class TestLaterSearches:
                 world.store.failures = {"dense": DOWN, "lexical": DOWN}
                 return await super().rewrite(query, context)
 
-        compressor = FakeCompressor({chunk.id: Judgement(True, 0.3) for chunk in PHONES})
+        relevance_filter = FakeRelevanceFilter({chunk.id: Judgement(True, 0.3) for chunk in PHONES})
         pipeline = RetrievalPipeline(
-            world.store, world.embedder, compressor=compressor, rewriter=Killer(["saturn"]),
+            world.store, world.embedder, relevance_filter=relevance_filter, rewriter=Killer(["saturn"]),
             config=world.pipeline.config, clock=world.clock,
         )  # fmt: skip
         result = asyncio.run(pipeline.aretrieve(QUESTION))

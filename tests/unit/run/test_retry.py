@@ -139,7 +139,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_at_once(pool: ThreadPo
     clock = FakeClock()
     run = Run(pool, seconds=10, clock=clock, guard=Guard(RetryPolicy(max_retries=3)))
     backend = Backend(MalformedAnswerError("no JSON"), DOWN, MalformedAnswerError("no JSON"))
-    assert asyncio.run(run.call("compress", backend.ask)) == Ok("answer")
+    assert asyncio.run(run.call("relevance", backend.ask)) == Ok("answer")
     assert clock.slept[0] == clock.slept[2] == 0
     assert clock.slept[1] >= 1
 
@@ -165,7 +165,7 @@ def test_no_attempt_without_a_wait_is_made_after_the_deadline(pool: ThreadPool) 
             await asyncio.sleep(0)
         raise MalformedAnswerError("no JSON")
 
-    outcome = asyncio.run(run.call("compress", ask))
+    outcome = asyncio.run(run.call("relevance", ask))
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, MalformedAnswerError)
     assert calls == [0, 1]

@@ -139,7 +139,7 @@ def test_which_stages_have_which_timeout(pool: ThreadPool) -> None:
         clock.advance(1000)
         return 1
 
-    assert asyncio.run(run.call("compress", slow)) == Ok(1)
+    assert asyncio.run(run.call("relevance", slow)) == Ok(1)
 
 
 @settings(max_examples=100)

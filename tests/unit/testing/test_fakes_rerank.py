@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.ports import Rewritten
-from retrieval_core.testing.fakes_rerank import FakeCompressor, FakeReranker, FakeRewriter, word_overlap
+from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker, FakeRewriter, word_overlap
 from retrieval_core.types import Chunk, Judgement, Usage
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def test_reranker() -> None:
     assert fake.calls == [("red apples", ("given", "a red one"))]
 
 
-def test_compressor() -> None:
+def test_relevance_filter() -> None:
     """Judgements are those given by id, else by half of the question's words; calls are recorded."""
     given = Judgement(False, 0.1, "given")
-    fake = FakeCompressor({"x": given}, batch_size=3)
+    fake = FakeRelevanceFilter({"x": given}, batch_size=3)
     other = Chunk(id="x", document_id="d", text="red apples")
     found = asyncio.run(fake.judge("red pears", [CHUNK, other]))
     assert found.judgements == (Judgement(True, 0.5, "50% of the question's words"), given)
@@ -68,10 +68,10 @@ def test_rewriter() -> None:
     assert asyncio.run(FakeRewriter(lambda query, context: query + context).rewrite("a", "b")).query == "ab"
 
 
-Fakes = FakeReranker | FakeCompressor | FakeRewriter
+Fakes = FakeReranker | FakeRelevanceFilter | FakeRewriter
 CALLS: list[tuple[Callable[[], Fakes], Callable[[Fakes], Awaitable[object]]]] = [
     (FakeReranker, lambda fake: fake.score("q", ["p"]) if isinstance(fake, FakeReranker) else _never()),
-    (FakeCompressor, lambda fake: fake.judge("q", [CHUNK]) if isinstance(fake, FakeCompressor) else _never()),
+    (FakeRelevanceFilter, lambda fake: fake.judge("q", [CHUNK]) if isinstance(fake, FakeRelevanceFilter) else _never()),
     (
         lambda: FakeRewriter(["x"] * 3),
         lambda fake: fake.rewrite("q", "") if isinstance(fake, FakeRewriter) else _never(),
@@ -108,7 +108,7 @@ def test_failure_and_gate(make: Callable[[], Fakes], call: Callable[[Fakes], Awa
     assert fake.id.startswith("fake-")
 
 
-@pytest.mark.parametrize("make", [FakeReranker, FakeCompressor])
+@pytest.mark.parametrize("make", [FakeReranker, FakeRelevanceFilter])
 def test_the_batch_size_is_checked(make: Callable[..., object]) -> None:
     """A call takes at least one passage."""
     with pytest.raises(InvalidParameterError, match="batch_size must be at least 1, got 0"):

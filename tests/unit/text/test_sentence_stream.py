@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.text.sentence_stream import LONGEST, GrowingText
+from retrieval_core.text.sentence_stream import LONGEST, SentenceStream
 
 
 def sentences(text: str, size: int | None = None) -> list[str]:
-    growing = GrowingText()
+    growing = SentenceStream()
     size = size or max(1, len(text))
     spans = [span for start in range(0, len(text), size) for span in growing.feed(text[start : start + size])]
     spans += growing.end()
@@ -56,7 +56,7 @@ def test_where_sentences_end(text: str, expected: list[str]) -> None:
 
 def test_a_sentence_is_told_as_soon_as_it_is_certain() -> None:
     """A full stop alone does not end a sentence of a text that grows: a marker may follow, or the rest of a number."""
-    growing = GrowingText()
+    growing = SentenceStream()
     assert growing.feed("It costs 3.") == ()
     assert growing.feed("5 euros.") == ()
     assert growing.feed(" [1") == ()

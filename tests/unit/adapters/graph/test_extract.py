@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retrieval_core.adapters.graph.extract import DEFAULT_PROMPT, MOST_TRIPLES_OF_CHUNK, Extracted, TripleExtractor
+from retrieval_core.adapters.graph.extract import DEFAULT_PROMPT, MOST_TRIPLES_OF_CHUNK, ExtractedFacts, TripleExtractor
 from retrieval_core.adapters.graph.triples import Triple
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion
@@ -24,7 +24,7 @@ def fact(subject: str, relation: str, object_: str) -> dict[str, str]:
     return {"subject": subject, "relation": relation, "object": object_}
 
 
-def extract(answer: Any, *chunks: Chunk) -> Extracted:
+def extract(answer: Any, *chunks: Chunk) -> ExtractedFacts:
     return asyncio.run(TripleExtractor(FakeLLM([answer])).extract(chunks))
 
 
@@ -94,7 +94,7 @@ def test_answers_that_are_none(answer: Any, problem: str) -> None:
 def test_nothing_to_read() -> None:
     """Without chunks nothing is asked."""
     llm = FakeLLM([])
-    assert asyncio.run(TripleExtractor(llm).extract([])) == Extracted(())
+    assert asyncio.run(TripleExtractor(llm).extract([])) == ExtractedFacts(())
     assert llm.requests == []
 
 

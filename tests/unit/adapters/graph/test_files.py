@@ -17,7 +17,7 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 from retrieval_core.adapters.graph import GraphFiles, Triple
 from retrieval_core.adapters.graph import source as source_module
 from retrieval_core.adapters.graph import triples as triples_module
-from retrieval_core.adapters.graph.triples import Record, read_lines, write_lines
+from retrieval_core.adapters.graph.triples import ExtractionRecord, read_lines, write_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ def test_several_files(path: Path, tmp_path: Path) -> None:
     """Triples of all files are in one graph; lines that only record something are none."""
     extracted = tmp_path / "index.db.graph.jsonl"
     path.write_text(ULM)
-    extracted.write_bytes(b"".join(write_lines([Record("d", "h"), Record("d", "h", "d#0"), Triple("a", "b", "c")])))
+    extracted.write_bytes(
+        b"".join(write_lines([ExtractionRecord("d", "h"), ExtractionRecord("d", "h", "d#0"), Triple("a", "b", "c")]))
+    )
     assert GraphFiles(path, optional=[extracted]).get().triples == (
         Triple("Einstein", "born in", "Ulm"),
         Triple("a", "b", "c"),
@@ -172,13 +174,13 @@ def test_sixteen_threads_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) 
 scalars = st.characters(exclude_categories=["Cs"])
 names = st.text(scalars, min_size=1, max_size=20).filter(lambda name: bool(name.strip()))
 items = st.builds(Triple, names, names, names, st.none() | names, st.none() | names) | st.builds(
-    Record, names, names, st.none() | names
+    ExtractionRecord, names, names, st.none() | names
 )
 
 
 @settings(max_examples=200)
 @given(given_items=st.lists(items, max_size=10))
-def test_what_is_written_is_read(tmp_path_factory: Any, given_items: list[Triple | Record]) -> None:
+def test_what_is_written_is_read(tmp_path_factory: Any, given_items: list[Triple | ExtractionRecord]) -> None:
     """Any names survive the file: line ends, quotes and controls included."""
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     assert list(read_lines(b"".join(write_lines(given_items)), path)) == given_items

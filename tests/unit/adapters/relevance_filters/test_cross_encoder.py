@@ -6,9 +6,9 @@ from math import nan
 
 import pytest
 
-from retrieval_core.adapters.relevance_filters.cross_encoder import DEFAULT_THRESHOLD, CrossEncoderCompressor
+from retrieval_core.adapters.relevance_filters.cross_encoder import DEFAULT_THRESHOLD, CrossEncoderRelevanceFilter
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
-from retrieval_core.config import CompressorConfig
+from retrieval_core.config import RelevanceFilterConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import RerankScores
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
@@ -28,7 +28,7 @@ def chunks(*texts: str) -> list[Chunk]:
 def test_kept_from_the_threshold_on() -> None:
     """A score that reaches the threshold is relevant, one below is not, and the reason says both numbers."""
     reranker = FakeReranker({"a": 0.5, "b": 0.49999, "c": 1.0})
-    found = asyncio.run(CrossEncoderCompressor(reranker, threshold=0.5).judge("q", chunks("a", "b", "c")))
+    found = asyncio.run(CrossEncoderRelevanceFilter(reranker, threshold=0.5).judge("q", chunks("a", "b", "c")))
     assert found.judgements == (
         Judgement(True, 0.5, "The score 0.5 reaches the threshold 0.5."),
         Judgement(False, 0.49999, "The score 0.49999 is below the threshold 0.5."),
@@ -41,13 +41,13 @@ def test_one_call_with_title_and_headings() -> None:
     """All passages go to the reranker in one call, each with what says what it is about."""
     reranker = FakeReranker()
     passage = Chunk(id="d#0", document_id="d", text="3 kg", title="Drills")
-    asyncio.run(CrossEncoderCompressor(reranker).judge("weight", [passage, *chunks("b")]))
+    asyncio.run(CrossEncoderRelevanceFilter(reranker).judge("weight", [passage, *chunks("b")]))
     assert reranker.calls == [("weight", ("Drills\n3 kg", "b"))]
 
 
 def test_no_passages() -> None:
     """No passages get no judgements."""
-    assert asyncio.run(CrossEncoderCompressor(FakeReranker()).judge("q", [])).judgements == ()
+    assert asyncio.run(CrossEncoderRelevanceFilter(FakeReranker()).judge("q", [])).judgements == ()
 
 
 @pytest.mark.parametrize("scores", [(0.5,), (0.5, 0.5, 0.5), (0.5, 1.5), (0.5, nan), (-0.1, 0.5)])
@@ -59,7 +59,7 @@ def test_scores_that_are_none(scores: tuple[float, ...]) -> None:
             return RerankScores(scores)
 
     with pytest.raises(MalformedAnswerError, match=r"fake-reranker gave the scores \[.*\] for 2 passages"):
-        asyncio.run(CrossEncoderCompressor(Wrong()).judge("q", chunks("a", "b")))
+        asyncio.run(CrossEncoderRelevanceFilter(Wrong()).judge("q", chunks("a", "b")))
 
 
 def test_failures_pass_through() -> None:
@@ -67,26 +67,26 @@ def test_failures_pass_through() -> None:
     reranker = FakeReranker()
     reranker.failure = ServiceConnectionError("gone")
     with pytest.raises(ServiceConnectionError, match="gone"):
-        asyncio.run(CrossEncoderCompressor(reranker).judge("q", chunks("a")))
+        asyncio.run(CrossEncoderRelevanceFilter(reranker).judge("q", chunks("a")))
 
 
 def test_identity() -> None:
     """Reranker and threshold are in the id; the size of a call is the reranker's."""
     reranker = FakeReranker(batch_size=7)
-    assert CrossEncoderCompressor(reranker, threshold=0.25).id == "fake-reranker>=0.25"
-    assert CrossEncoderCompressor(reranker).batch_size == 7
+    assert CrossEncoderRelevanceFilter(reranker, threshold=0.25).id == "fake-reranker>=0.25"
+    assert CrossEncoderRelevanceFilter(reranker).batch_size == 7
 
 
 @pytest.mark.parametrize("threshold", [-0.01, 1.01, nan])
 def test_the_threshold_is_checked(threshold: float) -> None:
     """A threshold outside the scores' range would keep all or nothing, and is an error."""
     with pytest.raises(InvalidParameterError, match=r"threshold must be in \[0, 1\]"):
-        CrossEncoderCompressor(FakeReranker(), threshold=threshold)
+        CrossEncoderRelevanceFilter(FakeReranker(), threshold=threshold)
 
 
 def test_the_measured_threshold_is_the_configurations() -> None:
     """Who configures nothing gets the threshold that was measured for the local model."""
-    assert CompressorConfig().relevance_threshold == DEFAULT_THRESHOLD
+    assert RelevanceFilterConfig().relevance_threshold == DEFAULT_THRESHOLD
 
 
 with_the_model = pytest.mark.skipif(
@@ -99,17 +99,19 @@ with_the_model = pytest.mark.skipif(
 def test_a_short_question_keeps_its_answers() -> None:
     """Right passages of a few words are kept though the model scores them low; for a foreign question none is."""
     reranker = LocalCrossEncoder(threads=2)
-    compressor = CrossEncoderCompressor(reranker)
+    relevance_filter = CrossEncoderRelevanceFilter(reranker)
     reviews = [
         Chunk(
             "r#0", "r", "Genial cell phone, fast and beautiful. The camera is us their main attraction.", title=PHONE
         ),
         Chunk("r#1", "r", "I love it, the only problem is the camera its not very clear but its okay!", title=PHONE),
     ]
-    found = asyncio.run(compressor.judge("how is the camera", reviews)).judgements
+    found = asyncio.run(relevance_filter.judge("how is the camera", reviews)).judgements
     assert [judgement.relevant for judgement in found] == [True, True]
     assert max(judgement.score for judgement in found) < 0.01  # what made a threshold of 0.01 lose them
-    foreign = asyncio.run(compressor.judge("Macrophages recruit neutrophils to inflamed tissue.", reviews)).judgements
+    foreign = asyncio.run(
+        relevance_filter.judge("Macrophages recruit neutrophils to inflamed tissue.", reviews)
+    ).judgements
     assert [judgement.relevant for judgement in foreign] == [False, False]
     reranker.close()
 
@@ -119,16 +121,16 @@ def test_a_short_question_keeps_its_answers() -> None:
 def test_with_the_local_model() -> None:
     """At the default threshold answers are kept, and what is about something else is left out."""
     reranker = LocalCrossEncoder(threads=2)
-    compressor = CrossEncoderCompressor(reranker)
+    relevance_filter = CrossEncoderRelevanceFilter(reranker)
     for right, question in enumerate(QUESTIONS):
-        found = asyncio.run(compressor.judge(question, chunks(*PASSAGES))).judgements
+        found = asyncio.run(relevance_filter.judge(question, chunks(*PASSAGES))).judgements
         assert [judgement.relevant for judgement in found] == [number == right for number in range(3)]
         assert found[right].score > DEFAULT_THRESHOLD
     reranker.close()
 
 
 def test_closing_closes_the_reranker() -> None:
-    """A compressor owns its reranker; one that cannot be closed is left alone."""
+    """A relevance filter owns its reranker; one that cannot be closed is left alone."""
 
     class Closable(FakeReranker):
         closed = 0
@@ -139,8 +141,8 @@ def test_closing_closes_the_reranker() -> None:
     reranker = Closable()
 
     async def close() -> None:
-        await CrossEncoderCompressor(reranker).aclose()
-        await CrossEncoderCompressor(FakeReranker()).aclose()
+        await CrossEncoderRelevanceFilter(reranker).aclose()
+        await CrossEncoderRelevanceFilter(FakeReranker()).aclose()
 
     asyncio.run(close())
     assert reranker.closed == 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMCompressor
+from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRelevanceFilter
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import Completion
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -35,8 +35,8 @@ def chunk(number: int, text: str) -> Chunk:
 
 
 def judge(llm: FakeLLM, texts: Sequence[str], *, prompt: str | None = None, query: str = "question?") -> Judgements:
-    compressor = LLMCompressor(llm, prompt=prompt, batch_size=max(1, len(texts)))
-    return asyncio.run(compressor.judge(query, [chunk(number, text) for number, text in enumerate(texts)]))
+    relevance_filter = LLMRelevanceFilter(llm, prompt=prompt, batch_size=max(1, len(texts)))
+    return asyncio.run(relevance_filter.judge(query, [chunk(number, text) for number, text in enumerate(texts)]))
 
 
 def data_of(request: CompletionRequest) -> list[tuple[str, Any]]:
@@ -94,7 +94,7 @@ def test_title_and_headings_are_shown() -> None:
     """A passage from the middle of a document is judged with what says what it is about."""
     llm = FakeLLM([{"1": YES}])
     passage = Chunk(id="d#0", document_id="d", text="It weighs 3 kg.", title="Catalogue", section_path=("Drills", "X1"))
-    asyncio.run(LLMCompressor(llm).judge("weight of the drill", [passage]))
+    asyncio.run(LLMRelevanceFilter(llm).judge("weight of the drill", [passage]))
     assert data_of(llm.requests[0])[1] == ("passage 1", "Catalogue > Drills > X1\nIt weighs 3 kg.")
 
 
@@ -196,18 +196,18 @@ def test_the_id() -> None:
     """Model, prompt and size of a request are in the id; equal settings make equal ids."""
     llm = FakeLLM([])
     ids = [
-        LLMCompressor(llm).id,
-        LLMCompressor(llm, prompt="Other.").id,
-        LLMCompressor(llm, batch_size=2).id,
+        LLMRelevanceFilter(llm).id,
+        LLMRelevanceFilter(llm, prompt="Other.").id,
+        LLMRelevanceFilter(llm, batch_size=2).id,
     ]
     assert len(set(ids)) == 3
-    assert LLMCompressor(llm, prompt=DEFAULT_PROMPT).id == ids[0]
+    assert LLMRelevanceFilter(llm, prompt=DEFAULT_PROMPT).id == ids[0]
     assert ids[0].startswith("fake-llm relevance-1@")
-    assert LLMCompressor(llm, batch_size=2).batch_size == 2
+    assert LLMRelevanceFilter(llm, batch_size=2).batch_size == 2
 
 
 @pytest.mark.parametrize("arguments", [{"batch_size": 0}, {"prompt": " \n"}])
 def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
     """No passages in a request, and no instructions, are errors."""
     with pytest.raises(InvalidParameterError, match=next(iter(arguments))):
-        LLMCompressor(FakeLLM([]), **arguments)
+        LLMRelevanceFilter(FakeLLM([]), **arguments)

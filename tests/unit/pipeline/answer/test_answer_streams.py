@@ -255,7 +255,7 @@ def test_a_model_that_is_known_to_be_down_is_not_asked() -> None:
 
 
 def test_a_model_that_was_never_asked_is_closed_too() -> None:
-    """A pipeline owns the answerer that it was given, used or not."""
+    """A pipeline owns the answer_writer that it was given, used or not."""
 
     class Held(FakeLLM):
         closed = 0

@@ -4,16 +4,16 @@ from collections import Counter
 
 import pytest
 
-from retrieval_core.pipeline.answer.attribution import Sources, markers_of, plain, says_something
+from retrieval_core.pipeline.answer.attribution import AttributionIndex, markers_of, plain, says_something
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.markers import MISSING
 from retrieval_core.types import AnswerSentence, Quote, Span
 from support.attribution_cases import CHECKING, CHOOSING, PASSAGES, Case, passage
 
-SOURCES = Sources(PASSAGES)
+SOURCES = AttributionIndex(PASSAGES)
 
 
-def attribute(text: str, sources: Sources = SOURCES, start: int = 0) -> AnswerSentence:
+def attribute(text: str, sources: AttributionIndex = SOURCES, start: int = 0) -> AnswerSentence:
     return sources.attribute(text, Span(start, start + len(text)))
 
 
@@ -190,7 +190,7 @@ def test_sources_that_are_found_without_a_marker(cases: tuple[Case, ...], count:
 def test_quotes_stand_where_they_say() -> None:
     """A quote is as long as it has to be, with its place in the document, where the passage's quote has one."""
     texts = ("Owls hear well. Their wings are silent. Mice fear them.", "The lid weighs 5 kg. It is blue.")
-    sources = Sources([passage(1, *texts, start=100), passage(2, "The lid weighs 5 kg.", start=None)])
+    sources = AttributionIndex([passage(1, *texts, start=100), passage(2, "The lid weighs 5 kg.", start=None)])
     sentence = attribute("The lid weighs 5 kg [1][2].", sources, start=7)
     first, second = sentence.attributions
     assert first.citation is not None
@@ -205,7 +205,7 @@ def test_numbers_that_there_are_not() -> None:
     sentence = attribute("Rinse the tank twice afterwards [1][9][1][99999999999999].")
     assert problems(sentence) == {1: None, 9: "unknown", 99999999999999: "unknown"}
     assert problems(attribute("Yes. [1]")) == {1: "unsupported"}
-    assert problems(attribute("It is.[2]", Sources(()))) == {2: "unknown"}
+    assert problems(attribute("It is.[2]", AttributionIndex(()))) == {2: "unknown"}
 
 
 def test_a_part_of_a_sentence_has_its_own_source() -> None:
@@ -221,7 +221,7 @@ def test_a_part_of_a_sentence_has_its_own_source() -> None:
 
 def test_two_passages_hold_a_sentence_together() -> None:
     """Each that adds to the other is a source; one that adds nothing is none, and neither is one with other figures."""
-    sources = Sources(
+    sources = AttributionIndex(
         [
             passage(1, "The harbour crane lifts 40 tonnes."),
             passage(2, "The ferry terminal opened in 1988."),
@@ -235,7 +235,7 @@ def test_two_passages_hold_a_sentence_together() -> None:
 
 def test_a_passage_that_holds_next_to_nothing_lends_no_figure() -> None:
     """A year that only a passage on something else has is not held by the passages together."""
-    sources = Sources(
+    sources = AttributionIndex(
         [
             passage(1, "The harbour crane lifts heavy steel containers from cargo ships every morning."),
             passage(2, "The ferry terminal welcomes thousands of summer tourists at noon."),
@@ -265,7 +265,7 @@ def test_a_table_in_millions() -> None:
     text = "Revenue in Asia Pacific was 25.1 million euros in 2023 [5]."
     assert problems(attribute(text)) == {5: None}
     assert problems(attribute(text.replace("million", "billion"))) == {5: "unsupported"}
-    assert problems(attribute(text, Sources([passage(5, "| Asia Pacific | Revenue 2023 | 25.1 |")]))) == {
+    assert problems(attribute(text, AttributionIndex([passage(5, "| Asia Pacific | Revenue 2023 | 25.1 |")]))) == {
         5: "unsupported"
     }
 
@@ -284,14 +284,14 @@ def test_a_table_in_millions() -> None:
 )
 def test_figures_with_another_unit_are_other_figures(claim: str, evidence: str, is_from: bool) -> None:
     """With a marker and without; a unit that says the same is none."""
-    sources = Sources([passage(1, evidence, "Bread is baked from flour."), passage(2, "Mice fear owls.")])
+    sources = AttributionIndex([passage(1, evidence, "Bread is baked from flour."), passage(2, "Mice fear owls.")])
     assert problems(attribute(f"{claim} [1].", sources)) == {1: None if is_from else "unsupported"}
     assert [found.number for found in attribute(f"{claim}.", sources).attributions] == [1] * is_from
 
 
 def test_a_short_sentence_must_be_held_nearly_whole() -> None:
     """One other word makes another sentence of it; what it is about may stand in the title."""
-    sources = Sources([passage(1, "It lies by the river. They eat bread.", title="Alden")])
+    sources = AttributionIndex([passage(1, "It lies by the river. They eat bread.", title="Alden")])
     assert problems(attribute("They eat stones [1].", sources)) == {1: "unsupported"}
     assert problems(attribute("They eat bread [1].", sources)) == {1: None}
     assert problems(attribute("Alden lies by the river [1].", sources)) == {1: None}
@@ -317,7 +317,7 @@ def test_a_short_sentence_must_be_held_nearly_whole() -> None:
 )
 def test_a_passage_without_a_name_is_not_found_by_itself(text: str, number: int | None) -> None:
     """Nobody vouches for it, so the names and the code must be there; the title is enough."""
-    sources = Sources(
+    sources = AttributionIndex(
         [
             passage(1, "The mayor of Bredow is Jan Peters."),
             passage(2, "The old town hall with its tower was built of red brick.", title="Alden"),
@@ -330,25 +330,29 @@ def test_a_passage_without_a_name_is_not_found_by_itself(text: str, number: int 
 def test_figures_in_the_title_count() -> None:
     """What a passage is about is shown to the model above it."""
     text = "In version 2.4 the cache is off [1]."
-    assert problems(attribute(text, Sources([passage(1, "The cache is off.")]))) == {1: "unsupported"}
-    assert problems(attribute(text, Sources([passage(1, "The cache is off.", title="Version 2.4")]))) == {1: None}
+    assert problems(attribute(text, AttributionIndex([passage(1, "The cache is off.")]))) == {1: "unsupported"}
+    assert problems(attribute(text, AttributionIndex([passage(1, "The cache is off.", title="Version 2.4")]))) == {
+        1: None
+    }
 
 
 def test_other_languages() -> None:
     """A language is compared with itself; an answer in another one than the passage's has no source."""
-    german = Sources(PASSAGES, Analyzer("german", stop_words=("der", "die", "das", "und", "ist", "in", "zu", "von")))
+    german = AttributionIndex(
+        PASSAGES, Analyzer("german", stop_words=("der", "die", "das", "und", "ist", "in", "zu", "von"))
+    )
     text = "Während der Elternzeiten besteht besonderer Kündigungsschutz [8]."
     assert problems(attribute(text, german)) == {8: None}
     assert problems(attribute("During parental leave there is a special protection against dismissal [8].")) == {
         8: "unsupported"
     }
-    chinese = Sources([passage(1, "大熊猫主要吃竹子。它们生活在中国西南部。")])
+    chinese = AttributionIndex([passage(1, "大熊猫主要吃竹子。它们生活在中国西南部。")])
     assert quoted(attribute("大熊猫吃竹子。[1]", chinese)) == {1: ["大熊猫主要吃竹子。"]}
 
 
 def test_a_list_of_sources_says_nothing() -> None:
     """A line with but the number and the name of a passage needs no source and has none."""
-    sources = Sources([passage(1, "The lid is blue.", title="Guide to lids")])
+    sources = AttributionIndex([passage(1, "The lid is blue.", title="Guide to lids")])
     line = attribute("[1] Guide to lids", sources)
     assert (line.says_something, line.attributions) == (False, ())
     assert attribute("[1] Guide to green lids", sources).needs_source
@@ -360,8 +364,8 @@ def test_a_list_of_sources_says_nothing() -> None:
 def test_long_passages_without_a_full_stop_are_quoted_in_part() -> None:
     """What has no sentences is cut, so that a quote can be read."""
     rows = "\n".join(f"station{place} mast{place} cable{place}" for place in range(500))
-    quotes = quoted(attribute("It has station250, mast250 and cable250 [1].", Sources([passage(1, rows)])))[1]
+    quotes = quoted(attribute("It has station250, mast250 and cable250 [1].", AttributionIndex([passage(1, rows)])))[1]
     assert all(len(quote) < 3000 and quote in rows for quote in quotes)
     assert "mast250" in "".join(quotes)
-    sources = Sources([passage(1, f"x\n The lid weighs 5 kg {'y' * 900}")])
+    sources = AttributionIndex([passage(1, f"x\n The lid weighs 5 kg {'y' * 900}")])
     assert quoted(attribute("The lid weighs 5 kg.", sources)) == {1: ["The lid weighs 5 kg"]}

@@ -11,7 +11,14 @@ import pytest
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
 from retrieval_core.pipeline.answer.candidates import MOST, candidates
-from retrieval_core.pipeline.answer.extract import LONGEST_ANSWER, LONGEST_SECTION, Extracted, choose, compose, extract
+from retrieval_core.pipeline.answer.extract import (
+    LONGEST_ANSWER,
+    LONGEST_SECTION,
+    ExtractedAnswer,
+    choose,
+    compose,
+    extract,
+)
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
@@ -56,7 +63,7 @@ class Scripted:
 
 def extracted(
     pack: ContextPack, scorer: Scripted | None = None, query: str = "How far is the moon?"
-) -> tuple[Extracted, tuple[StageRecord, ...]]:
+) -> tuple[ExtractedAnswer, tuple[StageRecord, ...]]:
     """Make an answer."""
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
@@ -151,8 +158,8 @@ def test_a_scorer_reads_titles_and_introductions() -> None:
 def test_nothing_to_score_is_not_sent() -> None:
     """An empty pack gives no answer, and nobody is asked."""
     scorer = Scripted()
-    assert extracted(whole(), scorer)[0] == Extracted()
-    assert extracted(whole("", "\n\n---\n"), scorer)[0] == Extracted()
+    assert extracted(whole(), scorer)[0] == ExtractedAnswer()
+    assert extracted(whole("", "\n\n---\n"), scorer)[0] == ExtractedAnswer()
     assert scorer.calls == []
 
 

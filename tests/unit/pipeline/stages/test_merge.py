@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.pipeline.stages.fuse import RRF_RANK_CONSTANT
-from retrieval_core.pipeline.stages.merge import Answer, candidates_first, merge, weighted, without_copies
+from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
 from retrieval_core.ports import Side
 from retrieval_core.types import Chunk, Hit, Scores
 
@@ -23,9 +23,9 @@ def a_hit(
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> list[Answer]:
+def answers(draw: st.DrawFn) -> list[IndexResult]:
     """Draw what some indexes found; their ids clash."""
-    found: list[Answer] = []
+    found: list[IndexResult] = []
     for name in draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)):
         ids = draw(st.lists(st.sampled_from("uvwxyz"), max_size=6, unique=True))
         hits = tuple(
@@ -33,7 +33,7 @@ def answers(draw: st.DrawFn) -> list[Answer]:
             for hit in ids
         )
         embedder = draw(st.sampled_from(("one", "one", "one", "other")))
-        found.append(Answer(name, hits, BOTH, embedder))
+        found.append(IndexResult(name, hits, BOTH, embedder))
     return found
 
 
@@ -42,7 +42,7 @@ def places(hits: tuple[Hit, ...]) -> list[tuple[str | None, str]]:
 
 
 @given(answers())
-def test_nothing_comes_or_goes_and_each_index_keeps_its_order(found: list[Answer]) -> None:
+def test_nothing_comes_or_goes_and_each_index_keeps_its_order(found: list[IndexResult]) -> None:
     """A merge is a permutation of all hits, falls in score, and keeps every index's own order; twice it is the same."""
     merged = merge(found)
     assert merged == merge(found)
@@ -56,7 +56,7 @@ def test_nothing_comes_or_goes_and_each_index_keeps_its_order(found: list[Answer
 
 
 @given(answers(), st.data())
-def test_a_higher_weight_never_puts_a_hit_further_down(found: list[Answer], data: st.DataObject) -> None:
+def test_a_higher_weight_never_puts_a_hit_further_down(found: list[IndexResult], data: st.DataObject) -> None:
     """Weights permute; and when an index's grows, each of its hits stays where it is or moves up."""
     hits = merge(found).hits
     weights = {answer.name: data.draw(WEIGHTS) for answer in found}
@@ -72,14 +72,14 @@ def test_a_higher_weight_never_puts_a_hit_further_down(found: list[Answer], data
 
 
 @given(answers(), WEIGHTS)
-def test_equal_weights_change_nothing(found: list[Answer], weight: float) -> None:
+def test_equal_weights_change_nothing(found: list[IndexResult], weight: float) -> None:
     """Whatever it is, one weight for all is none."""
     hits = merge(found).hits
     assert weighted(hits, {answer.name: weight for answer in found}) == hits
 
 
 @given(answers())
-def test_copies_are_left_out_of_other_indexes_alone(found: list[Answer]) -> None:
+def test_copies_are_left_out_of_other_indexes_alone(found: list[IndexResult]) -> None:
     """What is left keeps its order; what went has a better place in another index; nothing goes a second time."""
     hits = merge(found).hits
     kept = without_copies(hits)
@@ -93,7 +93,7 @@ def test_copies_are_left_out_of_other_indexes_alone(found: list[Answer]) -> None
 
 
 @given(answers(), st.integers(1, 10), st.data())
-def test_candidates_are_the_best_with_their_weights(found: list[Answer], count: int, data: st.DataObject) -> None:
+def test_candidates_are_the_best_with_their_weights(found: list[IndexResult], count: int, data: st.DataObject) -> None:
     """The first ones are those that weights put first, and scores stay as they were."""
     hits = merge(found).hits
     weights = {answer.name: data.draw(WEIGHTS) for answer in found}
@@ -106,8 +106,8 @@ def test_candidates_are_the_best_with_their_weights(found: list[Answer], count: 
 
 def test_indexes_are_merged_by_scores_where_these_can_be_compared() -> None:
     """With one embedder the better cosines win, however good the first hit of the other index is among its own."""
-    good = Answer("good", (a_hit("1", 0.9, 20.0), a_hit("2", 0.8, 15.0)), BOTH, "e")
-    poor = Answer("poor", (a_hit("1", 0.4, 3.0), a_hit("2", 0.3, None)), BOTH, "e")
+    good = IndexResult("good", (a_hit("1", 0.9, 20.0), a_hit("2", 0.8, 15.0)), BOTH, "e")
+    poor = IndexResult("poor", (a_hit("1", 0.4, 3.0), a_hit("2", 0.3, None)), BOTH, "e")
     merged = merge((poor, good))
     assert merged.by == "scores"
     assert places(merged.hits) == [("good", "1"), ("good", "2"), ("poor", "1"), ("poor", "2")]
@@ -115,8 +115,8 @@ def test_indexes_are_merged_by_scores_where_these_can_be_compared() -> None:
 
 def test_indexes_are_merged_by_ranks_where_scores_cannot_be_compared() -> None:
     """Another embedder, or another side, or no score at all: then the ranks take turns, in the order of the indexes."""
-    first = Answer("a", (a_hit("1", 0.9, 20.0), a_hit("2", 0.8, 15.0)), BOTH, "e")
-    second = Answer("b", (a_hit("1", 0.4, 3.0), a_hit("2", 0.3, None)), BOTH, "e")
+    first = IndexResult("a", (a_hit("1", 0.9, 20.0), a_hit("2", 0.8, 15.0)), BOTH, "e")
+    second = IndexResult("b", (a_hit("1", 0.4, 3.0), a_hit("2", 0.3, None)), BOTH, "e")
     others = (
         replace(second, embedder_id="other"),
         replace(second, sides=frozenset[Side](("dense",))),
@@ -131,16 +131,16 @@ def test_indexes_are_merged_by_ranks_where_scores_cannot_be_compared() -> None:
 
 def test_an_index_that_found_nothing_does_not_count() -> None:
     """With another embedder it could not be compared, but has nothing that would have to be."""
-    full = Answer("a", (a_hit("1", 0.9, 2.0),), BOTH, "e")
-    assert merge((full, Answer("b", (), BOTH, "other"))).by == "scores"
+    full = IndexResult("a", (a_hit("1", 0.9, 2.0),), BOTH, "e")
+    assert merge((full, IndexResult("b", (), BOTH, "other"))).by == "scores"
     assert merge(()).hits == ()
 
 
 def test_one_side_alone_orders_by_its_own_scores() -> None:
     """Searched by words alone, BM25 orders the pool and nothing counts as fused."""
     words = frozenset[Side](("lexical",))
-    first = Answer("a", (a_hit("1", None, 5.0), a_hit("2", None, 1.0)), words)
-    second = Answer("b", (a_hit("1", None, 3.0),), words)
+    first = IndexResult("a", (a_hit("1", None, 5.0), a_hit("2", None, 1.0)), words)
+    second = IndexResult("b", (a_hit("1", None, 3.0),), words)
     hits = merge((first, second)).hits
     assert places(hits) == [("a", "1"), ("b", "1"), ("a", "2")]
     assert [hit.scores.fused for hit in hits] == [None] * 3

@@ -29,7 +29,7 @@ from retrieval_core.types.filters import Eq
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from retrieval_core.pipeline.stages.search import Found
+    from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import SearchRequest, Store
     from retrieval_core.types import SearchMode
 
@@ -86,7 +86,7 @@ def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> P
     )
 
 
-def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[Found, Run]:
+def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[SearchResults, Run]:
     run = Run(pool)
     questions = None if embedder is None else Questions(cast("Any", embedder))
     return asyncio.run(search(run, Sources(cast("Store", store), questions), QUERY, settings)), run

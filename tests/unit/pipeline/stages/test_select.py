@@ -11,7 +11,7 @@ import pytest
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.plan import Plan
-from retrieval_core.pipeline.stages.search import Found
+from retrieval_core.pipeline.stages.search import SearchResults
 from retrieval_core.pipeline.stages.select import select
 from retrieval_core.ports import Candidate, Fetched, FetchRequest
 from retrieval_core.run.runner import Run
@@ -77,21 +77,21 @@ def pool() -> Iterator[ThreadPool]:
     pool.close()
 
 
-def found(dense: str | None, lexical: str | None, *, with_chunks: bool = False, query: Query = QUERY) -> Found:
+def found(dense: str | None, lexical: str | None, *, with_chunks: bool = False, query: Query = QUERY) -> SearchResults:
     """The sides found these chunks in this order; dense scores are the true cosines."""
 
     def side(names: str, scores: dict[str, float]) -> tuple[Candidate, ...]:
         return tuple(Candidate(name, scores[name], chunk(name) if with_chunks else None) for name in names)
 
     cosines = {name: float(vector @ VECTORS["a"]) for name, vector in VECTORS.items()}
-    return Found(
+    return SearchResults(
         query,
         dense=None if dense is None else side(dense, cosines),
         lexical=None if lexical is None else side(lexical, dict.fromkeys("abc", 1.0)),
     )
 
 
-def choose(pool: ThreadPool, store: Shelf, what: Found, plan: Plan = PLAN) -> tuple[Selected, Run]:
+def choose(pool: ThreadPool, store: Shelf, what: SearchResults, plan: Plan = PLAN) -> tuple[Selected, Run]:
     run = Run(pool)
     ranked = fuse(what.dense, what.lexical, dense_weight=plan.dense_weight)
     return asyncio.run(select(run, cast("Store", cast("Any", store)), what, ranked, plan)), run

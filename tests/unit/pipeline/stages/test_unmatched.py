@@ -13,7 +13,7 @@ from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, StoreError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.stages.search import Found
+from retrieval_core.pipeline.stages.search import SearchResults
 from retrieval_core.pipeline.stages.unmatched import MOST_FIELDS, why_nothing_passes
 from retrieval_core.ports import Candidate, Change, FieldInfo
 from retrieval_core.run.runner import Run
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 QUERY = Query("phone", "phone")
-NOTHING = Found(QUERY, dense=(), lexical=())
+NOTHING = SearchResults(QUERY, dense=(), lexical=())
 FIELDS = {
     "price": FieldInfo(50, {"text": 50}),
     "Product Name": FieldInfo(50, {"text": 50}),
@@ -69,7 +69,7 @@ def pool() -> Iterator[ThreadPool]:
     pool.close()
 
 
-def told(pool: ThreadPool, condition: Any, store: Any = None, found: Found = NOTHING) -> str | None:
+def told(pool: ThreadPool, condition: Any, store: Any = None, found: SearchResults = NOTHING) -> str | None:
     parsed = parse_filter(cast("Any", condition)) if isinstance(condition, dict) else condition
     run = Run(pool, seconds=10)
     return asyncio.run(why_nothing_passes(run, cast("Any", store or Catalogue()), parsed, found))
@@ -171,17 +171,17 @@ def test_what_is_not_certain_is_not_told(pool: ThreadPool, condition: Any) -> No
     ("condition", "found"),
     [
         (None, NOTHING),
-        (Eq("prise", 1), Found(QUERY, dense=None, lexical=None)),
-        (Eq("prise", 1), Found(QUERY, dense=(), lexical=(Candidate("a", 1),))),
-        (Eq("prise", 1), Found(QUERY, dense=(Candidate("a", 1),), lexical=())),
+        (Eq("prise", 1), SearchResults(QUERY, dense=None, lexical=None)),
+        (Eq("prise", 1), SearchResults(QUERY, dense=(), lexical=(Candidate("a", 1),))),
+        (Eq("prise", 1), SearchResults(QUERY, dense=(Candidate("a", 1),), lexical=())),
     ],
 )
-def test_the_store_is_not_asked_without_need(pool: ThreadPool, condition: Filter | None, found: Found) -> None:
+def test_the_store_is_not_asked_without_need(pool: ThreadPool, condition: Filter | None, found: SearchResults) -> None:
     """Where there is no filter, nothing was searched, or something was found."""
     store = Catalogue()
     assert told(pool, condition, store, found) is None
     assert store.asked == 0
-    assert told(pool, Eq("prise", 1), store, Found(QUERY, dense=None, lexical=())) is not None
+    assert told(pool, Eq("prise", 1), store, SearchResults(QUERY, dense=None, lexical=())) is not None
     assert store.asked == 1
 
 

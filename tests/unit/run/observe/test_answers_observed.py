@@ -14,7 +14,7 @@ from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.run.observe import Metrics, OpenTelemetryObserver
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -58,11 +58,11 @@ def watched(
         filled(store)
     overrides: dict[str, Any] = {"answer.abstain_below": 0, "retry.max_retries": 0, **settings}
     config = load_config(overrides=overrides)
-    answerer = Answerer(llm, config=config.answer)
+    answer_writer = AnswerWriter(llm, config=config.answer)
     return RetrievalPipeline(
         store,
         FakeEmbedder(),
-        answerer=answerer,
+        answer_writer=answer_writer,
         config=config,
         clock=clock,
         token_counter=word_counter(),

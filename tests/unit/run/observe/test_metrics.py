@@ -189,7 +189,7 @@ outcomes = st.lists(
     st.tuples(
         st.sampled_from(["answered", "failed", "cancelled"]),
         st.booleans(),
-        st.lists(st.sampled_from(["dense", "compress"]), max_size=3),
+        st.lists(st.sampled_from(["dense", "relevance"]), max_size=3),
         st.lists(records, max_size=3),
     ),
     max_size=12,
@@ -224,7 +224,7 @@ def test_whatever_happens_is_counted_exactly(story: list[Any]) -> None:
     assert (seen.answered, seen.failed, seen.cancelled) == tuple(map(ended.count, ("answered", "failed", "cancelled")))
     assert seen.cache_hits == sum(cached for cached, _ in answered)
     assert seen.degraded_queries == sum(bool(degraded) for _, degraded in answered)
-    for stage in ("dense", "compress"):
+    for stage in ("dense", "relevance"):
         assert seen.degraded.get(stage, 0) == sum(stage in degraded for _, degraded in answered)
     assert set(seen.stages) == {record.stage for record in calls}
     for stage, one in seen.stages.items():

@@ -264,10 +264,10 @@ def test_it_is_recorded_where_that_is_asked_for() -> None:
 
 def test_tokens_are_in_the_span_and_measured() -> None:
     """By the names of the conventions, with what the program knows about the model."""
-    watched = Watched(attributes={"compress": {"gen_ai.request.model": "small"}})
-    with watched.observer.span("compress") as span:
-        span.end(StageRecord("compress", 1.0, 5, 2, attempts=1, usage=Usage(30, 7)))
-    found = attributes_of(watched.span("retrieval.compress"))
+    watched = Watched(attributes={"relevance": {"gen_ai.request.model": "small"}})
+    with watched.observer.span("relevance") as span:
+        span.end(StageRecord("relevance", 1.0, 5, 2, attempts=1, usage=Usage(30, 7)))
+    found = attributes_of(watched.span("retrieval.relevance"))
     assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (30, 7)
     assert (found["retrieval.count_in"], found["retrieval.count_out"]) == (5, 2)
     assert (found["gen_ai.request.model"], found["gen_ai.operation.name"]) == ("small", "chat")

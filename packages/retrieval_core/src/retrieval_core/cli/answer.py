@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.asking import asked
+from retrieval_core.cli.asking import open_for_questions
 from retrieval_core.cli.common import (
     common_options,
     ends_well,
@@ -78,7 +78,10 @@ def answer_command(
         if config.llm.kind == "none":
             _tell_of_no_effect([name for name, given in (("--verify", verify), ("--prompt", prompt)) if given])
         show = _print_lines if as_json else partial(_print_text, verify=verify or config.answer.verify)
-        with asked(config, index_files) as index, closing(index.answer_stream(query, condition, **options)) as events:
+        with (
+            open_for_questions(config, index_files) as index,
+            closing(index.answer_stream(query, condition, **options)) as events,
+        ):
             went_well = show(events, index)
     except (RetrievalError, OSError) as error:
         if isinstance(error, BrokenPipeError) or not as_json:

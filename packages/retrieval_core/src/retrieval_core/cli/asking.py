@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def asked(config: RetrievalConfig, index_files: Sequence[str]) -> Generator[Index | FederatedIndex]:
+def open_for_questions(config: RetrievalConfig, index_files: Sequence[str]) -> Generator[Index | FederatedIndex]:
     """Open what ``--index`` names, once or repeatedly; the configured index where it was not given.
 
     Yields:

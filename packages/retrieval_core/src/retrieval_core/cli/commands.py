@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.answer import answer_command
-from retrieval_core.cli.asking import asked
+from retrieval_core.cli.asking import open_for_questions
 from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
     common_options,
@@ -129,7 +129,7 @@ def search_command(
 
     config = read_config(config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode)
     condition = parse_filter(filter_json) if filter_json is not None else None
-    with asked(config, index_files) as index:
+    with open_for_questions(config, index_files) as index:
         result = index.retrieve(query, condition, transforms=transforms or None)
     if as_json:
         print_json(result_to_json(result, with_trace=trace))

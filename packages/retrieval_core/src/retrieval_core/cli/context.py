@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from retrieval_core.cli.asking import asked
+from retrieval_core.cli.asking import open_for_questions
 from retrieval_core.cli.common import (
     common_options,
     ends_well,
@@ -54,7 +54,7 @@ def context_command(
         context__max_tokens=max_tokens,
     )
     condition = parse_filter(filter_json) if filter_json is not None else None
-    with asked(config, index_files) as index:
+    with open_for_questions(config, index_files) as index:
         pack = index.context(query, condition)
         checks = index.verify(pack.sources)
     if as_json:

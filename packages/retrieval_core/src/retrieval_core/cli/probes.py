@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.cli.finding import Finding
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Compressor, Embedder, ResultCache, Store
+    from retrieval_core.ports import Embedder, RelevanceFilter, ResultCache, Store
 
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
@@ -79,8 +79,8 @@ def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[Ret
     for kind in (config.reranker.kind, *config.reranker.fallbacks) if config.reranker.enabled else ():
         if kind != "none":
             yield f"reranker {kind}", MODEL_SECONDS, partial(_reranker, kind)
-    if config.compressor.enabled and config.compressor.kind != "none":
-        yield "compressor", MODEL_SECONDS, _compressor
+    if config.relevance_filter.enabled and config.relevance_filter.kind != "none":
+        yield "relevance_filter", MODEL_SECONDS, _relevance_filter
     if config.pruner.kind != "none":
         yield "pruner", MODEL_SECONDS, pruner
     if config.rewriter.kind != "none":
@@ -114,20 +114,20 @@ def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
     return f"{reranker.id} scores passages"
 
 
-def _compressor(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.open import build_compressor  # noqa: PLC0415
+def _relevance_filter(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.index.open import build_relevance_filter  # noqa: PLC0415
     from retrieval_core.types import Chunk  # noqa: PLC0415
 
-    settings = config.compressor
+    settings = config.relevance_filter
     llm = llm_for_a_stage(config) if settings.kind == "llm" else None
-    compressor: Compressor | None = build_compressor(settings, llm)
+    relevance_filter: RelevanceFilter | None = build_relevance_filter(settings, llm)
     if llm is not None:
         return f"asks {llm.id}"
-    if settings.kind != "local" or compressor is None:
+    if settings.kind != "local" or relevance_filter is None:
         return made_by(settings.kind)
     chunk = Chunk("doctor#0", "doctor", "It works.")
-    ask(seconds, lambda: compressor.judge("Does it work?", [chunk]), compressor)
-    return f"{compressor.id} judges passages"
+    ask(seconds, lambda: relevance_filter.judge("Does it work?", [chunk]), relevance_filter)
+    return f"{relevance_filter.id} judges passages"
 
 
 def _rewriter(config: RetrievalConfig, _seconds: float) -> str:

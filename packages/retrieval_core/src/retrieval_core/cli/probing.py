@@ -123,7 +123,7 @@ def secrets_of(config: RetrievalConfig) -> frozenset[str]:
         config.embedder,
         config.llm,
         config.reranker,
-        config.compressor,
+        config.relevance_filter,
         config.rewriter,
         config.transform,
         config.pruner,

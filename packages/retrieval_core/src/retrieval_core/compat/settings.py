@@ -43,7 +43,7 @@ KEYS = {
     "lambda_mult": ("search.lambda_mult",),
     "score_threshold": ("search.score_threshold",),
     "max_query_length": ("query.max_length",),
-    "compression_enabled": ("compressor.enabled",),
+    "compression_enabled": ("relevance_filter.enabled",),
     "max_rewrite_attempts": ("rewriter.max_attempts",),
     "rewrite_threshold": ("rewriter.relevance_threshold",),
     "cache_enabled": ("cache.enabled",),

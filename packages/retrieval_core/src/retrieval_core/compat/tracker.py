@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from retrieval_core.run.observe.metrics import MetricsSnapshot
-    from retrieval_core.run.observe.observer import Span
+    from retrieval_core.run.observe.observer import StageSpan
     from retrieval_core.types import RetrievalResult
 
 
@@ -124,7 +124,7 @@ class PerformanceTracker:
         with self._metrics.query():
             yield
 
-    def span(self, stage: str) -> AbstractContextManager[Span]:
+    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Count a call."""
         return self._metrics.span(stage)
 

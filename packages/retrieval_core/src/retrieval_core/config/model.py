@@ -196,17 +196,17 @@ class ContextConfig(Settings):
         return _well_formed(value, {"number", "citation", "text", "title", "source", "role"})
 
 
-class CompressorConfig(WithOptions):
+class RelevanceFilterConfig(WithOptions):
     """Leaving out passages that do not bear on the question."""
 
     enabled: bool = True
-    """Whether the compressor named by ``kind`` is used."""
+    """Whether the relevance filter named by ``kind`` is used."""
     kind: str = "none"
     """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
     relevance_prompt: str | None = None
     """For ``llm``: instructions in place of the built-in ones."""
     relevance_threshold: float = Field(default=0.0001, ge=0, le=1)
-    """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderCompressor``."""
+    """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
     batch_size: int = Field(default=1, ge=1, le=100)
     """For ``llm``: passages judged in one request."""
     concurrency: int = Field(default=8, ge=1, le=100)
@@ -293,7 +293,7 @@ class RetrievalConfig(Settings):
     graph: GraphConfig = GraphConfig()
     llm: LLMConfig = LLMConfig()
     reranker: RerankerConfig = RerankerConfig()
-    compressor: CompressorConfig = CompressorConfig()
+    relevance_filter: RelevanceFilterConfig = RelevanceFilterConfig()
     pruner: PrunerConfig = PrunerConfig()
     rewriter: RewriterConfig = RewriterConfig()
     format: FormatterConfig = FormatterConfig()

@@ -7,15 +7,15 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from retrieval_core.pipeline.answer.asked import Grounds, Search
+from retrieval_core.pipeline.answer.asked import Evidence, Search
 from retrieval_core.pipeline.answer.asking import Answers
 from retrieval_core.pipeline.context import with_budget
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.federation.context import check_federated, federated_context
-from retrieval_core.pipeline.federation.options import SeveralOptions, asked_of, checked_weights
+from retrieval_core.pipeline.federation.options import SeveralOptions, checked_weights, federated_query
 from retrieval_core.pipeline.federation.results import make_result
 from retrieval_core.pipeline.federation.searching import Bounds, Members, Round, search_once
-from retrieval_core.pipeline.federation.together import Together, look_at, plan_of
+from retrieval_core.pipeline.federation.together import Together, plan_of, transform_query
 from retrieval_core.pipeline.planning import condition_of
 from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
 from retrieval_core.pipeline.search_loop import context_of, raise_what_must_not_be_hidden
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.pipeline.answer.answerer import Answerer
-    from retrieval_core.pipeline.federation.options import Asked
-    from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
+    from retrieval_core.pipeline.federation.options import FederatedQuery
+    from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.ports import Compressor, Evaluator, Pruner, Reranker, Rewriter, TokenCounter
+    from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.lazy import Lazy
     from retrieval_core.run.observe import Observer
@@ -48,8 +48,8 @@ class FederatedIndex(Answers):
     """Several indexes that are searched as one; made by :func:`open_indexes`, or from indexes of any kind.
 
     Each index is asked side by side, as it is configured. What they found becomes one order, see
-    :mod:`retrieval_core.pipeline.stages.merge`; reranker, compressor, rewriter and evaluator work on that, once. An
-    index that does not answer is listed in ``degraded``, and its failure leaves the others' hits alone.
+    :mod:`retrieval_core.pipeline.stages.merge`; reranker, relevance filter, rewriter and evaluator work on that, once.
+    An index that does not answer is listed in ``degraded``, and its failure leaves the others' hits alone.
 
     Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function.
 
@@ -59,11 +59,11 @@ class FederatedIndex(Answers):
             is not asked. Those of ``federation.weights`` in the configuration where none are given.
         reranker: Puts the best hits of all indexes into a better order; of several, each one stands in for those
             before it.
-        compressor: Leaves out passages that do not bear on the question.
+        relevance_filter: Leaves out passages that do not bear on the question.
         pruner: Shows of each passage only the sentences that bear on the question.
         rewriter: Puts a question that found too little in all indexes into other words.
         evaluator: Scores each result.
-        answerer: Answers questions; without one, in the passages' own words.
+        answer_writer: Answers questions; without one, in the passages' own words.
         together: What looks at a question once for indexes that share it; :func:`open_indexes` gives it.
         observer: Is told what happens, as it happens.
         config: Defaults of every query; each index keeps its own for what it does itself.
@@ -82,11 +82,11 @@ class FederatedIndex(Answers):
         *,
         weights: Mapping[str, float] | None = None,
         reranker: Reranker | Sequence[Reranker] | None = None,
-        compressor: Compressor | None = None,
+        relevance_filter: RelevanceFilter | None = None,
         pruner: Pruner | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
-        answerer: Answerer | Lazy[Answerer] | None = None,
+        answer_writer: AnswerWriter | Lazy[AnswerWriter] | None = None,
         together: Together | None = None,
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
@@ -101,14 +101,14 @@ class FederatedIndex(Answers):
             pipelines,
             checked_weights(pipelines, given),
             reranker_chain(reranker),
-            compressor,
+            relevance_filter,
             pruner,
             rewriter,
             kept_reranks(self.config.cache, self._clock.now),
         )
         self._together = together or Together()
         self._evaluator = evaluator
-        self._lazy_answerer = self._answering_with(answerer)
+        self._lazy_answer_writer = self._answering_with(answer_writer)
         self._owned = tuple(owned)
 
     @property
@@ -146,7 +146,7 @@ class FederatedIndex(Answers):
 
     async def aretrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[SeveralOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions: embedded together, searched side by side, each for itself.
 
         Args:
@@ -177,7 +177,7 @@ class FederatedIndex(Answers):
 
     def retrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[SeveralOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions; see :meth:`aretrieve_many`."""
         return self.sync.run(self.aretrieve_many(queries, filters, **options))
 
@@ -214,21 +214,21 @@ class FederatedIndex(Answers):
             ConfigurationError: Nothing is there that counts tokens.
             RetrievalError: As :meth:`aretrieve`.
         """
-        find = self._grounds(query, filters, max_tokens, options, self._members)
+        find = self._evidence(query, filters, max_tokens, options, self._members)
         with self._watched():
-            grounds = await find(self._run())
-            self._told(grounds.result)
-            return grounds.pack
+            evidence = await find(self._run())
+            self._told(evidence.result)
+            return evidence.pack
 
-    def _grounds(
+    def _evidence(
         self, query: str, filters: Filters, max_tokens: int | None, options: SeveralOptions, members: Members
-    ) -> Callable[[Run], Awaitable[Grounds]]:
+    ) -> Callable[[Run], Awaitable[Evidence]]:
         """Return what finds the passages for a question and puts them into a pack, checked as far as that goes."""
         settings = with_budget(self.config.context, max_tokens)
         asked, condition = self._asked(options), condition_of(filters)
         normal = normalize(query, self.config.query)
 
-        async def find(run: Run) -> Grounds:
+        async def find(run: Run) -> Evidence:
             result = await self._find(run, normal, asked, condition, members)
             pack = await federated_context(
                 run,
@@ -240,19 +240,19 @@ class FederatedIndex(Answers):
                 condition=condition,
                 strict=self.config.strict,
             )
-            return Grounds(result, pack)
+            return Evidence(result, pack)
 
         return find
 
     def _searches(
         self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
     ) -> tuple[Search, ...]:
-        full = Search(self._grounds(query, filters, max_tokens, {**options}, self._members))
+        full = Search(self._evidence(query, filters, max_tokens, {**options}, self._members))
         if any(pipeline.embedder is None for pipeline in self._members.pipelines.values()):
             return (full,)
         bare = Members(self._members.pipelines, self._members.weights)
         by_meaning: SeveralOptions = {**options, "mode": "dense", "transforms": ()}
-        return full, Search(self._grounds(query, filters, max_tokens, by_meaning, bare), "dense")
+        return full, Search(self._evidence(query, filters, max_tokens, by_meaning, bare), "dense")
 
     @property
     def _embedder_id(self) -> str | None:
@@ -280,23 +280,23 @@ class FederatedIndex(Answers):
         """Compare citations with what their indexes say now; see :meth:`averify`."""
         return self.sync.run(self.averify(citations))
 
-    def _asked(self, options: SeveralOptions) -> Asked:
+    def _asked(self, options: SeveralOptions) -> FederatedQuery:
         members = self._members
         reranked = self.config.reranker.candidates if members.rerankers else 0
-        return asked_of(options, members.weights, self.config, reranked=reranked)
+        return federated_query(options, members.weights, self.config, reranked=reranked)
 
-    async def _answer(self, query: Query, asked: Asked, condition: Filter | None) -> RetrievalResult:
+    async def _answer(self, query: Query, asked: FederatedQuery, condition: Filter | None) -> RetrievalResult:
         with self._watched():
             result = await self._find(self._run(), query, asked, condition, self._members)
             self._told(result)
             return result
 
     async def _find(
-        self, run: Run, query: Query, asked: Asked, condition: Filter | None, members: Members
+        self, run: Run, query: Query, asked: FederatedQuery, condition: Filter | None, members: Members
     ) -> RetrievalResult:
         config = self.config
         bounds = Bounds.of(run, members)
-        looked_at = await look_at(bounds.transform, query, asked, self._together, config)
+        looked_at = await transform_query(bounds.transform, query, asked, self._together, config)
         question = looked_at.query.text
         search = partial(search_once, members=members, question=question, condition=condition, config=config)
         # Each index looks at the question as it was asked, and finds what was already made of it.
@@ -339,5 +339,5 @@ class FederatedIndex(Answers):
     @property
     def _held(self) -> Sequence[object]:
         members = self._members
-        plugged_in = (self._evaluator, members.rewriter, members.pruner, members.compressor, *members.rerankers)
-        return (self._lazy_answerer.made, *self._owned, *plugged_in, *self.indexes.values())
+        plugged_in = (self._evaluator, members.rewriter, members.pruner, members.relevance_filter, *members.rerankers)
+        return (self._lazy_answer_writer.made, *self._owned, *plugged_in, *self.indexes.values())

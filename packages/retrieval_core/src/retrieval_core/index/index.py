@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.asking import AnswerOptions, History
-    from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.ports import StoreInfo
     from retrieval_core.types import (
@@ -59,13 +59,13 @@ class Index(Closing):
 
     def retrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions; see :meth:`RetrievalPipeline.aretrieve_many`."""
         return self.pipeline.retrieve_many(queries, filters, **options)
 
     async def aretrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions; see :meth:`RetrievalPipeline.aretrieve_many`."""
         return await self.pipeline.aretrieve_many(queries, filters, **options)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.builders.analysis import build_analyzer, build_word_analyzer
-from retrieval_core.index.builders.answers import build_answerer
+from retrieval_core.index.builders.answers import build_answer_writer
 from retrieval_core.index.builders.backends import build_cache, build_embedder, build_llm, build_store
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.index.builders.pruner import build_pruner
 from retrieval_core.index.builders.stages import (
-    build_compressor,
     build_evaluator,
+    build_relevance_filter,
     build_rerankers,
     build_rewriter,
     build_token_counter,
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 __all__ = [
     "base_folder",
     "build_cache",
-    "build_compressor",
     "build_embedder",
     "build_evaluator",
     "build_llm",
     "build_pipeline",
+    "build_relevance_filter",
     "build_rerankers",
     "build_rewriter",
     "build_store",
@@ -235,11 +235,11 @@ def build_pipeline(
         transformers=build_transformers(config.transform, llm, transformers),
         condenser=build_condenser(config.transform, llm) if condenser is None else condenser,
         reranker=build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
-        compressor=build_compressor(config.compressor, llm, local),
+        relevance_filter=build_relevance_filter(config.relevance_filter, llm, local),
         pruner=build_pruner(config.pruner, embedder, local),
         rewriter=build_rewriter(config.rewriter, llm),
         evaluator=build_evaluator(config.evaluation, llm, embedder),
-        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
+        answer_writer=build_answer_writer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         cache=build_cache(config.cache),
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.builders.analysis import build_word_analyzer
-from retrieval_core.index.builders.answers import build_answerer
+from retrieval_core.index.builders.answers import build_answer_writer
 from retrieval_core.index.builders.pruner import build_pruner
 from retrieval_core.index.builders.transformers import build_condenser, build_transformers
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import (
     assemble_index,
     base_folder,
-    build_compressor,
     build_embedder,
     build_evaluator,
     build_llm,
+    build_relevance_filter,
     build_rerankers,
     build_rewriter,
     local_cross_encoder,
@@ -103,10 +103,15 @@ def open_indexes(
     size = config.reranker.local.batch_size
     local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     chain = build_rerankers(config.reranker, llm, local) if reranker is None else reranker
-    compressor, rewriter = build_compressor(config.compressor, llm, local), build_rewriter(config.rewriter, llm)
+    relevance_filter, rewriter = (
+        build_relevance_filter(config.relevance_filter, llm, local),
+        build_rewriter(config.rewriter, llm),
+    )
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     together = _together(config, frozenset(paths), embedder, made, condenser)
-    share, *_ = shares_of(reranks=bool(chain), compresses=compressor is not None, rewrites=rewriter is not None)
+    share, *_ = shares_of(
+        reranks=bool(chain), filters_by_relevance=relevance_filter is not None, rewrites=rewriter is not None
+    )
     own = _settings_of_each(config, share)
     opened: dict[str, Index | RetrievalPipeline] = {
         name: assemble_index(
@@ -127,11 +132,11 @@ def open_indexes(
         opened,
         weights=weights,
         reranker=chain,
-        compressor=compressor,
+        relevance_filter=relevance_filter,
         pruner=build_pruner(config.pruner, embedder, local),
         rewriter=rewriter,
         evaluator=build_evaluator(config.evaluation, llm, embedder),
-        answerer=build_answerer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
+        answer_writer=build_answer_writer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         together=together,
         observer=observer,
         config=config,
@@ -170,7 +175,7 @@ def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
     exact = config.cache.model_copy(update={"semantic": config.cache.semantic.model_copy(update={"enabled": False})})
     changed: dict[str, object] = {
         "reranker": config.reranker.model_copy(update={"enabled": False}),
-        "compressor": config.compressor.model_copy(update={"enabled": False}),
+        "relevance_filter": config.relevance_filter.model_copy(update={"enabled": False}),
         "pruner": config.pruner.model_copy(update={"kind": "none"}),
         "rewriter": config.rewriter.model_copy(update={"kind": "none"}),
         "evaluation": config.evaluation.model_copy(update={"enabled": False}),

@@ -147,7 +147,7 @@ def event_to_json(event: AnswerEvent, checks: Sequence[CitationCheck] | None = N
     told: dict[str, Any] = {"type": event.type}
     if isinstance(event, RetrievalDone):
         confidence = None if event.confidence is None else asdict(event.confidence)
-        return {**told, **_grounds_to_json(event.pack), "confidence": confidence}
+        return {**told, **_evidence_to_json(event.pack), "confidence": confidence}
     if isinstance(event, SentenceCited):
         return {**told, "index": event.index, **_sentence_to_json(event.sentence)}
     if isinstance(event, SentenceVerified):
@@ -177,7 +177,7 @@ def answer_to_json(answer: Answer, checks: Sequence[CitationCheck] | None = None
             for sentence in answer.sentences
         ],
         "sources": [citation_to_json(source) for source in answer.sources],
-        **_grounds_to_json(answer.pack),
+        **_evidence_to_json(answer.pack),
         "confidence": None if answer.confidence is None else asdict(answer.confidence),
         "fallbacks": [{"step": fallback.step, "reason": fallback.reason} for fallback in answer.fallbacks],
         "error": answer.error,
@@ -211,7 +211,7 @@ def _quote_to_json(quote: Quote) -> dict[str, Any]:
     return {"text": quote.text, "span": span, "content_hash": quote.content_hash}
 
 
-def _grounds_to_json(pack: ContextPack | None) -> dict[str, Any]:
+def _evidence_to_json(pack: ContextPack | None) -> dict[str, Any]:
     """Return what an answer can rest on; ``searched`` is false where nothing could be searched."""
     passages = () if pack is None else pack.passages
     return {

@@ -60,7 +60,7 @@ def section_tree(blocks: Iterable[Block]) -> SectionNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ChunkDraft:
     """A chunk to be: where it lies, and the headings above all of it."""
 
     span: Span
@@ -83,7 +83,7 @@ class Packer:
         self._allowance = allowance
         self._min_tokens = min_tokens
 
-    def pack(self, node: SectionNode, lead: int | None = None) -> list[Draft]:
+    def pack(self, node: SectionNode, lead: int | None = None) -> list[ChunkDraft]:
         """Return the chunks of a section and those below it.
 
         A heading says nothing alone, so it always goes with what follows: with the text below it, or else with the
@@ -95,7 +95,7 @@ class Packer:
         """
         blocks = node.blocks
         start = lead if lead is not None else blocks[0].span.start if blocks else None
-        elements: list[list[Draft]] = []
+        elements: list[list[ChunkDraft]] = []
         if any(block.kind != "heading" for block in blocks) or not node.children:
             elements.append(self._pack_blocks(blocks, node.path, start))
             start = None
@@ -104,9 +104,9 @@ class Packer:
             start = None
         return [draft for element in self._join_small(elements) for draft in element]
 
-    def _pack_blocks(self, blocks: Sequence[Block], path: Path, start: int | None) -> list[Draft]:
+    def _pack_blocks(self, blocks: Sequence[Block], path: Path, start: int | None) -> list[ChunkDraft]:
         limit = self._allowance(path)
-        return [Draft(span, path) for span in self._fill(self._units(blocks, limit, start), limit)]
+        return [ChunkDraft(span, path) for span in self._fill(self._units(blocks, limit, start), limit)]
 
     def _units(self, blocks: Sequence[Block], limit: int, start: int | None) -> list[Span]:
         """Return the ranges that are not cut any further: whole blocks where they fit, otherwise pieces of them.
@@ -151,12 +151,12 @@ class Packer:
         half = len(units) // 2
         return [*self._verified(units[:half], limit), *self._verified(units[half:], limit)]
 
-    def _join_small(self, elements: Sequence[list[Draft]]) -> list[list[Draft]]:
+    def _join_small(self, elements: Sequence[list[ChunkDraft]]) -> list[list[ChunkDraft]]:
         """Join neighbouring sections of one chunk each, until they reach the minimum or do not fit.
 
         What stays too small at the end of such a row goes to the chunk before it.
         """
-        joined: list[list[Draft]] = []
+        joined: list[list[ChunkDraft]] = []
         for element in elements:
             merged = self._merged(joined[-1], element) if joined and self._is_small(joined[-1]) else None
             if merged is not None:
@@ -170,15 +170,15 @@ class Packer:
                     joined[position - 1 : position + 1] = [[merged]]
         return joined
 
-    def _is_small(self, element: Sequence[Draft]) -> bool:
+    def _is_small(self, element: Sequence[ChunkDraft]) -> bool:
         return len(element) == 1 and self._measure(element[0].span) < self._min_tokens
 
-    def _merged(self, first: Sequence[Draft], second: Sequence[Draft]) -> Draft | None:
+    def _merged(self, first: Sequence[ChunkDraft], second: Sequence[ChunkDraft]) -> ChunkDraft | None:
         if len(first) != 1 or len(second) != 1:
             return None
         path = _common_prefix(first[0].path, second[0].path)
         span = Span(first[0].span.start, second[0].span.end)
-        return Draft(span, path) if self._measure(span) <= self._allowance(path) else None
+        return ChunkDraft(span, path) if self._measure(span) <= self._allowance(path) else None
 
 
 def _runs(sizes: Sequence[int], limit: int) -> list[range]:

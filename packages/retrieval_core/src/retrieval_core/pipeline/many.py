@@ -35,7 +35,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QueryOutcome:
     """What became of one of several questions: either a result or an error.
 
     Attributes:
@@ -55,7 +55,7 @@ async def answer_many(
     *,
     plan: Plan,
     config: RetrievalConfig,
-) -> tuple[Outcome, ...]:
+) -> tuple[QueryOutcome, ...]:
     """Return an outcome for each question, in their order.
 
     Args:
@@ -80,18 +80,18 @@ async def answer_many(
         vectors = await _embedded(make_run, questions, [query.text for query in asked])
     slots = asyncio.Semaphore(AT_A_TIME)
 
-    async def outcome(given: str, query: Query | RetrievalError) -> Outcome:
+    async def outcome(given: str, query: Query | RetrievalError) -> QueryOutcome:
         if isinstance(query, RetrievalError):
-            return Outcome(given, error=query)
+            return QueryOutcome(given, error=query)
         async with slots:
             try:
-                return Outcome(given, await answer(replace(query, embedding=vectors.get(query.text))))
+                return QueryOutcome(given, await answer(replace(query, embedding=vectors.get(query.text))))
             except RetrievalError as error:
-                return Outcome(given, error=error)
+                return QueryOutcome(given, error=error)
             except Exception as error:  # noqa: BLE001 - of a plug-in; it must not take the other questions along
                 failed = SearchError(f"{type(error).__name__}: {error}")
                 failed.__cause__ = error
-                return Outcome(given, error=failed)
+                return QueryOutcome(given, error=failed)
 
     return tuple(await asyncio.gather(*map(outcome, queries, normal)))
 

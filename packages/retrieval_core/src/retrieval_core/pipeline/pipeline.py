@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.asking import Answers
-from retrieval_core.pipeline.answer.evidence import GroundsFinder
-from retrieval_core.pipeline.cache.cached_retrieval import Answering
+from retrieval_core.pipeline.answer.evidence import EvidenceFinder
+from retrieval_core.pipeline.cache.cached_retrieval import CachedRetrieval
 from retrieval_core.pipeline.context import check_citations
 from retrieval_core.pipeline.evaluating import evaluated
 from retrieval_core.pipeline.planning import make_plan
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.answer.answerer import Answerer
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.answer.asked import Search
-    from retrieval_core.pipeline.many import Outcome
+    from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import (
-        Compressor,
         Embedder,
         Evaluator,
         Pruner,
         QueryTransformer,
+        RelevanceFilter,
         Reranker,
         ResultCache,
         Retriever,
@@ -59,11 +59,11 @@ class RetrievalPipeline(Answers):
             those of ``transform.use`` in the configuration.
         condenser: Makes a question stand alone that belongs to a conversation.
         reranker: Puts the best hits into a better order; of several, each one stands in for those before it.
-        compressor: Leaves out passages that do not bear on the question.
+        relevance_filter: Leaves out passages that do not bear on the question.
         pruner: Shows of each passage only the sentences that bear on the question.
         rewriter: Puts a question that found too little into other words.
         evaluator: Scores each result.
-        answerer: Answers questions; without one, in the passages' own words.
+        answer_writer: Answers questions; without one, in the passages' own words.
         cache: Keeps results for the next time.
         token_counter: Measures contexts; where it is not given, the embedder counts, or the local one does.
         observer: Is told what happens, as it happens.
@@ -83,11 +83,11 @@ class RetrievalPipeline(Answers):
         transformers: Mapping[str, QueryTransformer] | None = None,
         condenser: QueryTransformer | None = None,
         reranker: Reranker | Sequence[Reranker] | None = None,
-        compressor: Compressor | None = None,
+        relevance_filter: RelevanceFilter | None = None,
         pruner: Pruner | None = None,
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
-        answerer: Answerer | Lazy[Answerer] | None = None,
+        answer_writer: AnswerWriter | Lazy[AnswerWriter] | None = None,
         cache: ResultCache | None = None,
         token_counter: TokenCounter | None = None,
         observer: Observer | None = None,
@@ -109,7 +109,7 @@ class RetrievalPipeline(Answers):
             condenser,
             by_name(transformers, "transformer", "transform"),
             reranker_chain(reranker),
-            compressor,
+            relevance_filter,
             pruner,
             rewriter,
             evaluator,
@@ -117,15 +117,15 @@ class RetrievalPipeline(Answers):
         )
         counts = self._make_token_counter if token_counter is None else lambda: token_counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
-        self._answering = Answering(self._parts, self.config, cache, self._clock)
-        self._lazy_answerer = self._answering_with(answerer)
-        self._grounds = GroundsFinder(self._parts, self.config, self._answering.answer, lambda: self.token_counter)
+        self._cached = CachedRetrieval(self._parts, self.config, cache, self._clock)
+        self._lazy_answer_writer = self._answering_with(answer_writer)
+        self._evidence = EvidenceFinder(self._parts, self.config, self._cached.retrieve, lambda: self.token_counter)
         self._owned = tuple(owned)
 
     @property
     def cache(self) -> ResultCache | None:
         """What keeps its results."""
-        return self._answering.cache
+        return self._cached.cache
 
     @property
     def store(self) -> Store:
@@ -146,7 +146,7 @@ class RetrievalPipeline(Answers):
             "store": self.store,
             "cache": self.cache,
             "rerankers": parts.rerankers,
-            "compressor": parts.compressor,
+            "relevance_filter": parts.relevance_filter,
             "pruner": parts.pruner,
             "rewriter": parts.rewriter,
             "evaluator": parts.evaluator,
@@ -207,16 +207,16 @@ class RetrievalPipeline(Answers):
             ConfigurationError: Nothing is there that counts tokens.
             RetrievalError: As :meth:`aretrieve`.
         """
-        find = self._grounds.full(query, filters, max_tokens, options)
+        find = self._evidence.full(query, filters, max_tokens, options)
         with self._watched():
-            grounds = await find(self._run())
-            self._told(grounds.result)
-            return grounds.pack
+            evidence = await find(self._run())
+            self._told(evidence.result)
+            return evidence.pack
 
     def _searches(
         self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
     ) -> tuple[Search, ...]:
-        return self._grounds.searches(query, filters, max_tokens, options)
+        return self._evidence.searches(query, filters, max_tokens, options)
 
     @property
     def _embedder_id(self) -> str | None:
@@ -250,7 +250,7 @@ class RetrievalPipeline(Answers):
 
     async def aretrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions: embedded together, searched side by side, each for itself.
 
         Args:
@@ -279,7 +279,7 @@ class RetrievalPipeline(Answers):
 
     def retrieve_many(
         self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[QueryOutcome, ...]:
         """Answer several questions; see :meth:`aretrieve_many`."""
         return self.sync.run(self.aretrieve_many(queries, filters, **options))
 
@@ -299,7 +299,7 @@ class RetrievalPipeline(Answers):
 
     async def _answer(self, query: Query, plan: Plan) -> RetrievalResult:
         with self._watched():
-            result = await self._answering.answer(self._run(), query, plan)
+            result = await self._cached.retrieve(self._run(), query, plan)
             self._told(result)
             return result
 
@@ -328,7 +328,7 @@ class RetrievalPipeline(Answers):
         Raises:
             ServiceError: A shared cache cannot be reached; this process does not use its results any more.
         """
-        await self._answering.forget()
+        await self._cached.forget()
 
     def invalidate(self) -> None:
         """Forget every result that was kept; see :meth:`ainvalidate`."""
@@ -337,5 +337,5 @@ class RetrievalPipeline(Answers):
     @property
     def _held(self) -> Sequence[object]:
         parts = self._parts
-        first = (self.cache, self._lazy_answerer.made, *self._owned)
+        first = (self.cache, self._lazy_answer_writer.made, *self._owned)
         return (*first, *parts.transformers.values(), *parts.plugged_in, self.store)

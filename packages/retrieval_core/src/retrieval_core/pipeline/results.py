@@ -42,7 +42,7 @@ def make_result(
     best = rewriting.best
     found, hits = best.found, best.hits
     context = context_of(hits, config)
-    compressed = best.compressed
+    filtered = best.filtered
     metadata: dict[str, JSON] = {
         "query_normalized": query.text,
         "query_truncated": query.truncated,
@@ -50,7 +50,7 @@ def make_result(
         "filters_applied": to_json(plan.condition) if plan.condition is not None else {},
         "documents_fetched": len(_ids(found.candidates).union(*(_ids(other.ranked) for other in best.beside))),
         "documents_after_compression": len(hits),
-        "filtered_count": compressed.filtered_count if compressed is not None else 0,
+        "filtered_count": filtered.filtered_count if filtered is not None else 0,
         "relevance_score": best.relevance,
         "query_rewritten": bool(rewriting.rewrites),
         "rewrite_attempts": rewriting.attempts,
@@ -61,7 +61,7 @@ def make_result(
         metadata["searched_beside"] = [{"kind": other.origin.kind, "text": other.origin.text} for other in best.beside]
     if note is not None:
         metadata["note"] = note
-    if compressed is not None and best.selected.hits and not hits:
+    if filtered is not None and best.selected.hits and not hits:
         metadata["note"] = (
             f"{len(best.selected.hits)} passages were found, and the relevance filter let none of them through"
         )

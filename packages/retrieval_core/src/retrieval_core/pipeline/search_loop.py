@@ -20,12 +20,12 @@ from retrieval_core.pipeline.stages.format import FormattedContext, format_conte
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge, with_cosines
 from retrieval_core.pipeline.stages.prune import prune
 from retrieval_core.pipeline.stages.query_expansion import search_beside
-from retrieval_core.pipeline.stages.relevance import compress, relevance_of
+from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.pipeline.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.pipeline.stages.search import search
 from retrieval_core.pipeline.stages.select import Selected, depth_of, select
-from retrieval_core.pipeline.stages.transform import Asked, transform
+from retrieval_core.pipeline.stages.transform import SearchedQuestion, transform
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage
 from retrieval_core.types import Scores
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.prune import Pruned
     from retrieval_core.pipeline.stages.query_expansion import Beside
-    from retrieval_core.pipeline.stages.relevance import CompressionResult
+    from retrieval_core.pipeline.stages.relevance import RelevanceResult
     from retrieval_core.pipeline.stages.rerank import KeptScores, Reranked
-    from retrieval_core.pipeline.stages.search import Found, Sources
+    from retrieval_core.pipeline.stages.search import SearchResults, Sources
     from retrieval_core.ports import (
-        Compressor,
         Embedder,
         Evaluator,
         Pruner,
         QueryTransformer,
+        RelevanceFilter,
         Reranker,
         Rewriter,
         Store,
@@ -67,7 +67,7 @@ class Parts:
     condenser: QueryTransformer | None = None
     transformers: Mapping[str, QueryTransformer] = field(default_factory=dict[str, "QueryTransformer"])
     rerankers: tuple[Reranker, ...] = ()
-    compressor: Compressor | None = None
+    relevance_filter: RelevanceFilter | None = None
     pruner: Pruner | None = None
     rewriter: Rewriter | None = None
     evaluator: Evaluator | None = None
@@ -76,7 +76,7 @@ class Parts:
     @property
     def plugged_in(self) -> tuple[object, ...]:
         """Everything but store and transformers, ``None`` for what there is not."""
-        models = (self.evaluator, self.rewriter, self.pruner, self.compressor, *self.rerankers, self.condenser)
+        models = (self.evaluator, self.rewriter, self.pruner, self.relevance_filter, *self.rerankers, self.condenser)
         return (*models, *self.sources.retrievers.values(), self.embedder)
 
     @property
@@ -101,7 +101,7 @@ class Bounds:
     search: Run
     select: Run
     rerank: Run
-    compress: Run
+    relevance: Run
     rewrite: Run
 
     @classmethod
@@ -110,7 +110,7 @@ class Bounds:
         first = run.in_round(1)  # rewriting belongs to no search
         if parts.rewriter is not None:
             return cls(first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
-        if parts.compressor is not None:
+        if parts.relevance_filter is not None:
             return cls(first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
         if parts.rerankers:
             return cls(first.until(0.5), first.until(0.6), first.until(0.95), first, run)
@@ -130,12 +130,12 @@ class Round:
         relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
     """
 
-    found: Found
+    found: SearchResults
     selected: Selected
     beside: tuple[Beside, ...] = ()
     failed_beside: tuple[Failed, ...] = ()
     reranked: Reranked | None = None
-    compressed: CompressionResult | None = None
+    filtered: RelevanceResult | None = None
     relevance: float | None = None
     pruned: Pruned | None = None
 
@@ -147,7 +147,7 @@ class Round:
     @property
     def hits(self) -> tuple[Hit, ...]:
         """The hits that are left."""
-        last = self.pruned or self.compressed or self.selected
+        last = self.pruned or self.filtered or self.selected
         return last.hits
 
     @property
@@ -156,7 +156,7 @@ class Round:
         failures = (*self.found.failures, *self.failed_beside)
         if (failure := self.selected.failure) is not None and all(failure is not item for item in failures):
             failures += (failure,)
-        for stage in (self.reranked, self.compressed, self.pruned):
+        for stage in (self.reranked, self.filtered, self.pruned):
             failures += () if stage is None else stage.failures
         return failures
 
@@ -170,7 +170,7 @@ async def search_in_rounds(
         RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
     """
     bounds = Bounds.of(run, parts)
-    asked = Asked(query)
+    asked = SearchedQuestion(query)
     if plan.transforms or plan.history:
         asked = await transform(
             run.until(TRANSFORM_SHARE),
@@ -205,7 +205,7 @@ async def _rewritten(
         bounds.rewrite,
         rewriter,
         first,
-        search_again=lambda again: search_once(bounds.in_round(next(later)), Asked(again)),
+        search_again=lambda again: search_once(bounds.in_round(next(later)), SearchedQuestion(again)),
         context_of=lambda result: context_of(result.hits, config).text,
         threshold=config.rewriter.relevance_threshold,
         max_attempts=config.rewriter.max_attempts,
@@ -217,7 +217,7 @@ async def _rewritten(
 
 async def _search_once(
     bounds: Bounds,
-    asked: Asked,
+    asked: SearchedQuestion,
     *,
     parts: Parts,
     question: str,
@@ -246,20 +246,24 @@ async def _search_once(
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
     if len(selected.hits) > plan.top_k:
         selected = replace(selected, hits=selected.hits[: plan.top_k])
-    compressed = None
-    if parts.compressor is not None and selected.hits:
-        compressed = await compress(
-            bounds.compress, parts.compressor, question, selected.hits, concurrency=config.compressor.concurrency
+    filtered = None
+    if parts.relevance_filter is not None and selected.hits:
+        filtered = await keep_relevant(
+            bounds.relevance,
+            parts.relevance_filter,
+            question,
+            selected.hits,
+            concurrency=config.relevance_filter.concurrency,
         )
-        raise_what_must_not_be_hidden(compressed.failures, strict=config.strict)
+        raise_what_must_not_be_hidden(filtered.failures, strict=config.strict)
     could_not_read = selected.failure is not None and not selected.hits
-    relevance = None if could_not_read else relevance_of(selected.hits, compressed)
-    return Round(found, selected, beside, failed_beside, reranked, compressed, relevance)
+    relevance = None if could_not_read else relevance_of(selected.hits, filtered)
+    return Round(found, selected, beside, failed_beside, reranked, filtered, relevance)
 
 
 async def _search_everything(
-    run: Run, asked: Asked, parts: Parts, plan: Plan
-) -> tuple[Found, tuple[Beside, ...], tuple[Failed, ...]]:
+    run: Run, asked: SearchedQuestion, parts: Parts, plan: Plan
+) -> tuple[SearchResults, tuple[Beside, ...], tuple[Failed, ...]]:
     """Search for the question, and at the same time for what is asked beside it."""
     searching = search(run, parts.sources, asked.query, plan)
     if not (asked.variants or asked.linked or parts.sources.retrievers):
@@ -269,7 +273,7 @@ async def _search_everything(
     return found, beside, tuple(item for item in failures if (item.stage, item.reason) not in known)
 
 
-def _in_one_order(run: Run, found: Found, beside: Sequence[Beside], plan: Plan) -> tuple[Ranked, ...]:
+def _in_one_order(run: Run, found: SearchResults, beside: Sequence[Beside], plan: Plan) -> tuple[Ranked, ...]:
     started = run.elapsed_ms
     depth = depth_of(plan)
     method = "rrf" if plan.fusion == "native" else plan.fusion
@@ -318,7 +322,7 @@ def raise_what_must_not_be_hidden(failures: tuple[Failed, ...], *, strict: bool)
             value_of(failure)
 
 
-def _raise_what_stops_a_search(found: Found, failed_beside: tuple[Failed, ...], *, strict: bool) -> None:
+def _raise_what_stops_a_search(found: SearchResults, failed_beside: tuple[Failed, ...], *, strict: bool) -> None:
     """Raise what must not be hidden, but not that the index cannot be searched by one side where the other one did."""
     for failure in (*found.failures, *failed_beside):
         if strict or not (found.sides and is_damage(failure.error)):
@@ -339,7 +343,7 @@ def value_of(outcome: Ok[T] | Failed) -> T:
     raise SearchError(msg) from outcome.error
 
 
-def _raise_where_nothing_is_left(found: Found, plan: Plan, *, raise_on_error: bool) -> None:
+def _raise_where_nothing_is_left(found: SearchResults, plan: Plan, *, raise_on_error: bool) -> None:
     """Raise that a question could not be embedded, where words are no way out, and what is asked to be raised."""
     last = found.failures[-1]
     if last.stage == "embed" and not plan.has_words:

@@ -82,12 +82,12 @@ class Judgements:
     usage: Usage | None = None
 
 
-class Compressor(Protocol):
+class RelevanceFilter(Protocol):
     """Tells which passages bear on a question, so that the others can be left out."""
 
     @property
     def id(self) -> str:
-        """Names model, prompt and settings: two compressors with the same id judge alike."""
+        """Names model, prompt and settings: two relevance filters with the same id judge alike."""
         ...
 
     @property

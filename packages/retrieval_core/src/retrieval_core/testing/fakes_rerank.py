@@ -94,8 +94,8 @@ class FakeReranker(_Fake):
         return RerankScores(tuple(scores), Usage(input_tokens=_words(passages)))
 
 
-class FakeCompressor(_Fake):
-    """A :class:`~retrieval_core.ports.Compressor` without a model: what has half of a question's words is relevant.
+class FakeRelevanceFilter(_Fake):
+    """A relevance filter without a model: what has half of a question's words is relevant.
 
     Args:
         judgements: Judgements of chunks by their id, in place of that.
@@ -114,7 +114,7 @@ class FakeCompressor(_Fake):
     @property
     def id(self) -> str:
         """Names this fake."""
-        return "fake-compressor"
+        return "fake-relevance_filter"
 
     @property
     def batch_size(self) -> int:

@@ -73,7 +73,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ClaimMatch:
     """What of a claim stands in a passage.
 
     Attributes:
@@ -120,7 +120,7 @@ class SearchedPassage:
     def __len__(self) -> int:
         return len(self._units)
 
-    def match(self, claim: Claim) -> Match:
+    def match(self, claim: Claim) -> ClaimMatch:
         """Return the few neighbouring sentences that have most of a claim, and others that add to them."""
         masks: dict[int, int] = {}
         for bit, term in enumerate(claim.terms):
@@ -128,7 +128,7 @@ class SearchedPassage:
                 masks[place] = masks.get(place, 0) | 1 << bit
         if not claim.terms:
             masks = dict.fromkeys(range(len(self._units)), 0)
-        found = Match(around=sum(1 << bit for bit, term in enumerate(claim.terms) if term in self.terms_around))
+        found = ClaimMatch(around=sum(1 << bit for bit, term in enumerate(claim.terms) if term in self.terms_around))
         known: dict[int, frozenset[int]] = {}
         while len(found.windows) < MOST_QUOTES:
             further = self._further(claim, masks, found, known)
@@ -138,8 +138,8 @@ class SearchedPassage:
         return found
 
     def _further(
-        self, claim: Claim, masks: dict[int, int], found: Match, known: dict[int, frozenset[int]]
-    ) -> Match | None:
+        self, claim: Claim, masks: dict[int, int], found: ClaimMatch, known: dict[int, frozenset[int]]
+    ) -> ClaimMatch | None:
         """Return a match with the window that adds most to it; ``None`` where none adds enough."""
         best, most = None, GAIN if found.windows else 0.0
         shares: dict[int, float] = {}
@@ -162,7 +162,7 @@ class SearchedPassage:
                 if claim.figures:
                     gain += _PER_FIGURES * len(figures - found.figures) / len(claim.figures)
                 if gain > most:
-                    best, most = Match((*found.windows, (first, last)), mask, share, figures, found.around), gain
+                    best, most = ClaimMatch((*found.windows, (first, last)), mask, share, figures, found.around), gain
         return best
 
     def _figures_at(self, place: int, wanted: Sequence[Figure], known: dict[int, frozenset[int]]) -> frozenset[int]:
@@ -245,7 +245,7 @@ def _same_quantity(one: Figure, other: Figure) -> bool:
     return same_quantity(one.number, one.unit, other.number, other.unit)
 
 
-def holds(claim: Claim, match: Match, least: float) -> bool:
+def holds(claim: Claim, match: ClaimMatch, least: float) -> bool:
     """Whether a match has all figures of a claim, and at least so much of its words, if it has any.
 
     A claim of :data:`FEW` words or less must be held nearly whole, but what it is about may stand in the title.
@@ -253,7 +253,7 @@ def holds(claim: Claim, match: Match, least: float) -> bool:
     return bool(match.windows) and has_figures(claim, match) and has_words(claim, match, least)
 
 
-def has_words(claim: Claim, match: Match, least: float) -> bool:
+def has_words(claim: Claim, match: ClaimMatch, least: float) -> bool:
     """Whether a match has enough words of a claim, or figures where the claim has nothing else."""
     if not claim.terms:
         return bool(claim.figures)
@@ -262,17 +262,17 @@ def has_words(claim: Claim, match: Match, least: float) -> bool:
     return len(claim.terms) > FEW or claim.share(match.mask | match.around) >= _NEARLY_WHOLE
 
 
-def has_figures(claim: Claim, match: Match) -> bool:
+def has_figures(claim: Claim, match: ClaimMatch) -> bool:
     """Whether a match has all figures of a claim."""
     return len(match.figures) == len(claim.figures)
 
 
-def union(matches: Iterable[Match]) -> Match:
+def union(matches: Iterable[ClaimMatch]) -> ClaimMatch:
     """Return which terms and figures of a claim are in any of its matches."""
     mask, around, figures = 0, 0, frozenset[int]()
     for match in matches:
         mask, around, figures = mask | match.mask, around | match.around, figures | match.figures
-    return Match(mask=mask, figures=figures, around=around)
+    return ClaimMatch(mask=mask, figures=figures, around=around)
 
 
 def _units(quotes: Sequence[Quote]) -> Iterator[_Unit]:

@@ -51,7 +51,7 @@ _SHORT = re.compile(
 _LOOK_BACK = 64
 
 
-class GrowingText:
+class SentenceStream:
     """A text that comes in pieces, and its sentences.
 
     However a text is cut into pieces, its sentences are the same. They stand in order, do not overlap, and are all of

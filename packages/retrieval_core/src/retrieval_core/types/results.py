@@ -75,7 +75,7 @@ class Scores:
         fused: The combination of both sides, whose scale depends on the fusion method.
         mmr: Marginal relevance at the moment of selection, in [-1, 1].
         rerank: The reranker's score.
-        relevance: The compressor's score, in [0, 1].
+        relevance: The relevance filter's score, in [0, 1].
         final: The value that the hits are ordered by.
     """
 
@@ -127,7 +127,7 @@ class Hit:
         source_index: Which of several indexes it is from; ``None`` where one was asked.
         excerpts: The parts of the chunk's text that bear on the question, in order, where the rest is not shown; spans
             of the chunk's text. Empty for the whole text.
-        relevance_reason: Why the compressor kept it; ``None`` where none looked at it.
+        relevance_reason: Why the relevance filter kept it; ``None`` where none looked at it.
         evidence: What the reranker found in it; ``None`` where none looked, or it gives scores only.
     """
 
@@ -177,8 +177,8 @@ class DroppedPassage:
 
     Attributes:
         id: The chunk's.
-        score: In [0, 1], how much it bears on the question, as the compressor has it.
-        reason: Why it was left out, cut after 300 code points; empty where the compressor gives none.
+        score: In [0, 1], how much it bears on the question, as the relevance filter has it.
+        reason: Why it was left out, cut after 300 code points; empty where the relevance filter gives none.
     """
 
     id: str

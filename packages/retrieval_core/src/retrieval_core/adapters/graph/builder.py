@@ -18,7 +18,7 @@ from retrieval_core.run.threads import ThreadPool
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.adapters.graph.extract import Extracted, TripleExtractor
+    from retrieval_core.adapters.graph.extract import ExtractedFacts, TripleExtractor
     from retrieval_core.adapters.graph.triples import Triple
     from retrieval_core.ports import CataloguedStore
     from retrieval_core.run.clock import Clock
@@ -187,10 +187,12 @@ class GraphBuilder:
             return _failure(error)
         return GraphReport(len(triples), len(known), count, dropped, failed)
 
-    async def _read(self, chunks: Sequence[Chunk]) -> tuple[list[tuple[Sequence[Chunk], Extracted]], tuple[str, ...]]:
+    async def _read(
+        self, chunks: Sequence[Chunk]
+    ) -> tuple[list[tuple[Sequence[Chunk], ExtractedFacts]], tuple[str, ...]]:
         """Have chunks read in batches, and return what was found, with the reasons of failures."""
         turns = asyncio.Semaphore(self._concurrency)
-        made: list[tuple[Sequence[Chunk], Extracted]] = []
+        made: list[tuple[Sequence[Chunk], ExtractedFacts]] = []
         failures: list[Failed] = []
 
         async def read(batch: Sequence[Chunk]) -> None:

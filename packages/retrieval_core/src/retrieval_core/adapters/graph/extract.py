@@ -67,7 +67,7 @@ _FACTS: dict[str, JSON] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
+class ExtractedFacts:
     """The facts of several chunks.
 
     Attributes:
@@ -101,7 +101,7 @@ class TripleExtractor:
         self._llm = llm
         self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
 
-    async def extract(self, chunks: Sequence[Chunk]) -> Extracted:
+    async def extract(self, chunks: Sequence[Chunk]) -> ExtractedFacts:
         """Return the facts of chunks, with their chunk and document ids; nothing is asked where there are no chunks.
 
         Raises:
@@ -109,7 +109,7 @@ class TripleExtractor:
             ServiceError: The provider failed.
         """
         if not chunks:
-            return Extracted(())
+            return ExtractedFacts(())
         passages = passages_as_data((chunk.indexed_text for chunk in chunks), _PASSAGE_CHARACTERS)
         messages = framed(self._prompt, _FORM, passages)
         request = CompletionRequest(messages, schema=schema_by_passage(len(chunks), _FACTS))
@@ -120,7 +120,7 @@ class TripleExtractor:
             tuple(dict.fromkeys(_stated(facts, chunk)))[:MOST_TRIPLES_OF_CHUNK]
             for facts, chunk in zip(found, chunks, strict=True)
         )
-        return Extracted(kept, sum(map(len, found)) - sum(map(len, kept)), completion.usage)
+        return ExtractedFacts(kept, sum(map(len, found)) - sum(map(len, kept)), completion.usage)
 
 
 def _stated(facts: Sequence[_Fact], chunk: Chunk) -> Iterator[Triple]:

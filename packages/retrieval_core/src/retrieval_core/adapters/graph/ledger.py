@@ -8,7 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.graph.source import read_file, stamp_of
-from retrieval_core.adapters.graph.triples import MOST_BYTES, MOST_TRIPLES, Record, Triple, read_lines, write_lines
+from retrieval_core.adapters.graph.triples import (
+    MOST_BYTES,
+    MOST_TRIPLES,
+    ExtractionRecord,
+    Triple,
+    read_lines,
+    write_lines,
+)
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ class Ledger:
         except FileNotFoundError:
             return
         for item in read_lines(data, path):
-            if isinstance(item, Record):
+            if isinstance(item, ExtractionRecord):
                 document = self._documents.setdefault(item.document_id, _Document())
                 if item.chunk_id is None:
                     document.content_hash = item.content_hash
@@ -152,9 +159,9 @@ class Ledger:
         finally:
             new.unlink(missing_ok=True)
 
-    def _items(self) -> Iterator[Triple | Record]:
+    def _items(self) -> Iterator[Triple | ExtractionRecord]:
         for document_id, document in self._documents.items():
             if document.content_hash is not None:
-                yield Record(document_id, document.content_hash)
+                yield ExtractionRecord(document_id, document.content_hash)
             for chunk_id, entry in document.chunks.items():
-                yield from chain((Record(document_id, entry.content_hash, chunk_id),), entry.triples)
+                yield from chain((ExtractionRecord(document_id, entry.content_hash, chunk_id),), entry.triples)

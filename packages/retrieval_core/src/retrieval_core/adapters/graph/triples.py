@@ -62,7 +62,7 @@ class Triple:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ExtractionRecord:
     """A line that says of a chunk, or of a whole document where ``chunk_id`` is ``None``, that it was extracted from.
 
     Attributes:
@@ -74,7 +74,7 @@ class Record:
     chunk_id: str | None = None
 
 
-def read_lines(data: bytes, path: Path) -> Iterator[Triple | Record]:
+def read_lines(data: bytes, path: Path) -> Iterator[Triple | ExtractionRecord]:
     """Yield what the lines of a file say; blank lines say nothing.
 
     Raises:
@@ -102,15 +102,15 @@ def read_lines(data: bytes, path: Path) -> Iterator[Triple | Record]:
         yield item
 
 
-def write_lines(items: Iterable[Triple | Record]) -> Iterator[bytes]:
+def write_lines(items: Iterable[Triple | ExtractionRecord]) -> Iterator[bytes]:
     """Yield the lines that :func:`read_lines` reads."""
     for item in items:
-        fields = (*_PLACES, _RECORD) if isinstance(item, Record) else (*_NAMES, *_PLACES)
+        fields = (*_PLACES, _RECORD) if isinstance(item, ExtractionRecord) else (*_NAMES, *_PLACES)
         given = {field: value for field in fields if (value := getattr(item, field)) is not None}
         yield json.dumps(given, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
-def _item(line: bytes) -> Triple | Record:
+def _item(line: bytes) -> Triple | ExtractionRecord:
     found: Any = json.loads(line.decode("utf-8"))
     if not isinstance(found, dict):
         msg = f"expected an object, got {type(found).__name__}"
@@ -129,5 +129,5 @@ def _item(line: bytes) -> Triple | Record:
         if not all(isinstance(value, str) for value in values.values()):
             msg = "its fields must be text"
             raise ValueError(msg)
-        return Record(**values)
+        return ExtractionRecord(**values)
     return Triple(**values)

@@ -1,1 +1,1 @@
-"""Compressors: what tells which passages bear on a question, one file each."""
+"""Relevance filters: what tells which passages bear on a question, one file each."""

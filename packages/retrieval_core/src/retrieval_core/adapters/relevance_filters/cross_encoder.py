@@ -28,13 +28,13 @@ A threshold relative to the best passage of a question was no better on question
 of all rules is in ``docs/measurements.md``."""
 
 
-class CrossEncoderCompressor(ByScores):
-    """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.Compressor`.
+class CrossEncoderRelevanceFilter(ByScores):
+    """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The reranker reads a passage with its title and headings, as the index does.
 
     Args:
-        reranker: What scores; it is closed with the compressor.
+        reranker: What scores; it is closed with the relevance_filter.
         threshold: The least score of a passage that is kept, in [0, 1]. The default is for
             :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`; the scores of other models mean
             something else.

@@ -34,7 +34,7 @@ DEFAULT_PROMPT = (
 )
 """The instructions where no others are given."""
 
-# Part of a compressor's id through its digest, as everything that the model is shown.
+# Part of a relevance filter's id through its digest, as everything that the model is shown.
 _ANSWER = (
     "Answer with a JSON object that has one property for each passage, named by the passage's number, as in "
     '{"1": {"reason": "...", "relevant": true, "score": 0.9}}. "reason" is one sentence on what makes the passage '
@@ -65,8 +65,8 @@ _VERDICT: dict[str, JSON] = object_schema(
 )
 
 
-class LLMCompressor:
-    """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.Compressor`.
+class LLMRelevanceFilter:
+    """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The answer is an object with a property for each passage, which the schema requires by name: so a provider that
     keeps to the schema can neither leave a passage out nor make one up, and needs no bounds on lists, which some

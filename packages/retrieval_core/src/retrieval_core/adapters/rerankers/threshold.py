@@ -1,4 +1,4 @@
-"""Telling what bears on a question by the scores of a reranker: what a compressor and a pruner have in common."""
+"""Telling what bears on a question by the scores of a reranker: what a relevance filter and a pruner have in common."""
 
 from __future__ import annotations
 

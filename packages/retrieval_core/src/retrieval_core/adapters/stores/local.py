@@ -53,7 +53,7 @@ def if_it_fails_again(path: Path) -> str:
     return f"If it does so again, the index is damaged; delete {path} and {BUILD_ANEW}"
 
 
-class Session(Protocol):
+class StoreSession(Protocol):
     """The index as one process has it open."""
 
     async def read(self, function: Callable[[Any], T]) -> T:
@@ -65,10 +65,10 @@ class Session(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Session)
+S = TypeVar("S", bound=StoreSession)
 
 
-class Reader(Protocol[V_contra]):
+class IndexReader(Protocol[V_contra]):
     """How an index is read by name; a module of functions will do."""
 
     def read_state(self, view: V_contra, /) -> State:
@@ -118,7 +118,7 @@ class LocalStore(ABC, Generic[V, S]):
 
     def __init__(
         self,
-        reader: Reader[V],
+        reader: IndexReader[V],
         path: str | Path,
         *,
         embedder_id: str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from retrieval_core.adapters.vendors.connection import Connection
+from retrieval_core.adapters.vendors.connection import VendorConnection
 from retrieval_core.errors import MalformedAnswerError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class _Client(NamedTuple):
     connections: httpx.AsyncClient
 
 
-class CohereConnection(Connection[_Client]):
-    """A :class:`Connection` to Cohere's protocol, whose paths begin with ``/v2``."""
+class CohereConnection(VendorConnection[_Client]):
+    """A :class:`VendorConnection` to Cohere's protocol, whose paths begin with ``/v2``."""
 
     service: ClassVar[str] = SERVICE
     own_url: ClassVar[str] = "https://api.cohere.com"

@@ -36,7 +36,7 @@ _ADVICE = {
 }
 
 
-class Connection(ABC, Generic[C]):
+class VendorConnection(ABC, Generic[C]):
     """A client for each event loop, made with the first call there; its sockets belong to that loop.
 
     The client makes one attempt a call. Cancelling a call closes its connection.

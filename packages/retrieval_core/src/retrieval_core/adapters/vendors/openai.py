@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-from retrieval_core.adapters.vendors.connection import Connection
+from retrieval_core.adapters.vendors.connection import VendorConnection
 from retrieval_core.errors import MalformedAnswerError, ServiceError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ SERVICE = "openai"
 _SILENCE_SECONDS = 600.0
 
 
-class OpenAIConnection(Connection["AsyncOpenAI"]):
-    """A :class:`Connection` to OpenAI's protocol."""
+class OpenAIConnection(VendorConnection["AsyncOpenAI"]):
+    """A :class:`VendorConnection` to OpenAI's protocol."""
 
     service: ClassVar[str] = SERVICE
     own_url: ClassVar[str] = "https://api.openai.com/v1"

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from retrieval_core.config import AnswerConfig
-    from retrieval_core.pipeline.answer.answerer import Answerer
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.ports import LLM, Reranker, Verifier
     from retrieval_core.text.analysis import Analyzer
 
 BUILT_IN = ("auto", "llm", "local")
 
 
-def build_answerer(
+def build_answer_writer(
     config: AnswerConfig,
     llm: LLM | None,
     analyzer: Analyzer,
     local: Callable[[], Reranker],
     verifier: Verifier | None = None,
-) -> Lazy[Answerer]:
+) -> Lazy[AnswerWriter]:
     """Return what answers questions, made when it is first needed.
 
     Args:
@@ -39,17 +39,17 @@ def build_answerer(
         ConfigurationError: A name in the configuration stands for nothing.
     """
 
-    def make() -> Answerer:
-        from retrieval_core.pipeline.answer.answerer import Answerer  # noqa: PLC0415
+    def make() -> AnswerWriter:
+        from retrieval_core.pipeline.answer.answer_writer import AnswerWriter  # noqa: PLC0415
 
         own = build_verifier(config, llm) if verifier is None else verifier
         scorer = local() if _has_local_models() else None
-        return Answerer(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
+        return AnswerWriter(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
 
-    answerer = Lazy(make)
+    answer_writer = Lazy(make)
     if verifier is not None or config.verifier not in BUILT_IN:  # what is wrong with it is told at once
-        answerer.get()
-    return answerer
+        answer_writer.get()
+    return answer_writer
 
 
 def build_verifier(config: AnswerConfig, llm: LLM | None) -> Verifier | None:

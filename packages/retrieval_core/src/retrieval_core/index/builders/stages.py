@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.index.builders.factories import (
-    COMPRESSOR_ABILITIES,
     EVALUATOR_ABILITIES,
+    RELEVANCE_FILTER_ABILITIES,
     RERANKER_ABILITIES,
     REWRITER_ABILITIES,
     call_factory,
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from retrieval_core.config import (
-        CompressorConfig,
         ContextConfig,
         EvaluationConfig,
+        RelevanceFilterConfig,
         RerankerConfig,
         RewriterConfig,
     )
-    from retrieval_core.ports import LLM, Compressor, Embedder, Evaluator, Reranker, Rewriter, TokenCounter
+    from retrieval_core.ports import LLM, Embedder, Evaluator, RelevanceFilter, Reranker, Rewriter, TokenCounter
 
 
 def local_cross_encoder(batch_size: int = 32) -> Reranker:
@@ -109,10 +109,10 @@ def build_token_counter(config: ContextConfig) -> TokenCounter | None:
     return cast("TokenCounter", counter)
 
 
-def build_compressor(
-    config: CompressorConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
-) -> Compressor | None:
-    """Return the configured compressor; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
+def build_relevance_filter(
+    config: RelevanceFilterConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
+) -> RelevanceFilter | None:
+    """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
 
     Args:
         local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
@@ -120,18 +120,18 @@ def build_compressor(
     if config.kind == "none" or not config.enabled:
         return None
     if config.kind == "llm":
-        from retrieval_core.adapters.relevance_filters.llm import LLMCompressor  # noqa: PLC0415
+        from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter  # noqa: PLC0415
 
         if llm is None:
             return None
-        return LLMCompressor(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
+        return LLMRelevanceFilter(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
     if config.kind == "local":
-        from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderCompressor  # noqa: PLC0415
+        from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter  # noqa: PLC0415
 
-        return CrossEncoderCompressor((local or local_cross_encoder)(), threshold=config.relevance_threshold)
+        return CrossEncoderRelevanceFilter((local or local_cross_encoder)(), threshold=config.relevance_threshold)
     built_in = ("llm", "local", "none")
-    made = call_factory("compressor.kind", config.kind, config.options, built_in, COMPRESSOR_ABILITIES)
-    return cast("Compressor", made)
+    made = call_factory("relevance_filter.kind", config.kind, config.options, built_in, RELEVANCE_FILTER_ABILITIES)
+    return cast("RelevanceFilter", made)
 
 
 def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class Evidence:
     """What an answer is written from."""
 
     result: RetrievalResult
@@ -24,14 +24,14 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One way of finding the grounds of an answer.
+    """One way of finding the evidence for an answer.
 
     Attributes:
         find: Searches, within a run.
         step: What it is as a fallback; ``None`` for the first one.
     """
 
-    find: Callable[[Run], Awaitable[Grounds]]
+    find: Callable[[Run], Awaitable[Evidence]]
     step: FallbackStep | None = None
 
 
@@ -55,7 +55,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """An answer, and what it rests on.
 
     Attributes:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
-    from retrieval_core.pipeline.answer.answerer import Answerer
-    from retrieval_core.pipeline.answer.asked import Outcome, Search
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
+    from retrieval_core.pipeline.answer.asked import AnswerOutcome, Search
     from retrieval_core.ports import Message
     from retrieval_core.types import Answer, AnswerEvent
     from retrieval_core.types.filters import Filter, MetadataFilter
@@ -49,14 +49,14 @@ class Answers(Lifecycle):
     iterator.
     """
 
-    _lazy_answerer: Lazy[Answerer]
+    _lazy_answer_writer: Lazy[AnswerWriter]
 
-    def _answering_with(self, answerer: Answerer | Lazy[Answerer] | None) -> Lazy[Answerer]:
+    def _answering_with(self, answer_writer: AnswerWriter | Lazy[AnswerWriter] | None) -> Lazy[AnswerWriter]:
         """Return what answers, made when the first question is to be answered: most are only searched for."""
-        if isinstance(answerer, Lazy):
-            return answerer
-        held = Lazy(lambda: answerer or _default_answerer(self.config.answer))
-        if answerer is not None:
+        if isinstance(answer_writer, Lazy):
+            return answer_writer
+        held = Lazy(lambda: answer_writer or _default_answer_writer(self.config.answer))
+        if answer_writer is not None:
             held.get()  # and so closed, used or not
         return held
 
@@ -160,12 +160,12 @@ class Answers(Lifecycle):
 
         async def work(tell: Callable[[AnswerEvent], None]) -> Answer:
             # Making it imports what only answers need.
-            answerer = self._lazy_answerer.made or await asyncio.to_thread(self._lazy_answerer.get)
-            if verify and answerer.verifier is None:
+            answer_writer = self._lazy_answer_writer.made or await asyncio.to_thread(self._lazy_answer_writer.get)
+            if verify and answer_writer.verifier is None:
                 msg = "verify needs a verifier, and there is none; see answer.verifier, or leave verify out"
                 raise InvalidParameterError(msg)
             with self._watched():
-                answer = partial(answerer.answer, self._run(), question, searches, tell)
+                answer = partial(answer_writer.answer, self._run(), question, searches, tell)
                 outcome = await answer(embedder_id=self._embedder_id)
                 if raises and outcome.failed is not None:
                     strict = self.config.strict or self.config.raise_on_error
@@ -176,17 +176,17 @@ class Answers(Lifecycle):
         return work
 
 
-def _as_result(outcome: Outcome) -> RetrievalResult:
+def _as_result(outcome: AnswerOutcome) -> RetrievalResult:
     """Return what observers are told of an answer: the result it rests on, with its time and all that failed."""
     answer = outcome.answer
     found = outcome.result or RetrievalResult(answer.query, (), "", {"error": answer.error or "search"}, 0.0)
     return replace(found, latency_ms=answer.latency_ms, degraded=answer.degraded)
 
 
-def _default_answerer(config: AnswerConfig) -> Answerer:
-    from retrieval_core.pipeline.answer.answerer import Answerer  # noqa: PLC0415 - not every question is answered
+def _default_answer_writer(config: AnswerConfig) -> AnswerWriter:
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter  # noqa: PLC0415 - not every question is answered
 
-    return Answerer(config=config)
+    return AnswerWriter(config=config)
 
 
 def _nobody_listens(_event: AnswerEvent) -> None:

@@ -19,7 +19,7 @@ from retrieval_core.text.matching import (
     FEW,
     GAIN,
     Claim,
-    Match,
+    ClaimMatch,
     SearchedPassage,
     content_words,
     has_figures,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.types import ContextPassage
 
-__all__ = ["Marker", "Sources", "markers_of", "plain", "says_something"]
+__all__ = ["AttributionIndex", "Marker", "markers_of", "plain", "says_something"]
 
 CITED = 0.4
 """The least part of a sentence, by the weight of its words, that a passage holds which it can be from.
@@ -55,7 +55,7 @@ SHARE = 0.25
 _OTHER_WORD = "zzkq"
 
 
-class Sources:
+class AttributionIndex:
     """The passages that the sentences of an answer can be from.
 
     Prepared once for a pack.
@@ -116,19 +116,19 @@ class Sources:
         for number in where:
             claim = claims.get(number, whole)
             together.setdefault(claim if len(claim.terms) >= FEW else whole, []).append(number)
-        held: dict[int, Match] = {}
+        held: dict[int, ClaimMatch] = {}
         for claim, numbers in together.items():
             held |= self._held(claim, numbers, CITED)
             if claim != whole:  # a part may end with its marker in the middle: "As [1] shows, ..."
                 held |= self._held(whole, [number for number in numbers if number not in held], AUTOMATIC)
         return tuple(self._attribution(number, marker, held.get(number)) for number, marker in where.items())
 
-    def _held(self, claim: Claim, numbers: Sequence[int], least: float) -> dict[int, Match]:
+    def _held(self, claim: Claim, numbers: Sequence[int], least: float) -> dict[int, ClaimMatch]:
         matches = {number: self._passages[number].match(claim) for number in numbers if number in self._passages}
         held = {number: match for number, match in matches.items() if holds(claim, match, least)}
         return held | _held_together(claim, matches, held, least)
 
-    def _attribution(self, number: int, marker: Span | None, match: Match | None) -> Attribution:
+    def _attribution(self, number: int, marker: Span | None, match: ClaimMatch | None) -> Attribution:
         if (passage := self._passages.get(number)) is None:
             return Attribution(number, marker, problem="unknown")
         if match is None:
@@ -149,7 +149,7 @@ class Sources:
         claim = self._claim(plain(text))
         if len(claim.terms) < FEW:
             return ()
-        best, found, names = None, Match(), None
+        best, found, names = None, ClaimMatch(), None
         for most, number in sorted(((self._most(claim, number), -number) for number in self._passages), reverse=True):
             if most < AUTOMATIC or most <= found.share:
                 break
@@ -184,13 +184,15 @@ class Sources:
         return Claim(terms, tuple(weight / total for weight in weights), tuple(figures.values()))
 
 
-def _held_together(claim: Claim, matches: dict[int, Match], held: dict[int, Match], least: float) -> dict[int, Match]:
+def _held_together(
+    claim: Claim, matches: dict[int, ClaimMatch], held: dict[int, ClaimMatch], least: float
+) -> dict[int, ClaimMatch]:
     """Return the matches that hold a claim only with the others, and add to them."""
     partial = {number: match for number, match in matches.items() if match.share >= SHARE}
     together = union(partial.values())
     if len(partial) < 2 or not has_words(claim, together, least) or not has_figures(claim, together):
         return {}
-    added: dict[int, Match] = {}
+    added: dict[int, ClaimMatch] = {}
     for number in partial.keys() - held.keys():
         others = union(match for other, match in partial.items() if other != number)
         gain = claim.share(together.mask) - claim.share(others.mask)

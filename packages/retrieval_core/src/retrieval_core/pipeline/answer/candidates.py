@@ -32,7 +32,7 @@ OF_TITLES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class QuoteCandidate:
     """A block of a passage, or a run of the sentences, items or rows of one that is too long.
 
     Attributes:
@@ -72,7 +72,7 @@ class Candidate:
         citation = self.passage.citation
         return " > ".join(dict.fromkeys(filter(None, (citation.title, *citation.section_path, *self.headings))))
 
-    def grown(self, longest: int) -> Candidate:
+    def grown(self, longest: int) -> QuoteCandidate:
         """Return it with what follows it in its section, and then with what goes before it, up to a length."""
         place = self.section.index(self.span)
         start, end = self.span.start, self.span.end
@@ -103,7 +103,7 @@ class Candidate:
         return Quote(quote.text[span.start : span.end], Span(start + span.start, start + span.end))
 
 
-def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int = MOST) -> tuple[Candidate, ...]:
+def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int = MOST) -> tuple[QuoteCandidate, ...]:
     """Return the blocks of a pack that most likely answer a question, best first, none twice.
 
     Likely is what has many of the question's words, rare ones before common ones, in a passage that stands early in
@@ -115,7 +115,7 @@ def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int =
         query: The question.
         most: The most that are returned, at least 1.
     """
-    once: dict[tuple[str, Span | str], Candidate] = {}
+    once: dict[tuple[str, Span | str], QuoteCandidate] = {}
     for candidate in islice(_divided(pack), MOST_READ):
         once.setdefault(_identity(candidate), candidate)
     read = [replace(one, terms=frozenset(analyzer.terms(one.said))) for one in once.values()]
@@ -127,22 +127,22 @@ def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int =
     return tuple(nsmallest(most, scored, key=lambda one: (-one.words * _standing(one), one.passage.citation.number)))
 
 
-def _divided(pack: ContextPack) -> Iterator[Candidate]:
+def _divided(pack: ContextPack) -> Iterator[QuoteCandidate]:
     for passage in pack.passages:
         for part, quote in enumerate(passage.citation.quotes):
-            candidates = [Candidate(passage, part, *unit) for unit in units_of(quote.text)]
+            candidates = [QuoteCandidate(passage, part, *unit) for unit in units_of(quote.text)]
             for (_, is_whole), together in groupby(candidates, lambda one: (one.headings, _is_whole(one))):
                 own = list(together)
                 section = tuple(one.span for one in own) if is_whole else ()
                 yield from (replace(one, section=section or (one.span,)) for one in own)
 
 
-def _is_whole(candidate: Candidate) -> bool:
+def _is_whole(candidate: QuoteCandidate) -> bool:
     """Whether it is neither a fragment nor the introduction of something that is not there."""
     return candidate.kind != "rest" and not ENDS_OPEN.search(candidate.said)
 
 
-def _identity(candidate: Candidate) -> tuple[str, Span | str]:
+def _identity(candidate: QuoteCandidate) -> tuple[str, Span | str]:
     citation, own = candidate.passage.citation, candidate.span
     place = citation.quotes[candidate.part].span
     if place is None:
@@ -150,7 +150,7 @@ def _identity(candidate: Candidate) -> tuple[str, Span | str]:
     return citation.document_id, Span(place.start + own.start, place.start + own.end)
 
 
-def _says_something(candidate: Candidate, analyzer: Analyzer) -> bool:
+def _says_something(candidate: QuoteCandidate, analyzer: Analyzer) -> bool:
     """Whether it is more than a fragment, and neither a question nor a list of links."""
     text = candidate.said
     if not _is_whole(candidate):
@@ -160,7 +160,7 @@ def _says_something(candidate: Candidate, analyzer: Analyzer) -> bool:
     return len(terms) >= FEWEST_TERMS or any(mark in text for mark in ("```", "|"))
 
 
-def _weights(query: frozenset[str], among: Sequence[Candidate]) -> dict[str, float]:
+def _weights(query: frozenset[str], among: Sequence[QuoteCandidate]) -> dict[str, float]:
     """Return how much each term of a question tells: much where few sentences have it."""
     counts = Counter(term for candidate in among for term in candidate.terms & query)
     return {term: log(1 + len(among) / counts[term]) for term in sorted(counts)}
@@ -175,5 +175,5 @@ def _share(terms: frozenset[str], weights: dict[str, float], titles: frozenset[s
     return (own + OF_TITLES * fsum(weight for term, weight in weights.items() if term in titles - terms)) / whole
 
 
-def _standing(candidate: Candidate) -> float:
+def _standing(candidate: QuoteCandidate) -> float:
     return RANK_OFFSET / (RANK_OFFSET + candidate.passage.citation.number - 1)

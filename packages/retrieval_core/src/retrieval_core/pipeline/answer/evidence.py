@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.answer.asked import Grounds, Search
-from retrieval_core.pipeline.cache.cached_retrieval import Answering
+from retrieval_core.pipeline.answer.asked import Evidence, Search
+from retrieval_core.pipeline.cache.cached_retrieval import CachedRetrieval
 from retrieval_core.pipeline.context import make_context, with_budget
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.search_loop import Parts
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, RetrievalResult
 
-    Find = Callable[[Run], Awaitable[Grounds]]
+    Find = Callable[[Run], Awaitable[Evidence]]
 
 
-class GroundsFinder:
+class EvidenceFinder:
     """Finds the passages for a question and puts them into a pack.
 
     Args:
@@ -57,11 +57,11 @@ class GroundsFinder:
         settings = with_budget(self._config.context, max_tokens)
         plan = make_plan(self._parts, self._config, filters, options)
         primaries = plan.top_k
-        if self._parts.compressor is None:  # so that the ledger and the trace name what was reranked in vain
+        if self._parts.relevance_filter is None:  # so that the ledger and the trace name what was reranked in vain
             plan = replace(plan, top_k=plan.shortlist)
         normal = normalize(query, self._config.query)
 
-        async def find(run: Run) -> Grounds:
+        async def find(run: Run) -> Evidence:
             return await self._packed(run, await self._find(run, normal, plan), plan, settings, primaries)
 
         return find
@@ -81,15 +81,15 @@ class GroundsFinder:
         plan = make_plan(bare, self._config, filters, {**options, "mode": "dense", "transforms": ()})
         settings, normal = with_budget(self._config.context, max_tokens), normalize(query, self._config.query)
 
-        async def find_by_meaning(run: Run) -> Grounds:
-            result = await Answering(bare, self._config, None).answer(run, normal, plan)
+        async def find_by_meaning(run: Run) -> Evidence:
+            result = await CachedRetrieval(bare, self._config, None).retrieve(run, normal, plan)
             return await self._packed(run, result, plan, settings, plan.top_k)
 
         return full, Search(find_by_meaning, "dense")
 
     async def _packed(
         self, run: Run, result: RetrievalResult, plan: Plan, settings: ContextConfig, primaries: int
-    ) -> Grounds:
+    ) -> Evidence:
         pack = await make_context(
             run,
             result,
@@ -100,4 +100,4 @@ class GroundsFinder:
             condition=plan.condition,
             strict=self._config.strict,
         )
-        return Grounds(result, pack)
+        return Evidence(result, pack)

@@ -19,7 +19,7 @@ from retrieval_core.types.escapes import escape_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.pipeline.answer.candidates import Candidate
+    from retrieval_core.pipeline.answer.candidates import QuoteCandidate
     from retrieval_core.ports import Reranker
     from retrieval_core.run.runner import Run
     from retrieval_core.text.analysis import Analyzer
@@ -43,7 +43,7 @@ _DAMAGED = re.compile(r"^[\s>]*<|^[\s>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:```|~
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
+class ExtractedAnswer:
     """An answer of quotes.
 
     Attributes:
@@ -69,7 +69,7 @@ async def extract(
     analyzer: Analyzer,
     *,
     most: int = MOST,
-) -> Extracted:
+) -> ExtractedAnswer:
     """Make an answer of the blocks of a pack that bear most on the question.
 
     Args:
@@ -94,7 +94,7 @@ async def extract(
     text, sentences = compose(chosen)
     how = "words" if scores is None or scorer is None else scorer.id
     run.note("extract", started, len(found), len(chosen), f"by {how}" if found else "no passage says anything")
-    return Extracted(text, sentences, failures, None if scores is None else max(scores))
+    return ExtractedAnswer(text, sentences, failures, None if scores is None else max(scores))
 
 
 async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) -> tuple[float, ...] | Failed:
@@ -128,7 +128,7 @@ def _checked(outcome: Ok[RerankScores] | Failed, scorer: Reranker, expected: int
     return Failed("extract", MalformedAnswerError(problem, scorer.id))
 
 
-def _as_read(candidate: Candidate) -> str:
+def _as_read(candidate: QuoteCandidate) -> str:
     """Return what a scorer reads: passages are scored with their titles too."""
     return f"{candidate.above}\n{candidate.text}" if candidate.above else candidate.text
 
@@ -138,12 +138,12 @@ def _is_score(score: object) -> bool:
 
 
 def choose(
-    found: Sequence[Candidate],
+    found: Sequence[QuoteCandidate],
     scores: Sequence[float] | None = None,
     *,
     most: int = MOST_BLOCKS,
     longest: int = LONGEST_ANSWER,
-) -> tuple[Candidate, ...]:
+) -> tuple[QuoteCandidate, ...]:
     """Return the best of some candidates, best first, none that says what a better one says.
 
     The best one has the blocks around it that stand under the same heading, as far as there is room.
@@ -154,7 +154,7 @@ def choose(
         most: The most that are returned.
         longest: The most code points of all of them; the best one is returned whatever its length.
     """
-    chosen: list[Candidate] = []
+    chosen: list[QuoteCandidate] = []
     room = longest
     for candidate in _ordered(found, scores):
         if not chosen:
@@ -169,7 +169,7 @@ def choose(
     return tuple(chosen)
 
 
-def _ordered(found: Sequence[Candidate], scores: Sequence[float] | None) -> list[Candidate]:
+def _ordered(found: Sequence[QuoteCandidate], scores: Sequence[float] | None) -> list[QuoteCandidate]:
     """Return candidates best first, without those that are far behind or have no word of the question."""
     if not found:
         return []
@@ -186,7 +186,7 @@ def _odds(score: float) -> float:
     return bounded / (1 - bounded)
 
 
-def _says(chosen: Candidate, candidate: Candidate) -> bool:
+def _says(chosen: QuoteCandidate, candidate: QuoteCandidate) -> bool:
     """Whether what was chosen says what a candidate says, or holds it."""
     if chosen.quoted_from == candidate.quoted_from and _holds(chosen.span, candidate.span):
         return True
@@ -202,7 +202,7 @@ class _Stretch:
         between: What stands between two of them.
     """
 
-    first: Candidate
+    first: QuoteCandidate
     spans: list[Span]
     between: str = "\n\n"
 
@@ -212,14 +212,14 @@ class _Stretch:
         whole = self.first.passage.citation.quotes[self.first.part].text
         return self.between.join(whole[span.start : span.end] for span in self.spans)
 
-    def goes_on_with(self, candidate: Candidate) -> bool:
+    def goes_on_with(self, candidate: QuoteCandidate) -> bool:
         """Whether nothing stands between it and a candidate, or it has the candidate's heads."""
         whole = self.first.passage.citation.quotes[self.first.part].text
         if any(_holds(span, head) for span in self.spans for head in candidate.heads):
             return True
         return not whole[self.spans[-1].end : (*candidate.heads, candidate.span)[0].start].strip()
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, candidate: QuoteCandidate) -> None:
         """Add what of a candidate is not there yet; what follows with nothing but white space between is one quote."""
         whole = self.first.passage.citation.quotes[self.first.part].text
         for span in (*candidate.heads, candidate.span):
@@ -233,7 +233,7 @@ class _Stretch:
             self.between = "\n"
 
 
-def compose(chosen: Sequence[Candidate]) -> tuple[str, tuple[AnswerSentence, ...]]:
+def compose(chosen: Sequence[QuoteCandidate]) -> tuple[str, tuple[AnswerSentence, ...]]:
     """Return candidates as a text to read, and its sentences with their sources.
 
     They stand in the order of the passages, and in each in its own order. Neighbours are one stretch, the head of a

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError, ServiceError, as_exception
 from retrieval_core.run.outcomes import Failed
-from retrieval_core.text.sentence_stream import GrowingText
+from retrieval_core.text.sentence_stream import SentenceStream
 from retrieval_core.types import AnswerChunk, SentenceCited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from retrieval_core.pipeline.answer.attribution import Sources
+    from retrieval_core.pipeline.answer.attribution import AttributionIndex
     from retrieval_core.ports import LLM, CompletionRequest
     from retrieval_core.run.runner import Run
     from retrieval_core.types import AnswerEvent, AnswerSentence, Span
@@ -99,7 +99,7 @@ async def _close(pieces: object) -> None:
         logger.warning("the stream of an answer could not be closed: %s", as_exception(error))
 
 
-class Draft:
+class AnswerDraft:
     """An answer that is being written.
 
     Args:
@@ -110,10 +110,10 @@ class Draft:
         sentences: Those that are complete.
     """
 
-    def __init__(self, sources: Sources, emit: Callable[[AnswerEvent], None]) -> None:
+    def __init__(self, sources: AttributionIndex, emit: Callable[[AnswerEvent], None]) -> None:
         self._sources = sources
         self._emit = emit
-        self._growing = GrowingText()
+        self._growing = SentenceStream()
         self.sentences: list[AnswerSentence] = []
 
     @property
@@ -158,7 +158,9 @@ class Draft:
             self.sentences.append(sentence)
 
 
-async def write(run: Run, llm: LLM, request: CompletionRequest, draft: Draft, *, first: str = "") -> Failed | None:
+async def write(
+    run: Run, llm: LLM, request: CompletionRequest, draft: AnswerDraft, *, first: str = ""
+) -> Failed | None:
     """Have an answer written, and return what went wrong, if something did.
 
     It is asked again where that can help and nothing was sent out yet. Whoever cancels this ends the model's work too.

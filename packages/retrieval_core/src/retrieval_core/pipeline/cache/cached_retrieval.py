@@ -52,8 +52,8 @@ class _Names:
         return self.key if self.partition is None else f"{self.key} {self.partition}"
 
 
-class Answering:
-    """Answers queries, each kind of them once at a time and, with a cache, once for a while.
+class CachedRetrieval:
+    """Finds the passages for queries, each kind of them once at a time and, with a cache, once for a while.
 
     Args:
         parts: What the stages use.
@@ -88,7 +88,7 @@ class Answering:
         if self.cache is not None:
             await self.cache.clear()
 
-    async def answer(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+    async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query, from the cache or from the stages.
 
         Raises:
@@ -96,7 +96,7 @@ class Answering:
         """
         names = await self._names(run, query, plan)
         if names is None:
-            return await self._retrieve(run, query, plan)
+            return await self._search(run, query, plan)
         troubles: tuple[Failed, ...] = ()
         if self.cache is not None:
             cached = await ask_cache(run, self.cache, names.key)
@@ -108,7 +108,7 @@ class Answering:
                 return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
         flight = names.flight if run.seconds is None else f"{names.flight} {ceil(run.seconds)}"
-        result = await self._flights.run(flight, lambda: self._retrieve_and_keep(run, names, query, plan, troubles))
+        result = await self._flights.run(flight, lambda: self._search_and_keep(run, names, query, plan, troubles))
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
 
     async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:
@@ -164,7 +164,7 @@ class Answering:
     def _fingerprint(self) -> str | None:
         return fingerprint_of(self._parts, self._config)
 
-    async def _retrieve_and_keep(
+    async def _search_and_keep(
         self, run: Run, names: _Names, query: Query, plan: Plan, troubles: tuple[Failed, ...]
     ) -> RetrievalResult:
         similar, partition = self._similar, names.partition
@@ -177,7 +177,7 @@ class Answering:
                     troubles += () if troubles else (found,)
                 elif found is not None:
                     return with_troubles(found, troubles)
-        result = with_troubles(await self._retrieve(run, query, plan), troubles)
+        result = with_troubles(await self._search(run, query, plan), troubles)
         if self.cache is None or result.degraded:
             return result
         kept = await keep(run, self.cache, names.key, result)
@@ -188,7 +188,7 @@ class Answering:
         raise_what_must_not_be_hidden((kept,), strict=self._config.strict)
         return with_troubles(result, (kept,))
 
-    async def _retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+    async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_in_rounds(run, self._parts, query, plan, self._config)
         note = await why_nothing_passes(run, self._parts.store, plan.condition, rewriting.best.found)
         result = make_result(run, query, rewriting, plan, self._config, note=note)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.search_loop import Parts
 
 SECTIONS = {
-    *("query", "transform", "vectors", "search", "reranker", "compressor", "rewriter", "pruner", "format"),
+    *("query", "transform", "vectors", "search", "reranker", "relevance_filter", "rewriter", "pruner", "format"),
     "evaluation",
 }
 """The settings that change what is found."""

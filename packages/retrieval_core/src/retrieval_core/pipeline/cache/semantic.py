@@ -28,7 +28,7 @@ _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class SimilarQuestion:
     """A question that asks the same.
 
     Attributes:
@@ -52,7 +52,7 @@ class Lookup:
         refused: How many were near enough, nearer than the match where there is one, and ask something else.
     """
 
-    match: Match | None
+    match: SimilarQuestion | None
     compared: int
     refused: int
 
@@ -115,7 +115,7 @@ class SemanticCache:
                     elif entry.plain == plain:
                         self._entries.move_to_end(entry.place)
                         self._hits += 1
-                        return Lookup(Match(entry.question, entry.key, similarity), compared, refused)
+                        return Lookup(SimilarQuestion(entry.question, entry.key, similarity), compared, refused)
                     else:
                         refused += 1
             self._misses += 1

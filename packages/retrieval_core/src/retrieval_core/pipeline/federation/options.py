@@ -34,7 +34,7 @@ class SeveralOptions(QueryOptions, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FederatedQuery:
     """What one query asks of each index.
 
     Attributes:
@@ -56,13 +56,15 @@ class Asked:
         return self.instead.get(name, self.of_each)
 
     @property
-    def in_other_words(self) -> Asked:
+    def in_other_words(self) -> FederatedQuery:
         """The same for a question that was rewritten: it stands alone, and is searched for as it is."""
         of_each: QueryOptions = {**self.of_each, "transforms": (), "history": None}
         return replace(self, of_each=of_each, history=(), instead={})
 
 
-def asked_of(options: SeveralOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int) -> Asked:
+def federated_query(
+    options: SeveralOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int
+) -> FederatedQuery:
     """Put settings and a caller's arguments together.
 
     Args:
@@ -87,7 +89,7 @@ def asked_of(options: SeveralOptions, weights: Mapping[str, float], config: Retr
     history = turns(options.get("history"))
     if (transforms := options.get("transforms")) is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
-    return Asked(names, top_k, cast("QueryOptions", of_each), history)
+    return FederatedQuery(names, top_k, cast("QueryOptions", of_each), history)
 
 
 def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def make_result(
         "merged_by": best.by,
         "documents_fetched": sum(_count(result) for result in best.results.values()),
         "documents_after_compression": len(best.hits),
-        "filtered_count": 0 if best.compressed is None else best.compressed.filtered_count,
+        "filtered_count": 0 if best.filtered is None else best.filtered.filtered_count,
         "relevance_score": best.relevance,
         "query_rewritten": bool(rewriting.rewrites),
         "rewrite_attempts": rewriting.attempts,

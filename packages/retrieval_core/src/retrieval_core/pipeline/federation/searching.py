@@ -15,8 +15,8 @@ from retrieval_core.errors import (
     ServiceConnectionError,
 )
 from retrieval_core.pipeline.search_loop import raise_what_must_not_be_hidden, value_of
-from retrieval_core.pipeline.stages.merge import Answer, candidates_first, merge, weighted, without_copies
-from retrieval_core.pipeline.stages.relevance import compress, relevance_of
+from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
+from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.ports import Side
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.pipeline.federation.options import Asked
+    from retrieval_core.pipeline.federation.options import FederatedQuery
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.stages.merge import MergedBy
     from retrieval_core.pipeline.stages.prune import Pruned
-    from retrieval_core.pipeline.stages.relevance import CompressionResult
+    from retrieval_core.pipeline.stages.relevance import RelevanceResult
     from retrieval_core.pipeline.stages.rerank import KeptScores
-    from retrieval_core.ports import Compressor, Pruner, Reranker, Rewriter
+    from retrieval_core.ports import Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Hit, Query, RetrievalResult
     from retrieval_core.types.filters import Filter
@@ -52,7 +52,7 @@ class Members:
     pipelines: Mapping[str, RetrievalPipeline]
     weights: Mapping[str, float]
     rerankers: tuple[Reranker, ...] = ()
-    compressor: Compressor | None = None
+    relevance_filter: RelevanceFilter | None = None
     pruner: Pruner | None = None
     rewriter: Rewriter | None = None
     reranked: KeptScores | None = None
@@ -65,7 +65,7 @@ class Bounds:
     transform: Run
     search: Run
     rerank: Run
-    compress: Run
+    relevance: Run
     rewrite: Run
 
     @classmethod
@@ -74,7 +74,7 @@ class Bounds:
         first = run.in_round(1)
         ends = shares_of(
             reranks=bool(members.rerankers),
-            compresses=members.compressor is not None,
+            filters_by_relevance=members.relevance_filter is not None,
             rewrites=members.rewriter is not None,
         )
         before = run.until(0.25 * ends[0])  # as much as an index has for it that does it by itself
@@ -86,11 +86,11 @@ class Bounds:
         return Bounds(self.transform, run, run, run, self.rewrite)
 
 
-def shares_of(*, reranks: bool, compresses: bool, rewrites: bool) -> tuple[float, float, float]:
-    """Return by which part of the deadline searching, reranking and compressing have to be done."""
+def shares_of(*, reranks: bool, filters_by_relevance: bool, rewrites: bool) -> tuple[float, float, float]:
+    """Return by which part of the deadline searching, reranking and filtering by relevance have to be done."""
     if rewrites:
         return 0.4, 0.55, 0.7
-    if compresses:
+    if filters_by_relevance:
         return 0.5, 0.7, 0.9
     return (0.6, 0.95, 1.0) if reranks else (0.95, 1.0, 1.0)
 
@@ -115,7 +115,7 @@ class Round:
     by: MergedBy
     failures: tuple[Failed, ...]
     degraded: tuple[Degradation, ...]
-    compressed: CompressionResult | None
+    filtered: RelevanceResult | None
     relevance: float | None
     pruned: Pruned | None = None
 
@@ -124,7 +124,7 @@ class Round:
         """The hits that are left."""
         if self.pruned is not None:
             return self.pruned.hits
-        return self.selected if self.compressed is None else self.compressed.hits
+        return self.selected if self.filtered is None else self.filtered.hits
 
 
 async def search_once(
@@ -133,7 +133,7 @@ async def search_once(
     *,
     members: Members,
     question: str,
-    asked: Asked,
+    asked: FederatedQuery,
     condition: Filter | None,
     config: RetrievalConfig,
     is_first: bool = False,
@@ -182,15 +182,15 @@ async def search_once(
     if config.strict and degraded:
         raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in degraded))
     hits = hits[: asked.top_k]
-    compressed = None
-    if members.compressor is not None and hits:
-        compressed = await compress(
-            bounds.compress, members.compressor, question, hits, concurrency=config.compressor.concurrency
+    filtered = None
+    if members.relevance_filter is not None and hits:
+        filtered = await keep_relevant(
+            bounds.relevance, members.relevance_filter, question, hits, concurrency=config.relevance_filter.concurrency
         )
-        raise_what_must_not_be_hidden(compressed.failures, strict=config.strict)
-        failures += compressed.failures
-    relevance = relevance_of(hits, compressed)
-    return Round(query, results, hits, merged.by, failures, degraded, compressed, relevance)
+        raise_what_must_not_be_hidden(filtered.failures, strict=config.strict)
+        failures += filtered.failures
+    relevance = relevance_of(hits, filtered)
+    return Round(query, results, hits, merged.by, failures, degraded, filtered, relevance)
 
 
 async def _ask(
@@ -205,7 +205,7 @@ async def _ask(
     return outcome
 
 
-def _answer_of(name: str, pipeline: RetrievalPipeline, result: RetrievalResult) -> Answer:
+def _answer_of(name: str, pipeline: RetrievalPipeline, result: RetrievalResult) -> IndexResult:
     failed = {item.stage for item in result.degraded}
     if "embed" in failed:
         failed.add("dense")
@@ -218,7 +218,7 @@ def _answer_of(name: str, pipeline: RetrievalPipeline, result: RetrievalResult) 
     asked = SIDES[str(result.metadata["mode"])]
     sides = (asked - failed) or frozenset[Side]([side for side in there if there[side] and side not in failed])
     embedder = pipeline.embedder if "dense" in sides else None
-    return Answer(name, result.hits, sides, None if embedder is None else embedder.id)
+    return IndexResult(name, result.hits, sides, None if embedder is None else embedder.id)
 
 
 def _raise_what_was_asked_wrongly(failures: tuple[Failed, ...], *, strict: bool) -> None:

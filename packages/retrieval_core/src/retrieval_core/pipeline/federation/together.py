@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.federation.options import Asked
+    from retrieval_core.pipeline.federation.options import FederatedQuery
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.ports import QueryTransformer
@@ -43,7 +43,7 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class TransformedQuery:
     """A question that was looked at.
 
     Attributes:
@@ -53,11 +53,11 @@ class LookedAt:
     """
 
     query: Query
-    asked: Asked
+    asked: FederatedQuery
     failures: tuple[Failed, ...] = ()
 
 
-def plan_of(asked: Asked, config: RetrievalConfig, transforms: tuple[str, ...] = ()) -> Plan:
+def plan_of(asked: FederatedQuery, config: RetrievalConfig, transforms: tuple[str, ...] = ()) -> Plan:
     """Return what a query asks of the stages that come before the indexes; the indexes make plans of their own."""
     settings = config.search
     return Plan(
@@ -77,7 +77,9 @@ def plan_of(asked: Asked, config: RetrievalConfig, transforms: tuple[str, ...] =
     )
 
 
-async def look_at(run: Run, query: Query, asked: Asked, together: Together, config: RetrievalConfig) -> LookedAt:
+async def transform_query(
+    run: Run, query: Query, asked: FederatedQuery, together: Together, config: RetrievalConfig
+) -> TransformedQuery:
     """Have a question transformed that indexes search for which do that together.
 
     Args:
@@ -95,7 +97,7 @@ async def look_at(run: Run, query: Query, asked: Asked, together: Together, conf
     plan = plan_of(asked, config, tuple(name for name in names if name in together.transformers))
     condenser = together.condenser if plan.history else None
     if together.names.isdisjoint(asked.names) or not (plan.transforms or condenser):
-        return LookedAt(query, asked)
+        return TransformedQuery(query, asked)
     look = partial(transform, run, transformers=together.transformers, settings=config.query)
     made = await look(query, replace(plan, transforms=()), condenser=condenser)
     raise_what_must_not_be_hidden(made.failures, strict=config.strict)
@@ -112,4 +114,4 @@ async def look_at(run: Run, query: Query, asked: Asked, together: Together, conf
         instead["transforms"] = tuple(name for name in names if name in known and name not in failed)
     if failures := failures + made.failures:
         asked = replace(asked, instead=dict.fromkeys(together.names, instead))
-    return LookedAt(made.query, asked, failures)
+    return TransformedQuery(made.query, asked, failures)

@@ -26,7 +26,7 @@ ADJACENT = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PackPassage:
     """Items that are shown as one passage, in the document's order.
 
     Attributes:
@@ -37,7 +37,7 @@ class Piece:
     head: Item
 
 
-def arrange(items: Sequence[Item], *, merged: bool) -> tuple[Piece, ...]:
+def arrange(items: Sequence[Item], *, merged: bool) -> tuple[PackPassage, ...]:
     """Put items into passages: each its own, or those that follow each other in a document as one.
 
     Args:
@@ -45,8 +45,8 @@ def arrange(items: Sequence[Item], *, merged: bool) -> tuple[Piece, ...]:
         merged: Whether neighbours become one passage; parents never do.
     """
     if not merged:
-        return tuple(Piece((item,), item) for item in items)
-    pieces = [Piece((item,), item) for item in items if item.role == "parent"]
+        return tuple(PackPassage((item,), item) for item in items)
+    pieces = [PackPassage((item,), item) for item in items if item.role == "parent"]
     chunks = sorted(
         (item for item in items if item.role != "parent"),
         key=lambda item: (item.chunk.document_id, item.chunk.chunk_index, item.id),
@@ -62,8 +62,8 @@ def arrange(items: Sequence[Item], *, merged: bool) -> tuple[Piece, ...]:
     return tuple(sorted(pieces, key=lambda piece: place_of(piece.head)))
 
 
-def _piece(run: Sequence[Item]) -> Piece:
-    return Piece(tuple(run), min(run, key=place_of))
+def _piece(run: Sequence[Item]) -> PackPassage:
+    return PackPassage(tuple(run), min(run, key=place_of))
 
 
 def _follows(first: Item, second: Item) -> bool:
@@ -72,7 +72,7 @@ def _follows(first: Item, second: Item) -> bool:
     )
 
 
-def render(pieces: Sequence[Piece], texts: Mapping[str, str], settings: ContextConfig) -> tuple[str, ...]:
+def render(pieces: Sequence[PackPassage], texts: Mapping[str, str], settings: ContextConfig) -> tuple[str, ...]:
     """Return each passage as the model sees it, numbered from 1; the context is these, joined by the delimiter."""
     template = _template(settings.template)
     rendered: list[str] = []
@@ -93,7 +93,7 @@ def render(pieces: Sequence[Piece], texts: Mapping[str, str], settings: ContextC
 _template = lru_cache(maxsize=64)(parse_template)
 
 
-def cite(piece: Piece, number: int, texts: Mapping[str, str]) -> tuple[Citation, str]:
+def cite(piece: PackPassage, number: int, texts: Mapping[str, str]) -> tuple[Citation, str]:
     """Return where a passage comes from, and its quotes as one text with a mark where something is left out.
 
     Quotes that follow each other become one where the document's text is known.
@@ -118,7 +118,7 @@ def cite(piece: Piece, number: int, texts: Mapping[str, str]) -> tuple[Citation,
     return citation, text + CUT if piece.items[-1].shortened else text
 
 
-def _segments(piece: Piece, text: str | None) -> list[tuple[str, Quote]]:
+def _segments(piece: PackPassage, text: str | None) -> list[tuple[str, Quote]]:
     """Return the quotes of a passage, each with what stands before it; those that touch have become one."""
     runs: list[tuple[str, list[Quote]]] = []
     before: Item | None = None
@@ -204,7 +204,9 @@ def _common_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(shared)
 
 
-def passages_of(pieces: Sequence[Piece], texts: Mapping[str, str], tokens: Sequence[int]) -> tuple[ContextPassage, ...]:
+def passages_of(
+    pieces: Sequence[PackPassage], texts: Mapping[str, str], tokens: Sequence[int]
+) -> tuple[ContextPassage, ...]:
     """Return the passages of a pack.
 
     Args:
@@ -232,7 +234,7 @@ def passages_of(pieces: Sequence[Piece], texts: Mapping[str, str], tokens: Seque
 
 
 def ledger_of(
-    pieces: Sequence[Piece], removed: Iterable[Removed], tokens: Mapping[str, int]
+    pieces: Sequence[PackPassage], removed: Iterable[Removed], tokens: Mapping[str, int]
 ) -> tuple[LedgerEntry, ...]:
     """Return one entry for each item: those shown, in order, then those that are not."""
     entries: list[LedgerEntry] = []

@@ -39,7 +39,7 @@ DENSE_WEIGHT = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class IndexResult:
     """What one index found.
 
     Attributes:
@@ -63,7 +63,9 @@ class Merged:
     by: MergedBy
 
 
-def merge(answers: Sequence[Answer], *, method: FusionMethod = "zscore", dense_weight: float = DENSE_WEIGHT) -> Merged:
+def merge(
+    answers: Sequence[IndexResult], *, method: FusionMethod = "zscore", dense_weight: float = DENSE_WEIGHT
+) -> Merged:
     """Put what several indexes found into one order.
 
     Args:
@@ -80,7 +82,7 @@ def merge(answers: Sequence[Answer], *, method: FusionMethod = "zscore", dense_w
     return Merged(_by_ranks(answers), "ranks")
 
 
-def _are_comparable(answers: Sequence[Answer]) -> bool:
+def _are_comparable(answers: Sequence[IndexResult]) -> bool:
     asked = [answer for answer in answers if answer.hits]
     if len({(answer.sides, answer.embedder_id) for answer in asked}) > 1:
         return False
@@ -92,7 +94,7 @@ def _are_comparable(answers: Sequence[Answer]) -> bool:
     )
 
 
-def _by_scores(answers: Sequence[Answer], method: FusionMethod, dense_weight: float) -> tuple[Hit, ...]:
+def _by_scores(answers: Sequence[IndexResult], method: FusionMethod, dense_weight: float) -> tuple[Hit, ...]:
     sides = next((answer.sides for answer in answers if answer.hits), frozenset[Side]())
     keys = {
         (answer.name, hit.id): f"{place:06d} {hit.id}" for place, answer in enumerate(answers) for hit in answer.hits
@@ -128,7 +130,7 @@ def _by_scores(answers: Sequence[Answer], method: FusionMethod, dense_weight: fl
     return tuple(found)
 
 
-def _by_ranks(answers: Sequence[Answer]) -> tuple[Hit, ...]:
+def _by_ranks(answers: Sequence[IndexResult]) -> tuple[Hit, ...]:
     found: list[Hit] = []
     for answer in answers:
         for rank, hit in enumerate(answer.hits, start=1):

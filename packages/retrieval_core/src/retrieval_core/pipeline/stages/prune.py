@@ -54,7 +54,7 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, co
     """Have the sentences of every hit judged, several calls at a time, and mark those that are to be shown.
 
     A hit of one sentence is not sent. Of a hit of which nothing is kept, the best sentence stays: which hits bear on
-    the question is for the compressor to say.
+    the question is for the relevance filter to say.
 
     Args:
         run: Makes the calls.

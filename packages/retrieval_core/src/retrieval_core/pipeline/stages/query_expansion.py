@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import Sources
-    from retrieval_core.pipeline.stages.transform import Asked
+    from retrieval_core.pipeline.stages.transform import SearchedQuestion
     from retrieval_core.ports import Candidate, Linked, Retriever, Store, Variant
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, SearchMode
@@ -44,7 +44,7 @@ class Beside:
 
 
 async def search_beside(
-    run: Run, sources: Sources, asked: Asked, plan: Plan
+    run: Run, sources: Sources, asked: SearchedQuestion, plan: Plan
 ) -> tuple[tuple[Beside, ...], tuple[Failed, ...]]:
     """Search for each variant, and ask each further retriever, all at once.
 

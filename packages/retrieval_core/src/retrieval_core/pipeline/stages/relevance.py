@@ -15,7 +15,7 @@ from retrieval_core.types import DroppedPassage, Judgement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Compressor
+    from retrieval_core.ports import RelevanceFilter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Hit
 
@@ -23,13 +23,13 @@ _REASON_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class CompressionResult:
+class RelevanceResult:
     """The hits that stay, in their order, and what was decided about all of them.
 
     Attributes:
         hits: Those judged relevant, and those that could not be judged.
         filtered_count: How many were left out.
-        relevance_scores: The compressor's scores, in [0, 1], of every hit that it judged, also of those left out.
+        relevance_scores: The relevance filter's scores, in [0, 1], of every hit that it judged, also of those left out.
         failures: Calls that failed; their hits stay.
     """
 
@@ -39,29 +39,29 @@ class CompressionResult:
     failures: tuple[Failed, ...] = ()
 
 
-async def compress(
-    run: Run, compressor: Compressor, query: str, hits: Sequence[Hit], *, concurrency: int
-) -> CompressionResult:
+async def keep_relevant(
+    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit], *, concurrency: int
+) -> RelevanceResult:
     """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
 
-    Nothing takes the place of what is left out: ``top_k`` passages are retrieved, and then compressed. The run's record
+    Nothing takes the place of what is left out: ``top_k`` passages are retrieved, and then filtered. The run's record
     has those that are left out, each with its score and the reason.
 
     Args:
         run: Makes the calls.
-        compressor: Judges.
+        relevance_filter: Judges.
         query: The question that counts: as the user asked it, whatever was searched for.
         hits: In their order.
         concurrency: The most calls at a time, at least 1.
     """
-    size = max(1, compressor.batch_size)
+    size = max(1, relevance_filter.batch_size)
     batches = [hits[start : start + size] for start in range(0, len(hits), size)]
     free = asyncio.Semaphore(concurrency)
     started = run.elapsed_ms
 
     async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
         async with free:
-            return await run.call("compress", compressor.judge, query, [hit.chunk for hit in batch])
+            return await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
 
     outcomes = [
         _checked(outcome, batch)
@@ -82,8 +82,8 @@ async def compress(
                 reason = shorten(str(judgement.reason or ""), _REASON_CHARACTERS)
                 dropped.append(DroppedPassage(hit.id, judgement.score, reason))
     decision = f"none of {len(hits)} passages bears on the question" if hits and not kept else None
-    run.note("compress", started, len(hits), len(kept), decision, dropped=tuple(dropped))
-    return CompressionResult(
+    run.note("relevance", started, len(hits), len(kept), decision, dropped=tuple(dropped))
+    return RelevanceResult(
         tuple(kept), len(dropped), tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))
     )
 
@@ -106,7 +106,7 @@ def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judge
         problem = f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1"
     else:
         return outcome
-    return Failed("compress", MalformedAnswerError(f"the compressor's answer cannot be used: {problem}"))
+    return Failed("relevance", MalformedAnswerError(f"the relevance filter's answer cannot be used: {problem}"))
 
 
 def _judgements(answer: object) -> tuple[Judgement, ...] | None:
@@ -121,15 +121,15 @@ def _is_judgement(item: object) -> bool:
     return isinstance(score, (int, float))
 
 
-def relevance_of(hits: Sequence[Hit], compressed: CompressionResult | None) -> float | None:
+def relevance_of(hits: Sequence[Hit], filtered: RelevanceResult | None) -> float | None:
     """Return how well a search did, in [0, 1]; ``None`` where there is nothing to tell it by.
 
-    The highest score that the compressor gave; without one, or where it failed, the best dense cosine; 0 for an empty
-    result.
+    The highest score that the relevance filter gave; without one, or where it failed, the best dense cosine; 0 for an
+    empty result.
     """
-    kept = hits if compressed is None else compressed.hits
+    kept = hits if filtered is None else filtered.hits
     if not kept:
         return 0.0
-    if compressed is not None and compressed.relevance_scores:
-        return max(compressed.relevance_scores)
+    if filtered is not None and filtered.relevance_scores:
+        return max(filtered.relevance_scores)
     return max((hit.scores.dense for hit in kept if hit.scores.dense is not None), default=None)

@@ -30,7 +30,7 @@ BEFORE_WORDS = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResults:
     """What the sides found; ``None`` for a side that was not asked, or failed.
 
     Attributes:
@@ -72,7 +72,7 @@ class Sources:
     retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
 
 
-async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
+async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> SearchResults:
     """Search the dense side, the lexical side, or both at once; the lexical side does not wait for the embedding.
 
     In lexical mode the question is embedded only where a threshold has to be held against something. Where a question
@@ -107,7 +107,7 @@ async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
     return found
 
 
-async def _search_by_words(run: Run, sources: Sources, query: Query, plan: Plan) -> Found:
+async def _search_by_words(run: Run, sources: Sources, query: Query, plan: Plan) -> SearchResults:
     words = _search_words(run, sources.store, query, plan)
     if sources.questions is None or plan.score_threshold is None:
         return _found(query, None, await words)
@@ -127,7 +127,7 @@ async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[
     return await _ask(run, "lexical", store.search, request)
 
 
-async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
     """Search by the question's vector among the passages' own, and among each further kind that the plan names."""
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
@@ -149,14 +149,14 @@ async def _search_meaning(run: Run, store: Store, questions: Questions, query: Q
     return replace(_found(query, outcomes[0], None), combined=combined, failures=tuple(failures))
 
 
-async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
     meaning = _search_meaning(run, store, questions, query, plan)
     found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
     failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)
     return replace(found, lexical=_candidates_of(lexical), failures=failures)
 
 
-async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> Found:
+async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
     embedded = await questions.embed(_for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, await _search_words(run, store, query, plan), embedded)
@@ -164,9 +164,9 @@ async def _search_both(run: Run, store: Store, questions: Questions, query: Quer
     request = replace(_by_vector(embedded.value, plan, None), text=query.text)
     outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
     if isinstance(outcome, Ok):
-        return Found(query, None, None, both=outcome.value)
+        return SearchResults(query, None, None, both=outcome.value)
     if not is_damage(outcome.error):
-        return Found(query, None, None, (outcome,), both=_candidates_of(outcome))
+        return SearchResults(query, None, None, (outcome,), both=_candidates_of(outcome))
     dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
     return _found(query, *await asyncio.gather(dense, _search_words(run, store, query, plan)), outcome)
 
@@ -177,8 +177,8 @@ def _by_vector(vector: Vector, plan: Plan, name: str | None) -> SearchRequest:
 
 def _found(
     query: Query, dense: Ok[Candidates] | Failed | None, lexical: Ok[Candidates] | Failed | None, *failed: Failed
-) -> Found:
-    return Found(
+) -> SearchResults:
+    return SearchResults(
         query,
         dense=_candidates_of(dense),
         lexical=_candidates_of(lexical),

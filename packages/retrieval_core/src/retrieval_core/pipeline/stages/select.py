@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.query_expansion import Beside
-    from retrieval_core.pipeline.stages.search import Found
+    from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Vector
@@ -34,7 +34,7 @@ class Selected:
 
 
 async def select(
-    run: Run, store: Store, found: Found, ranked: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside] = ()
+    run: Run, store: Store, found: SearchResults, ranked: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside] = ()
 ) -> Selected:
     """Read the chunks of the best candidates, in one request, and choose among them.
 
@@ -68,7 +68,7 @@ def depth_of(plan: Plan) -> int | None:
 
 
 async def _fetch(
-    run: Run, store: Store, found: Found, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
+    run: Run, store: Store, found: SearchResults, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
 ) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
     """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
 

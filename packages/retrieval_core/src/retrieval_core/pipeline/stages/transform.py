@@ -28,7 +28,7 @@ HEAVIEST = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchedQuestion:
     """A question as it is searched for.
 
     Attributes:
@@ -52,7 +52,7 @@ async def transform(
     condenser: QueryTransformer | None,
     transformers: Mapping[str, QueryTransformer],
     settings: QueryConfig,
-) -> Asked:
+) -> SearchedQuestion:
     """Make a question stand alone, then ask all transformers about it at once.
 
     Of several that replace the question, the first does, in the order of the plan; what the others put in its place is
@@ -98,7 +98,9 @@ async def transform(
         linked += made.linked
         count = len(made.variants) + len(made.linked)
         run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
-    return Asked(asked, _distinct(asked, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures))
+    return SearchedQuestion(
+        asked, _distinct(asked, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures)
+    )
 
 
 async def _ask(

@@ -32,7 +32,7 @@ from retrieval_core.types.filters import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from retrieval_core.pipeline.stages.search import Found
+    from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types.filters import Condition, Filter, Scalar
@@ -54,7 +54,7 @@ _PLURALS = {"text": "text", "number": "numbers", "boolean": "booleans"}
 _KNOWN_TYPES = frozenset({*LIST_TYPES, *LIST_TYPES.values(), "list", "object"})
 
 
-async def why_nothing_passes(run: Run, store: Store, condition: Filter | None, found: Found) -> str | None:
+async def why_nothing_passes(run: Run, store: Store, condition: Filter | None, found: SearchResults) -> str | None:
     """Return why the filter of a search that found nothing lets nothing pass; ``None`` where that cannot be told.
 
     The store is asked only then, if it has a catalogue of fields. That it fails, or takes too long, is in the trace and

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         monitor_memory_usage,
     )
     from retrieval_core.run.observe.metrics import Histogram, Metrics, MetricsSnapshot, StageMetrics
-    from retrieval_core.run.observe.observer import Observer, Span
+    from retrieval_core.run.observe.observer import Observer, StageSpan
     from retrieval_core.run.observe.otel import OpenTelemetryObserver
     from retrieval_core.run.observe.several import SeveralObservers
     from retrieval_core.run.observe.summary import Latency, Summary
@@ -31,8 +31,8 @@ __all__ = [
     "Observer",
     "OpenTelemetryObserver",
     "SeveralObservers",
-    "Span",
     "StageMetrics",
+    "StageSpan",
     "Summary",
     "Totals",
     "UsageStats",
@@ -55,7 +55,7 @@ _HOMES = {
     "Observer": "observer",
     "OpenTelemetryObserver": "otel",
     "SeveralObservers": "several",
-    "Span": "observer",
+    "StageSpan": "observer",
     "StageMetrics": "metrics",
     "Summary": "summary",
     "Totals": "totals",

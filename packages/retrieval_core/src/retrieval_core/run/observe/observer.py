@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult, StageRecord
 
 
-class Span(Protocol):
+class StageSpan(Protocol):
     """The time that one call takes, while it is under way."""
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
@@ -29,7 +29,7 @@ class Observer(Protocol):
     Several queries may be under way at a time, in several threads.
     """
 
-    def span(self, stage: str) -> AbstractContextManager[Span]:
+    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Return a context that is open while a stage's call runs, with all its attempts.
 
         It is left with the exception where the call is cancelled, and with none otherwise: a call that failed is a

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OPERATIONS: dict[str, dict[str, str]] = {
     "embed": {"gen_ai.operation.name": "embeddings"},
     "answer": {"gen_ai.operation.name": "chat"},
-    "compress": {"gen_ai.operation.name": "chat"},
+    "relevance": {"gen_ai.operation.name": "chat"},
     "rewrite": {"gen_ai.operation.name": "chat"},
     "dense": {"db.operation.name": "search"},
     "lexical": {"db.operation.name": "search"},

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from retrieval_core.run.observe.observer import Observer, Span
+    from retrieval_core.run.observe.observer import Observer, StageSpan
     from retrieval_core.types import RetrievalResult, StageRecord
 
 logger = logging.getLogger("retrieval_core")
@@ -68,7 +68,7 @@ class _Spans:
 
     __slots__ = ("_several", "_spans")
 
-    def __init__(self, several: SeveralObservers, spans: dict[int, Span]) -> None:
+    def __init__(self, several: SeveralObservers, spans: dict[int, StageSpan]) -> None:
         self._several = several
         self._spans = spans
 

@@ -26,8 +26,8 @@ def explain(result: RetrievalResult) -> str:
     the column ``round`` says which one a stage belongs to: 1 is the one for the question as it was asked. Stages run
     side by side, so that their times add up to more than the whole.
 
-    Below it are a line for each passage that the compressor left out, with its score, and one for each thing that was
-    done without. Reasons are cut after 160 code points and hold no control characters, nothing that could steer a
+    Below it are a line for each passage that the relevance filter left out, with its score, and one for each thing that
+    was done without. Reasons are cut after 160 code points and hold no control characters, nothing that could steer a
     terminal.
     """
     with_rounds = any((record.round or 1) > 1 for record in result.trace)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from retrieval_core.run.observe.observer import Span
+    from retrieval_core.run.observe.observer import StageSpan
     from retrieval_core.run.observe.totals import Rows
     from retrieval_core.types import RetrievalResult
 
@@ -56,7 +56,7 @@ class UsageStats:
         """Count a query, and how it ends where that is not with a result."""
         return self._keeper.counting().query()
 
-    def span(self, stage: str) -> AbstractContextManager[Span]:
+    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Count a call."""
         return self._keeper.counting().span(stage)
 

@@ -14,7 +14,7 @@ import Stemmer  # pyright: ignore[reportMissingImports] - an extension module wi
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.text.analysis.identity import id_of
 from retrieval_core.text.analysis.stop_words import folded_words, stop_words_of
-from retrieval_core.text.analysis.terms import OpenCompound, Piece, Term
+from retrieval_core.text.analysis.terms import OpenCompound, Term, WordTerm
 from retrieval_core.text.analysis.words import IS_HAN, PARTS, UNHYPHENATED, fold, is_spaced, letters, lowered, patterns
 from retrieval_core.types import Span
 
@@ -44,7 +44,7 @@ No other term begins with it."""
 class _Word:
     """What is remembered of a word: its terms for each purpose, and its parts."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WordTerm, ...]
     indexed: tuple[str, ...]
     searched: tuple[str, ...]
     content: tuple[str, ...]
@@ -142,7 +142,7 @@ class Analyzer:
             if parts[0] and parts[1] and joined and not parts[0].is_stop_word:
                 yield OpenCompound((parts[0].term, parts[1].term), joined.term, Span(first.start(), second.end()))
 
-    def _plain(self, word: str) -> Piece | None:
+    def _plain(self, word: str) -> WordTerm | None:
         """Return the one term of a word of at least two letters, if it is such a word."""
         if len(word) < 2 or not word.isalpha():
             return None
@@ -188,7 +188,7 @@ class Analyzer:
 
     def _runs(self, text: str) -> Iterator[_Run]:
         """Yield neighbouring words of one term each, two and more at a time, with nothing but white space between."""
-        run: deque[tuple[Piece, int]] = deque(maxlen=self._most_words)
+        run: deque[tuple[WordTerm, int]] = deque(maxlen=self._most_words)
         end = 0
         for match in patterns().word.finditer(text):
             whole = [
@@ -205,14 +205,14 @@ class Analyzer:
                 is_content = not words[0][0].is_stop_word and not words[-1][0].is_stop_word
                 yield _Run(Term(name, Span(words[0][1], end)), is_content)
 
-    def _parts(self, word: str) -> Iterator[Piece]:
+    def _parts(self, word: str) -> Iterator[WordTerm]:
         """Yield the parts of a word that are terms too; scripts written without spaces are in pairs already."""
         if not self._part_length or not is_spaced(word):
             return
         found = list(letters(word[:LONGEST_TERM]))
         for first in range(len(found) - self._part_length + 1):
             part = found[first : first + self._part_length]
-            yield Piece(PART + "".join(letter for letter, _, _ in part), part[0][1], part[-1][2])
+            yield WordTerm(PART + "".join(letter for letter, _, _ in part), part[0][1], part[-1][2])
 
     def _split(self, text: str) -> list[_Word]:
         return list(map(self._word, patterns().word.findall(text)))
@@ -239,7 +239,7 @@ class Analyzer:
             parts=tuple(part.term for part in parts),
         )
 
-    def _pieces(self, word: str) -> Iterator[Piece]:
+    def _pieces(self, word: str) -> Iterator[WordTerm]:
         if word.isascii() and word.isalpha() and (word.islower() or word.istitle()):  # most words: one term, no parts
             yield from self._terms(word, 0, len(word))
             return
@@ -255,7 +255,7 @@ class Analyzer:
         if 1 < count <= MOST_PARTS:
             yield from self._terms("".join(UNHYPHENATED.findall(word)), 0, len(word))
 
-    def _identifier(self, text: str, offset: int) -> Iterator[Piece]:
+    def _identifier(self, text: str, offset: int) -> Iterator[WordTerm]:
         """Yield an unbroken word, and its parts if it has several."""
         borders = [0, *(border for match in PARTS.finditer(text) for border in match.span()), len(text)]
         parts = [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
@@ -267,14 +267,14 @@ class Analyzer:
             for start, end in parts:
                 yield from self._terms(text[start:end], offset + start, offset + end)
 
-    def _terms(self, text: str, start: int, end: int) -> Iterator[Piece]:
+    def _terms(self, text: str, start: int, end: int) -> Iterator[WordTerm]:
         """Yield the term of a word; folding may break it up, as it does with ``½``."""
         plain = lowered(text) if self._sees_accents else fold(text)
         for word in (plain,) if plain.isalnum() else patterns().word.findall(plain):
             if self._sees_accents:
-                yield Piece(fold(self._stem(word)), start, end, fold(word) in self._stop_words)
+                yield WordTerm(fold(self._stem(word)), start, end, fold(word) in self._stop_words)
             else:
-                yield Piece(self._stem(word), start, end, word in self._stop_words)
+                yield WordTerm(self._stem(word), start, end, word in self._stop_words)
 
     def _stem(self, word: str) -> str:
         word = word[:LONGEST_TERM]
@@ -284,15 +284,15 @@ class Analyzer:
             return self._stemmer.stemWord(word) or word  # Porter's leaves nothing of "s"
 
 
-def _pairs(text: str, offset: int) -> Iterator[Piece]:
+def _pairs(text: str, offset: int) -> Iterator[WordTerm]:
     """Yield overlapping pairs of characters, and single Han characters for questions that consist of one."""
     characters = [match.span() for match in patterns().character.finditer(text)]
     alone = len(characters) == 1
     for start, end in characters:
         if alone or IS_HAN.match(text, start):
-            yield Piece(fold(text[start:end]), offset + start, offset + end, indexed_only=not alone)
+            yield WordTerm(fold(text[start:end]), offset + start, offset + end, indexed_only=not alone)
     for (start, _), (_, end) in pairwise(characters):
-        yield Piece(fold(text[start:end]), offset + start, offset + end)
+        yield WordTerm(fold(text[start:end]), offset + start, offset + end)
 
 
 def highlight_spans(query: str, text: str) -> tuple[Span, ...]:

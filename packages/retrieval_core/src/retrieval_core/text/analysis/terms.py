@@ -37,7 +37,7 @@ class OpenCompound:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class WordTerm:
     """A term of one word, with offsets into the word."""
 
     term: str

@@ -36,7 +36,7 @@ GROWTH = 4
 """Where too few of the best pass, so many times more are asked for."""
 
 
-class Found(NamedTuple):
+class LanceDBMatch(NamedTuple):
     """A passage that a search found."""
 
     number: int
@@ -44,7 +44,9 @@ class Found(NamedTuple):
     score: float
 
 
-def search_vectors(view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None) -> list[Found]:
+def search_vectors(
+    view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None
+) -> list[LanceDBMatch]:
     """Return the passages with the highest cosine, best first.
 
     Exact as long as the vectors have no index; then still nearly always, as those that it offers are compared exactly.
@@ -60,7 +62,7 @@ def search_vectors(view: View, query: Vector, name: str | None, limit: int, allo
     return found
 
 
-def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[Found]:
+def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[LanceDBMatch]:
     """Return the best passages by BM25, best first."""
     query = word_query(analyzer, text, _counter(view, analyzer, text))
     if not query.terms:
@@ -68,11 +70,11 @@ def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed:
     return _best(partial(_matching, view, _expression(query)), limit, allowed)
 
 
-def fuse(dense: Sequence[Found], lexical: Sequence[Found], limit: int) -> list[Found]:
+def fuse(dense: Sequence[LanceDBMatch], lexical: Sequence[LanceDBMatch], limit: int) -> list[LanceDBMatch]:
     """Return what both sides found in the order of LanceDB's reciprocal rank fusion, whose scores these are."""
     pa = arrow()
 
-    def side(found: Sequence[Found], score: str) -> Any:
+    def side(found: Sequence[LanceDBMatch], score: str) -> Any:
         columns = {
             "_rowid": pa.array([item.number for item in found], type=pa.uint64()),
             "id": pa.array([item.chunk_id for item in found], type=pa.string()),
@@ -82,10 +84,12 @@ def fuse(dense: Sequence[Found], lexical: Sequence[Found], limit: int) -> list[F
 
     fused = lancedb().rerankers.RRFReranker().rerank_hybrid("", side(dense, "_distance"), side(lexical, "_score"))
     columns = (fused.column(name).to_pylist() for name in ("_rowid", "id", "_relevance_score"))
-    return _ordered(list(map(Found, *columns)), limit)
+    return _ordered(list(map(LanceDBMatch, *columns)), limit)
 
 
-def _best(fetch: Callable[[int, str | None], list[Found]], limit: int, allowed: Allowed | None) -> list[Found]:
+def _best(
+    fetch: Callable[[int, str | None], list[LanceDBMatch]], limit: int, allowed: Allowed | None
+) -> list[LanceDBMatch]:
     """Return the best that pass, with ties in the order of their ids.
 
     Args:
@@ -110,17 +114,17 @@ def _best(fetch: Callable[[int, str | None], list[Found]], limit: int, allowed: 
         wanted *= GROWTH
 
 
-def _those_in(numbers: Any, found: list[Found]) -> list[Found]:
+def _those_in(numbers: Any, found: list[LanceDBMatch]) -> list[LanceDBMatch]:
     there = np.isin(np.array([item.number for item in found], dtype=np.int64), numbers)
     return [item for item, passes in zip(found, there, strict=True) if passes]
 
 
-def _ordered(found: list[Found], limit: int) -> list[Found]:
+def _ordered(found: list[LanceDBMatch], limit: int) -> list[LanceDBMatch]:
     return sorted(found, key=lambda item: (-item.score, item.chunk_id))[:limit]
 
 
-def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[Found]:
-    def ask(*, exactly: bool) -> list[Found]:
+def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[LanceDBMatch]:
+    def ask(*, exactly: bool) -> list[LanceDBMatch]:
         asked = view.table.search(query, vector_column_name=column).distance_type("cosine").limit(wanted)
         asked = asked.bypass_vector_index() if exactly else asked.refine_factor(REFINE)
         asked = asked.where(where) if where else asked
@@ -134,21 +138,21 @@ def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | N
     return found if exactly or len(found) >= wanted else ask(exactly=True)
 
 
-def _zeros(view: View, which: str, limit: int, allowed: Allowed | None) -> list[Found]:
+def _zeros(view: View, which: str, limit: int, allowed: Allowed | None) -> list[LanceDBMatch]:
     table = view.select(which, ["number", "id"])
     found = _found(table, [0.0] * table.num_rows)
     return _ordered(found if allowed is None else _those_in(allowed.numbers, found), limit)
 
 
-def _matching(view: View, query: Any, wanted: int, where: str | None) -> list[Found]:
+def _matching(view: View, query: Any, wanted: int, where: str | None) -> list[LanceDBMatch]:
     asked = view.table.search(query, query_type="fts").limit(wanted)
     asked = asked.where(where) if where else asked
     table = asked.select(["number", "id", "_score"]).to_arrow()
     return _found(table, table.column("_score").to_pylist())
 
 
-def _found(table: Any, scores: list[float]) -> list[Found]:
-    return list(map(Found, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
+def _found(table: Any, scores: list[float]) -> list[LanceDBMatch]:
+    return list(map(LanceDBMatch, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
 
 
 def _expression(query: WordQuery) -> Any:

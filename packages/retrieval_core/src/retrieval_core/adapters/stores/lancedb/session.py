@@ -13,7 +13,7 @@ from retrieval_core.adapters.stores.lancedb import schema
 from retrieval_core.adapters.stores.lancedb.commits import Commit
 from retrieval_core.adapters.stores.lancedb.locking import one_writer
 from retrieval_core.adapters.stores.lancedb.vendor import lancedb
-from retrieval_core.adapters.stores.lancedb.view import StaleReadError, View
+from retrieval_core.adapters.stores.lancedb.view import StaleViewError, View
 from retrieval_core.adapters.stores.local import if_it_fails_again
 from retrieval_core.errors import IndexFormatError, IndexNotFoundError, RetrievalError, StoreError
 from retrieval_core.run.threads import ThreadPool
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from retrieval_core.adapters.stores.lancedb.snapshot import Allowed, SnapshotCache
+    from retrieval_core.adapters.stores.lancedb.snapshot import Allowed, FieldCache
     from retrieval_core.ports import Manifest
     from retrieval_core.types.filters import Filter
 
@@ -45,7 +45,7 @@ VECTOR_INDEX_FROM = 20_000
 is exact. Of 30,000 on two busy cores, comparing each took 150 ms, and asking the index 9 to 18 ms."""
 
 
-class Session:
+class LanceDBSession:
     """The index as one process has it open.
 
     Args:
@@ -71,7 +71,7 @@ class Session:
         self._view: View | None = None
         self._writes = 0
         self._rows: int | None = None
-        self._cache: SnapshotCache | None = None
+        self._cache: FieldCache | None = None
 
     async def read(self, function: Callable[[View], T]) -> T:
         """Run a function in a thread, on the newest version.
@@ -86,7 +86,7 @@ class Session:
                 for _ in range(FRESH_TRIES - 1):
                     try:
                         return function(self._newest())
-                    except StaleReadError:
+                    except StaleViewError:
                         continue
                 return function(self._newest())
 
@@ -117,10 +117,10 @@ class Session:
 
     def allowed(self, view: View, condition: Filter) -> Allowed:
         """Return which passages a filter lets pass."""
-        from retrieval_core.adapters.stores.lancedb.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
+        from retrieval_core.adapters.stores.lancedb.snapshot import FieldCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:
-            cache = self._cache = self._cache or SnapshotCache()
+            cache = self._cache = self._cache or FieldCache()
         return cache.get(view, condition)
 
     async def sweep(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.lancedb.rows import read_rows
 from retrieval_core.adapters.stores.lancedb.schema import is_record
-from retrieval_core.adapters.stores.lancedb.view import StaleReadError
+from retrieval_core.adapters.stores.lancedb.view import StaleViewError
 from retrieval_core.adapters.stores.rows import FIELD_COLUMNS, FieldReader
 from retrieval_core.types.filters import paths_of
 
@@ -41,7 +41,7 @@ class Allowed(NamedTuple):
     total: int
 
 
-class SnapshotCache:
+class FieldCache:
     """The fields of one process, shared by its threads."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SnapshotCache:
         if view.history is not self._history:
             self._clear(view.history)
         if view.version < self._version:
-            raise StaleReadError
+            raise StaleViewError
         if view.version == self._version:
             return
         found = view.select(is_record("chunk"), ["number"]).column("number").to_numpy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.lancedb import read, write
-from retrieval_core.adapters.stores.lancedb.session import Session
+from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
 from retrieval_core.errors import InvalidParameterError, StoreError
 from retrieval_core.ports import Candidate
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from retrieval_core.adapters.stores.lancedb.search import Found
+    from retrieval_core.adapters.stores.lancedb.search import LanceDBMatch
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.ports import Change, SearchRequest
     from retrieval_core.text.analysis import Analyzer
@@ -27,7 +27,7 @@ TABLE = "text_pages"
 _TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
-class LanceDBStore(LocalStore["View", Session]):
+class LanceDBStore(LocalStore["View", LanceDBSession]):
     """Keeps an index in a folder on this machine, with LanceDB.
 
     A write is one commit of one table: who reads sees all of it or nothing, and so does who comes after a crash. One
@@ -103,10 +103,10 @@ class LanceDBStore(LocalStore["View", Session]):
         """
         await self._current().sweep()
 
-    def _open(self) -> Session:
-        return Session(self._path, self._table, self._busy_timeout, self._identity.manifest())
+    def _open(self) -> LanceDBSession:
+        return LanceDBSession(self._path, self._table, self._busy_timeout, self._identity.manifest())
 
-    def _leave(self, session: Session) -> None:  # noqa: ARG002 - nothing can be done with it
+    def _leave(self, session: LanceDBSession) -> None:  # noqa: ARG002 - nothing can be done with it
         msg = (
             f"{self._path} was opened before this process was forked, and LanceDB's threads did not come. "
             "Open it in a process of its own, such as multiprocessing's method 'spawn' starts."
@@ -127,15 +127,15 @@ class LanceDBStore(LocalStore["View", Session]):
 
         return await self._current().write(work)
 
-    def _search(self, session: Session, request: SearchRequest, view: View) -> tuple[Candidate, ...]:
+    def _search(self, session: LanceDBSession, request: SearchRequest, view: View) -> tuple[Candidate, ...]:
         from retrieval_core.adapters.stores.lancedb import search  # noqa: PLC0415 - numpy is slow to import
 
         self._checked_manifest(view)
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, view.manifest, request.vector_name)
         allowed = None if request.filter is None else session.allowed(view, request.filter)
-        dense: list[Found] | None = None
-        found: list[Found] = []
+        dense: list[LanceDBMatch] | None = None
+        found: list[LanceDBMatch] = []
         if request.vector is not None:
             found = dense = search.search_vectors(view, request.vector, request.vector_name, request.limit, allowed)
         if request.text is not None:

@@ -17,7 +17,7 @@ ALL = 2**31 - 1
 """A limit that is none."""
 
 
-class StaleReadError(RetrievalError):
+class StaleViewError(RetrievalError):
     """Another thread has read a later version already; the call has to be made again."""
 
 

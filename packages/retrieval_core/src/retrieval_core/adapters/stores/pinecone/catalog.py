@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.stores.pinecone.connection import together
 from retrieval_core.adapters.stores.pinecone.fields import is_text
 from retrieval_core.adapters.stores.pinecone.reading import PAGE
-from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, Record, batches, check_size
+from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, PineconeRecord, batches, check_size
 from retrieval_core.errors import ServiceError
 from retrieval_core.ports import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
-    from retrieval_core.adapters.stores.pinecone.connection import Connection
+    from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
     from retrieval_core.ports import Change
 
 _KIND = {"kind": {"$eq": "source"}}
@@ -36,7 +36,7 @@ class SourceCatalog:
         namespace: The namespace of the chunks.
     """
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(self, connection: PineconeConnection, namespace: str) -> None:
         self._connection = connection
         base = namespace or "__default__"
         self.sources_namespace = f"{base}__sources"
@@ -113,7 +113,7 @@ class SourceCatalog:
             if not token:
                 return
 
-    async def _upsert(self, namespace: str, records: Sequence[Record]) -> None:
+    async def _upsert(self, namespace: str, records: Sequence[PineconeRecord]) -> None:
         await together(
             partial(self._connection.call, "upsert", vectors=batch, namespace=namespace) for batch in batches(records)
         )
@@ -129,18 +129,18 @@ class SourceCatalog:
                 raise
 
 
-def _documents(change: Change, dimension: int) -> list[Record]:
+def _documents(change: Change, dimension: int) -> list[PineconeRecord]:
     return [_document(item.id, item.source, item.content_hash, dimension) for item in change.documents]
 
 
-def _document(name: str, source: str, content_hash: str, dimension: int) -> Record:
+def _document(name: str, source: str, content_hash: str, dimension: int) -> PineconeRecord:
     metadata = {"id": name, "source": source, "content_hash": content_hash}
-    return Record(_key(name), _placeholder(dimension), metadata)
+    return PineconeRecord(_key(name), _placeholder(dimension), metadata)
 
 
-def _sources(change: Change, dimension: int) -> list[Record]:
+def _sources(change: Change, dimension: int) -> list[PineconeRecord]:
     return [
-        Record(
+        PineconeRecord(
             _key(state.source),
             _placeholder(dimension),
             {

@@ -44,7 +44,7 @@ class _LoopState:
     index: Any = None
 
 
-class Connection:
+class PineconeConnection:
     """Makes calls of Pinecone's data plane.
 
     Args:

@@ -17,7 +17,7 @@ from retrieval_core.types.filters import chunk_fields, matches
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from retrieval_core.adapters.stores.pinecone.connection import Connection
+    from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
     from retrieval_core.adapters.stores.pinecone.filters import Expression
     from retrieval_core.ports import ChunkRange, SearchRequest
     from retrieval_core.types import Chunk
@@ -40,7 +40,7 @@ _TOO_LARGE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class IndexDescription:
     """What an index is like; it does not change.
 
     Attributes:
@@ -52,7 +52,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PineconeMatch:
     """A chunk that a query found."""
 
     chunk: Chunk
@@ -60,7 +60,7 @@ class Match:
     values: Sequence[float]
 
 
-class Reader:
+class NamespaceReader:
     """Reads one namespace.
 
     Args:
@@ -71,7 +71,7 @@ class Reader:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: PineconeConnection,
         namespace: str,
         names: Mapping[str, str],
         *,
@@ -85,13 +85,13 @@ class Reader:
         self._dimension = dimension
         self._sparse = sparse
         self._location = location
-        self._facts: Facts | None = None
+        self._facts: IndexDescription | None = None
 
     async def stats(self) -> Any:
         """Return Pinecone's statistics of the whole index."""
         return await self._connection.call("describe_index_stats")
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> IndexDescription:
         """Return what the index is like; the first call asks Pinecone.
 
         Raises:
@@ -103,7 +103,7 @@ class Reader:
             self._facts = self._checked(stats.dimension, stats.metric)
         return self._facts
 
-    def _checked(self, dimension: int | None, metric: str | None) -> Facts:
+    def _checked(self, dimension: int | None, metric: str | None) -> IndexDescription:
         if dimension is None:
             msg = f"{self._location} does not keep dense vectors; use an index with the metric cosine or dotproduct"
             raise IndexFormatError(msg)
@@ -118,11 +118,11 @@ class Reader:
         if self._sparse and metric == "cosine":
             msg = f"{self._location} has the metric cosine; words beside vectors need an index with dotproduct"
             raise IndexFormatError(msg)
-        return Facts(dimension, metric)
+        return IndexDescription(dimension, metric)
 
     async def query(
         self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
-    ) -> tuple[list[Match], str | None]:
+    ) -> tuple[list[PineconeMatch], str | None]:
         """Return the best matches, best first, at least as many as the limit where there are so many.
 
         One more than the limit is asked for, to see whether the limit cuts through equal scores; where it does, or
@@ -182,9 +182,11 @@ class Reader:
                 raise
             return None
 
-    def _matches(self, answer: Any, request: SearchRequest) -> tuple[list[Match], list[tuple[float, IndexFormatError]]]:
+    def _matches(
+        self, answer: Any, request: SearchRequest
+    ) -> tuple[list[PineconeMatch], list[tuple[float, IndexFormatError]]]:
         """Return what matches, best first, and of records that cannot be read the score and what is wrong."""
-        found: list[Match] = []
+        found: list[PineconeMatch] = []
         unreadable: list[tuple[float, IndexFormatError]] = []
         for match in answer.matches:
             if request.text is not None and match.score <= 0:  # has none of the words
@@ -195,7 +197,7 @@ class Reader:
                 unreadable.append((match.score, error))
                 continue
             if chunk is not None:
-                found.append(Match(chunk, match.score, match.values))
+                found.append(PineconeMatch(chunk, match.score, match.values))
         found.sort(key=lambda match: (-match.score, match.chunk.id))
         return found, unreadable
 

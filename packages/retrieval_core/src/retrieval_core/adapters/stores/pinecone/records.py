@@ -32,7 +32,7 @@ _WITH_EVERY_REQUEST = 1_000  # bytes for the namespace and what holds the record
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PineconeRecord:
     """One vector with its metadata, as it is sent.
 
     Attributes:
@@ -65,20 +65,20 @@ def vector_id(chunk_id: str) -> str:
 
 def records_of(
     chunks: Sequence[Chunk], vectors: Matrix, sparse: Sequence[Mapping[int, float]], location: str
-) -> list[Record]:
+) -> list[PineconeRecord]:
     """Return the records of chunks, each known to be within Pinecone's limits.
 
     Raises:
         InvalidParameterError: A chunk is too large, or its vector is all zeros, which Pinecone does not keep.
     """
-    records: list[Record] = []
+    records: list[PineconeRecord] = []
     for position, chunk in enumerate(chunks):
         if not vectors[position].any():
             msg = f"{location}: the vector of chunk {chunk.id!r:.80} is all zeros, which Pinecone does not keep"
             raise InvalidParameterError(msg)
         metadata = _metadata(chunk)
         check_size(f"chunk {chunk.id!r:.80}", metadata, location)
-        records.append(Record(vector_id(chunk.id), vectors[position].tolist(), metadata, sparse[position]))
+        records.append(PineconeRecord(vector_id(chunk.id), vectors[position].tolist(), metadata, sparse[position]))
     return records
 
 
@@ -97,7 +97,7 @@ def check_size(what: str, metadata: Mapping[str, Any], location: str) -> None:
         raise InvalidParameterError(msg)
 
 
-def batches(records: Sequence[Record]) -> Iterator[list[dict[str, Any]]]:
+def batches(records: Sequence[PineconeRecord]) -> Iterator[list[dict[str, Any]]]:
     """Split records so that each part fits into one request."""
     batch: list[dict[str, Any]] = []
     size = _WITH_EVERY_REQUEST

@@ -10,12 +10,12 @@ import numpy as np
 
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
-from retrieval_core.adapters.stores.pinecone.connection import Connection, together
+from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection, together
 from retrieval_core.adapters.stores.pinecone.fields import is_text
 from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
 from retrieval_core.adapters.stores.pinecone.foreign import check_names
-from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, Reader
-from retrieval_core.adapters.stores.pinecone.records import Record, batches, records_of, vector_id
+from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, NamespaceReader
+from retrieval_core.adapters.stores.pinecone.records import PineconeRecord, batches, records_of, vector_id
 from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
 from retrieval_core.errors import (
     ConfigurationError,
@@ -93,7 +93,7 @@ class PineconeStore:
                 "out, or use another store (store.kind)"
             )
             raise ConfigurationError(msg)
-        self._connection = Connection(api_key, index_name, host)
+        self._connection = PineconeConnection(api_key, index_name, host)
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
         self._analyzer = analyzer or Analyzer()
         self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
@@ -102,7 +102,7 @@ class PineconeStore:
         self._namespace = namespace
         self._sparse = sparse
         self._catalog = SourceCatalog(self._connection, namespace)
-        self._reader = Reader(
+        self._reader = NamespaceReader(
             self._connection, namespace, self._names, dimension=dimension, sparse=sparse, location=location
         )
         kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
@@ -276,7 +276,7 @@ class PineconeStore:
     def _range(self, part: ChunkRange) -> Expression:
         return self._reader.range_expression(part) if is_text(part.document_id) else False
 
-    def _records(self, change: Change) -> list[Record]:
+    def _records(self, change: Change) -> list[PineconeRecord]:
         if change.vectors is None or not change.chunks:
             return []
         sparse = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.sqlite.lexical import Found
+from retrieval_core.adapters.stores.sqlite.lexical import LexicalMatch
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -22,7 +22,7 @@ FEW = 3
 """Below one row in so many, copying the rows that pass is cheaper than scoring them all."""
 
 
-def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[Found]:
+def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[LexicalMatch]:
     """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
     rows = np.flatnonzero(snapshot.passing)
     scores = _cosines(snapshot.matrix, rows, unit_rows(query))
@@ -34,7 +34,7 @@ def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, li
     names = connection.execute(
         "SELECT number, id FROM chunks WHERE number IN (SELECT value FROM json_each(?))", (json.dumps(list(score_of)),)
     )
-    found = [Found(number, name, score_of[number]) for number, name in names]
+    found = [LexicalMatch(number, name, score_of[number]) for number, name in names]
     found.sort(key=lambda item: (-item.score, item.chunk_id))
     return found[:limit]
 

@@ -30,7 +30,7 @@ ORDER BY chunks.id LIMIT ?
 _BEST_ALLOWED, _TIES_ALLOWED = (sql.replace("MATCH ?", "MATCH ? AND allowed(rowid)") for sql in (_BEST, _TIES))
 
 
-class Found(NamedTuple):
+class LexicalMatch(NamedTuple):
     """A chunk that a search found."""
 
     number: int
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 def search_words(
     connection: Connection, query: WordQuery, limit: int, allowed: Callable[[int], bool] | None = None
-) -> list[Found]:
+) -> list[LexicalMatch]:
     """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
 
     A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
@@ -56,11 +56,11 @@ def search_words(
     connection.create_function("allowed", 1, allowed or bool, deterministic=True)
     best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
     # One more than asked for tells whether chunks with the score of the last one were cut off.
-    found = [Found(*row) for row in connection.execute(best, (expression, limit + 1))]
+    found = [LexicalMatch(*row) for row in connection.execute(best, (expression, limit + 1))]
     if len(found) > limit and found[-1].score == found[-2].score:
         worst = found[-1].score
         tied = connection.execute(ties, (expression, worst, limit))
-        found = [item for item in found if item.score > worst] + [Found(*row) for row in tied]
+        found = [item for item in found if item.score > worst] + [LexicalMatch(*row) for row in tied]
     found.sort(key=lambda item: (-item.score, item.chunk_id))
     return found[:limit]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.answer.asked import Outcome
-from retrieval_core.pipeline.answer.attribution import Sources, plain
+from retrieval_core.pipeline.answer.asked import AnswerOutcome
+from retrieval_core.pipeline.answer.attribution import AttributionIndex, plain
 from retrieval_core.pipeline.answer.confidence import (
     CALIBRATED_SCORER,
     LEAST_CHANCE,
@@ -22,7 +22,7 @@ from retrieval_core.pipeline.answer.confidence import (
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, request_without_documents
 from retrieval_core.pipeline.answer.verifying import verify
-from retrieval_core.pipeline.answer.writing import Draft, write
+from retrieval_core.pipeline.answer.writing import AnswerDraft, write
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.text.analysis import Analyzer
@@ -42,7 +42,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.pipeline.answer.asked import Grounds, Question, Search
+    from retrieval_core.pipeline.answer.asked import Evidence, Question, Search
     from retrieval_core.ports import LLM, Reranker, Verifier
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
@@ -76,7 +76,7 @@ class Made:
     confidence: Confidence | None = None
     failed: Failed | None = None
 
-    def drafted(self, draft: Draft, kind: AnswerKind) -> Made:
+    def drafted(self, draft: AnswerDraft, kind: AnswerKind) -> Made:
         """Return it with the text and the sentences of a draft."""
         return replace(self, text=draft.text, sentences=tuple(draft.sentences), kind=kind)
 
@@ -103,7 +103,7 @@ class _Told:
         self.emit(self.fallbacks[-1])
 
 
-class Answerer:
+class AnswerWriter:
     """Answers questions from the passages that were found for them.
 
     Without a language model an answer is made of the passages' own sentences. With one, it is written from them,
@@ -154,7 +154,7 @@ class Answerer:
         emit: Callable[[AnswerEvent], None],
         *,
         embedder_id: str | None = None,
-    ) -> Outcome:
+    ) -> AnswerOutcome:
         """Answer a question, and tell what happens as it happens; the last event is ``done``.
 
         Args:
@@ -171,17 +171,17 @@ class Answerer:
         found = await self._find(run, question, searches, told)
         if isinstance(found, Failed):
             return self._end(run, question, await self._without_documents(run, question, found, told), told)
-        grounds = found.value
-        pack = grounds.pack
-        told.searched, told.result = len(run.records), grounds.result
-        asked = str(grounds.result.metadata.get("query_searched") or question.text)
-        confidence = retrieval_confidence(asked, grounds.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
+        evidence = found.value
+        pack = evidence.pack
+        told.searched, told.result = len(run.records), evidence.result
+        asked = str(evidence.result.metadata.get("query_searched") or question.text)
+        confidence = retrieval_confidence(asked, evidence.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
         emit(RetrievalDone(pack, confidence))
         grounded = Made(pack=pack, confidence=confidence)
         if not pack.passages or self._is_unlikely(confidence):
             return self._end(run, question, self._abstained(grounded, told), told)
         if self.llm is None:
-            return self._end(run, question, await self._extracted(run, asked, grounds, grounded, told), told)
+            return self._end(run, question, await self._extracted(run, asked, evidence, grounded, told), told)
         request = answer_request(
             question.text,
             question.history,
@@ -190,17 +190,17 @@ class Answerer:
             max_tokens=self.config.max_tokens,
         )
         # In a thread, since all words of the passages are looked at.
-        draft = Draft(await asyncio.to_thread(Sources, pack.passages, self._analyzer), emit)
+        draft = AnswerDraft(await asyncio.to_thread(AttributionIndex, pack.passages, self._analyzer), emit)
         failed = await write(run.until(WRITING_SHARE), self.llm, request, draft)
         if failed is None:
             made = grounded.drafted(draft, "abstained" if _admits(draft.text) else "written")
             if question.verify and made.kind == "written":
-                made = await self._verified(run, asked, grounds, made, told)
+                made = await self._verified(run, asked, evidence, made, told)
         elif draft.has_begun or question.strict or is_callers_fault(failed.error):
             made = replace(grounded.drafted(draft, "written"), failed=failed)
         else:
             told.fall_back("extracted", failed)
-            made = await self._extracted(run, asked, grounds, grounded, told)
+            made = await self._extracted(run, asked, evidence, grounded, told)
         return self._end(run, question, made, told)
 
     def _is_unlikely(self, confidence: Confidence | None, least_chance: float = 0.0) -> bool:
@@ -214,7 +214,7 @@ class Answerer:
 
     async def _find(
         self, run: Run, question: Question, searches: Sequence[Search], told: _Told
-    ) -> Ok[Grounds] | Failed:
+    ) -> Ok[Evidence] | Failed:
         """Return what the first search that works finds; the failure of the last one where none does."""
         failed = Failed("search", SearchError("there is nothing to search"))
         for search in searches:
@@ -238,8 +238,8 @@ class Answerer:
         draft.end()
         return grounded.drafted(draft, "abstained")
 
-    def _draft_without_sources(self, told: _Told) -> Draft:
-        return Draft(Sources((), self._analyzer), told.emit)
+    def _draft_without_sources(self, told: _Told) -> AnswerDraft:
+        return AnswerDraft(AttributionIndex((), self._analyzer), told.emit)
 
     async def _without_documents(self, run: Run, question: Question, failed: Failed, told: _Told) -> Made:
         """Answer in general, where that is wanted and something can, and say so."""
@@ -253,13 +253,13 @@ class Answerer:
         failed_too = await write(run.until(WRITING_SHARE), self.llm, request, draft, first=UNAVAILABLE)
         return replace(Made().drafted(draft, "without_documents"), failed=failed_too)
 
-    async def _extracted(self, run: Run, query: str, grounds: Grounds, grounded: Made, told: _Told) -> Made:
+    async def _extracted(self, run: Run, query: str, evidence: Evidence, grounded: Made, told: _Told) -> Made:
         """Answer with the passages' own words, where they are likely to answer."""
-        extracted = await extract(run, self.scorer, query, grounds.pack, self._analyzer)
+        extracted = await extract(run, self.scorer, query, evidence.pack, self._analyzer)
         told.troubles.extend(extracted.failures)
         if grounded.confidence is not None:
             score = extracted.best_score if getattr(self.scorer, "id", None) == CALIBRATED_SCORER else None
-            signals = signals_of(query, grounds.result.hits, embedder_id=None, analyzer=self._analyzer)
+            signals = signals_of(query, evidence.result.hits, embedder_id=None, analyzer=self._analyzer)
             grounded = replace(grounded, confidence=with_quotes(grounded.confidence, score, signals.coverage))
         if not extracted.text or self._is_unlikely(grounded.confidence, LEAST_CHANCE):
             return self._abstained(grounded, told)
@@ -270,17 +270,17 @@ class Answerer:
             end = sentence.span.end
         return replace(grounded, text=extracted.text, sentences=extracted.sentences, kind="extracted")
 
-    async def _verified(self, run: Run, query: str, grounds: Grounds, made: Made, told: _Told) -> Made:
+    async def _verified(self, run: Run, query: str, evidence: Evidence, made: Made, told: _Told) -> Made:
         """Have the sentences of an answer held against its passages, where something can."""
         if self.verifier is None:
             return made
-        checked = await verify(run, self.verifier, query, made.sentences, grounds.pack)
+        checked = await verify(run, self.verifier, query, made.sentences, evidence.pack)
         for check in checked.checks:
             told.emit(SentenceVerified(check))
         told.troubles.extend(checked.failures)
         return replace(made, sentences=checked.sentences)
 
-    def _end(self, run: Run, question: Question, made: Made, told: _Told) -> Outcome:
+    def _end(self, run: Run, question: Question, made: Made, told: _Told) -> AnswerOutcome:
         """Tell the end of an answer, and return it."""
         failed, pack, confidence = made.failed, made.pack, made.confidence
         if confidence is not None and confidence.value and made.kind != "extracted":
@@ -302,7 +302,7 @@ class Answerer:
         if failed is not None:
             told.emit(AnswerFailed(failed.stage, type(failed.error).__name__, failed.reason))
         told.emit(AnswerDone(answer))
-        return Outcome(answer, failed, told.result)
+        return AnswerOutcome(answer, failed, told.result)
 
     async def aclose(self) -> None:
         """Close what it was given and can be closed. Closing twice is fine."""

@@ -11,7 +11,7 @@ from retrieval_core.errors import (
     QueryValidationError,
     ServiceError,
 )
-from retrieval_core.pipeline.answer.answerer import Answerer
+from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.pipeline.answer.confidence import CALIBRATED_SCORER
 from retrieval_core.ports import RerankScores, Verdicts, Verified
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -245,9 +245,9 @@ def test_what_is_asked_wrongly_is_raised_at_once() -> None:
 def test_what_answers_must_be_able_to() -> None:
     """What is plugged in is checked when it comes."""
     with pytest.raises(InvalidParameterError, match="is no llm: it needs complete and stream"):
-        Answerer(object())  # type: ignore[arg-type]
+        AnswerWriter(object())  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="is no verifier"):
-        Answerer(verifier=object())  # type: ignore[arg-type]
+        AnswerWriter(verifier=object())  # type: ignore[arg-type]
 
 
 def test_the_events_come_in_synchronous_code_too() -> None:
