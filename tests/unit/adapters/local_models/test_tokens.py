@@ -11,6 +11,7 @@ from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tokenizers import Tokenizer
@@ -28,6 +29,8 @@ PIECES = st.sampled_from(
         *("[SEP]", "[CLS]", "\ud83d", "\ude00", "😀", "word", "Internationalisierung", "ing", "3.14", "x" * 120),
     ]
 )
+ODD = "aÉ\u0338\u0300\u200d\ufe0f .,`=<;\t\r\n\x0b\x1c\x1f\x85\u2028\u3000\ud83d\ude00。1"
+"""Marks, white space of every kind, and what joins with the character before it."""
 TEXTS = st.lists(PIECES, max_size=60).map("".join) | st.text(max_size=80)
 
 
@@ -131,12 +134,46 @@ def test_surrogates() -> None:
 
 def test_a_copy_is_independent(tokenizer: Tokenizer) -> None:
     """Settings of a copy do not reach the original, which keeps the whole text."""
-    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, count_tokens
+    from retrieval_core.adapters.local_models.tokens import copy_tokenizer
 
     copy = copy_tokenizer(tokenizer)
     cast("Any", copy).enable_truncation(2)
-    assert count_tokens(copy, "one two three") == 2
-    assert count_tokens(tokenizer, "one two three") == 3
+    assert len(copy.encode("one two three", add_special_tokens=False).ids) == 2
+    assert len(tokenizer.encode("one two three", add_special_tokens=False).ids) == 3
+
+
+@pytest.fixture(scope="module")
+def counter(tokenizer: Tokenizer) -> Callable[[str], int]:
+    from retrieval_core.adapters.local_models.tokens import token_counter
+
+    return token_counter(tokenizer)
+
+
+@settings(deadline=None)
+@given(text=TEXTS | st.text(st.sampled_from(ODD), max_size=80))
+def test_counting_word_by_word(tokenizer: Tokenizer, counter: Callable[[str], int], text: str) -> None:
+    """The number is that of the whole text's tokens, whatever is known of its words."""
+    from retrieval_core.adapters.local_models.tokens import valid_unicode
+
+    assert counter(text) == len(tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids)
+
+
+@pytest.mark.parametrize("change", ["normalizer", "pre_tokenizer", "added token"])
+def test_counting_with_another_tokenizer(tokenizer: Tokenizer, change: str) -> None:
+    """What joins words is counted as a whole."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, token_counter
+
+    copy = cast("Any", copy_tokenizer(tokenizer))
+    if change == "normalizer":
+        copy.normalizer = normalizers.Replace(" ", "")
+    elif change == "pre_tokenizer":
+        copy.pre_tokenizer = pre_tokenizers.Split(",", "isolated")
+    else:
+        copy.add_tokens(["one two"])
+    whole = len(copy.encode("one two one two", add_special_tokens=False).ids)
+    assert token_counter(copy)("one two one two") == whole != 4
 
 
 def test_what_is_no_tokenizer(tmp_path: Path) -> None:

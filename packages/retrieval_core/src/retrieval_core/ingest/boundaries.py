@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.sentences import SENTENCE_END
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from retrieval_core.text.blocks import Block
 
@@ -91,36 +92,41 @@ def _cut_words(text: str, span: Span, limit: int, measure: Callable[[Span], int]
         if window == rest.end and measure(rest) <= limit:
             yield rest
             return
-        words = [match.start() for match in _WORD_END.finditer(text, rest.start, window)]
-        start = _longest(rest.start, words, limit, measure) or _cut_word(
-            text, rest.start, words[0] if words else window, limit, measure
-        )
+        words = (match.start() for match in _WORD_END.finditer(text, rest.start, window))
+        first = next(words, None)
+        fitting = None if first is None else _longest(rest.start, chain((first,), words), limit, measure)
+        start = fitting or _cut_word(text, rest.start, first or window, limit, measure)
         yield Span(rest.start, start)
 
 
 def _cut_word(text: str, start: int, end: int, limit: int, measure: Callable[[Span], int]) -> int:
     characters = range(start + 1, end + 1)
-    whole = [at for at in characters if at == len(text) or not _continues(text[at])]
+    whole = (at for at in characters if at == len(text) or not _continues(text[at]))
     # A pile of accents beyond any budget is cut as well; and a single code point stays, whatever it costs.
     return _longest(start, whole, limit, measure) or _longest(start, characters, limit, measure) or start + 1
 
 
-def _longest(start: int, ends: Sequence[int], limit: int, measure: Callable[[Span], int]) -> int | None:
+def _longest(start: int, ends: Iterable[int], limit: int, measure: Callable[[Span], int]) -> int | None:
     """Return the last of the ends that is within the limit; counts grow with the text, so halving finds it.
 
-    The search first doubles its reach: the text may be a thousand times longer than what fits.
+    The search first doubles its reach, and no more ends than that are taken: the text may be a thousand times longer
+    than what fits.
     """
+    remaining, reached = iter(ends), list[int]()
     low, high = -1, 1
-    while high <= len(ends) and measure(Span(start, ends[high - 1])) <= limit:
-        low, high = high - 1, high * 2
-    high = min(high - 1, len(ends))
+    while len(reached) < high:
+        reached += islice(remaining, high - len(reached))
+        if len(reached) == high and measure(Span(start, reached[-1])) <= limit:
+            low, high = high - 1, high * 2
+        else:
+            high = min(high - 1, len(reached))
     while high - low > 1:
         middle = (low + high) // 2
-        if measure(Span(start, ends[middle])) <= limit:
+        if measure(Span(start, reached[middle])) <= limit:
             low = middle
         else:
             high = middle
-    return ends[low] if low >= 0 else None
+    return reached[low] if low >= 0 else None
 
 
 def _continues(character: str) -> bool:

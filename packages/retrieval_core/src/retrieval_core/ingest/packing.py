@@ -136,6 +136,8 @@ class Packer:
         more chunks is used.
         """
         sizes = [self._measure(unit) for unit in units]
+        if units and sum(sizes) <= limit:
+            return self._verified(units, limit)
         fewest = len(_runs(sizes, limit))
         low, high = max(sizes, default=0), limit
         while low < high:

@@ -16,7 +16,7 @@ from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokenizers import Tokenizer
 
@@ -106,6 +106,7 @@ class LocalEmbedder:
         self._model = model
         self._files = Lazy(lambda: files or find_files(model.files))
         self._tokenizer = Lazy(self._load_tokenizer)
+        self._counter = Lazy(self._make_counter)
         self._onnx = Lazy(self._load_onnx)
         self._queries = ThreadPool("embed-query", self._threads)
         self._passages = ThreadPool("embed-passages", self._threads)
@@ -150,10 +151,7 @@ class LocalEmbedder:
             MissingExtraError: ``tokenizers`` is not installed.
             ModelNotFoundError: The files are missing or are not the right ones.
         """
-        tokenizer = self._tokenizer.get()
-        from retrieval_core.adapters.local_models.tokens import count_tokens  # noqa: PLC0415 - loads tokenizers
-
-        return count_tokens(tokenizer, text)
+        return self._counter.get()(text)
 
     @property
     def is_loaded(self) -> bool:
@@ -203,7 +201,7 @@ class LocalEmbedder:
 
     async def reopen(self) -> None:
         """Let go of the model in memory; the next text loads its files anew."""
-        for part in (self._files, self._tokenizer, self._onnx):
+        for part in (self._files, self._tokenizer, self._counter, self._onnx):
             await asyncio.to_thread(part.forget)  # waits for whoever loads it just now
 
     async def aclose(self) -> None:
@@ -250,6 +248,12 @@ class LocalEmbedder:
         with needing_extra("local", _NEEDED_FOR):
             from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
         return load_tokenizer(self._files.get().paths[_TOKENIZER])
+
+    def _make_counter(self) -> Callable[[str], int]:
+        tokenizer = self._tokenizer.get()
+        from retrieval_core.adapters.local_models.tokens import token_counter  # noqa: PLC0415 - loaded above
+
+        return token_counter(tokenizer)
 
     def _load_onnx(self) -> OnnxModel:
         with needing_extra("local", _NEEDED_FOR):

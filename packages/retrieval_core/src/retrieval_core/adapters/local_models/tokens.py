@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from retrieval_core.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tokenizers import Encoding
 
 # Most passages fit into this many characters a token, so that they are tokenized once and whole.
 _CHARACTERS_PER_TOKEN = 6
+# BERT's tokenizers split here and in more places, and tokenize what is between by itself.
+_BERT_WORD = re.compile(r"[!-/:-@\[-`{-~]|[^ \t\n\r!-/:-@\[-`{-~]+")
+_MOST_KNOWN_WORDS, _LONGEST_KNOWN_WORD = 1 << 16, 32
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -43,9 +50,44 @@ def _plain(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def count_tokens(tokenizer: Tokenizer, text: str) -> int:
-    """Return the number of tokens of the whole text, without those that the model adds."""
-    return len(tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids)
+def token_counter(tokenizer: Tokenizer) -> Callable[[str], int]:
+    """Return what counts the tokens of a whole text, without those that the model adds.
+
+    With a tokenizer of BERT's kind, words that were counted lately are not tokenized again: a long text is counted many
+    times while it is split.
+    """
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(valid_unicode(text), add_special_tokens=False))
+
+    if not _splits_as_bert(tokenizer):
+        return count
+    known = _KnownWords(count)
+    return lambda text: sum(map(known.__getitem__, _BERT_WORD.findall(text)))
+
+
+class _KnownWords(dict[str, int]):
+    """How many tokens words have; those that were not asked for yet are counted."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    def __missing__(self, word: str) -> int:
+        tokens = self._count(word)
+        if len(word) <= _LONGEST_KNOWN_WORD:
+            if len(self) >= _MOST_KNOWN_WORDS:
+                self.clear()
+            self[word] = tokens
+        return tokens
+
+
+def _splits_as_bert(tokenizer: Tokenizer) -> bool:
+    """Whether no token, and no rule of how text is tokenized, reaches beyond a word or a punctuation mark."""
+    return (
+        isinstance(tokenizer.normalizer, BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
+        and all(token.special for token in tokenizer.get_added_tokens_decoder().values())
+    )
 
 
 def encode_start(tokenizer: Tokenizer, text: str, limit: int) -> Encoding:
