@@ -138,7 +138,8 @@ def test_wrong_secrets_are_not_shown() -> None:
 
 def test_secrets_are_not_printed() -> None:
     """Neither text nor dumped form of the settings, nor of what is made of them, shows a key."""
-    settings = RetrievalSettings.load({**BOTH_KEYS, "RETRIEVAL_CACHE__URL": "redis://:hidden@host"}, env_file=None)
+    cache = {"RETRIEVAL_CACHE__KIND": "redis", "RETRIEVAL_CACHE__URL": "redis://:hidden@host"}
+    settings = RetrievalSettings.load({**BOTH_KEYS, **cache}, env_file=None)
     shown = f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {settings.to_config()!r}"
     assert not any(secret in shown for secret in (*BOTH_KEYS.values(), "hidden"))
 

@@ -79,7 +79,11 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     ("memory_limits.max_results_per_query", 99, {"limits.max_results": 99, "federation.max_results_per_query": 99}),
     ("memory_limits.chunk_size_limit", 2048, {"limits.max_chunk_tokens": 2048}),
 ]  # fmt: skip
-"""Names whose section is there once answers are."""
+CHOSEN: dict[str, dict[str, Any]] = {
+    "batch_sizes.embedding": {"embedder.kind": "openai"},
+    "cache_scope": {"cache.semantic.enabled": True},
+}
+"""What has to be chosen for a name to have an effect."""
 
 
 def value_of(config: RetrievalConfig, key: str) -> Any:
@@ -107,7 +111,7 @@ def test_every_name_has_a_row() -> None:
 @pytest.mark.parametrize(("name", "value", "expected"), ROWS)
 def test_each_row(name: str, value: Any, expected: dict[str, Any], section: str | None) -> None:
     """A name stands for what the table says, at the top level and in each section."""
-    config = load_config(overrides={f"{section}.{name}" if section else name: value})
+    config = load_config(overrides={f"{section}.{name}" if section else name: value, **CHOSEN.get(name, {})})
     assert {key: value_of(config, key) for key in expected} == expected
 
 

@@ -123,7 +123,7 @@ def test_a_dump_is_not_read_back_with_what_stands_for_secrets(mode: Any) -> None
     config = load_config(overrides={"embedder.kind": "own.module:factory", "embedder.options.token": CANARY})
     with pytest.raises(ValidationError, match="comes from a dump"):
         RetrievalConfig(**config.model_dump(mode=mode))
-    config = load_config(overrides={"embedder.openai.api_key": CANARY})
+    config = load_config(overrides={"embedder.kind": "openai", "embedder.openai.api_key": CANARY})
     if mode == "python":
         assert RetrievalConfig(**config.model_dump()).embedder.openai.api_key == SecretStr(CANARY)
     else:
@@ -199,7 +199,7 @@ def test_credentials_are_taken_out_of_any_address(secret: str) -> None:
 def test_addresses_that_are_fine(url: str, host: str) -> None:
     """Host and port are what messages show."""
     assert host_of(url) == host
-    assert load_config(overrides={"llm.openai.base_url": url}).llm.openai.base_url == url
+    assert load_config(overrides={"llm.kind": "openai", "llm.openai.base_url": url}).llm.openai.base_url == url
 
 
 def test_the_settings_are_still_equal_to_themselves() -> None:

@@ -7,8 +7,8 @@ They are read here alone, and only when it is asked for. Everything can be set i
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,10 @@ from pydantic_settings import (
 )
 
 from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config, without_secrets
+from retrieval_core.config.loading import from_environment
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     from pydantic_core import ErrorDetails
@@ -149,7 +149,7 @@ class RetrievalSettings(BaseSettings):
         Raises:
             ConfigurationError: A ``RETRIEVAL_…`` name is wrong.
         """
-        elsewhere = load_config(environment=self._prefixed)
+        elsewhere = from_environment(self._prefixed, [])  # what is wrong is told below
         # Left out, it follows top_k, which may be more than its default.
         left_out: set[str] = set() if "fetch_k" in self.model_fields_set else {"fetch_k"}
         values = {key: getattr(self, name) for name, keys in KEYS.items() if name not in left_out for key in keys}
@@ -186,10 +186,12 @@ def _has_prefix(name: str) -> bool:
     return name.upper().startswith(ENVIRONMENT_PREFIX)
 
 
-def _is_set(config: RetrievalConfig, key: str) -> bool:
-    """Whether a configuration has a setting from one of its sources, and not by default."""
-    *path, last = key.split(".")
-    return last in reduce(getattr, path, config).model_fields_set
+def _is_set(tree: Any, key: str) -> bool:
+    """Whether a tree of settings has one."""
+    section, _, rest = key.partition(".")
+    if not isinstance(tree, Mapping) or section not in tree:
+        return False
+    return not rest or _is_set(tree[section], rest)
 
 
 def _as_configuration_error(problems: list[ErrorDetails]) -> ConfigurationError:

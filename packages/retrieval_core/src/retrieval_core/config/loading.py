@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.aliases import other_names, shown, translated
+from retrieval_core.config.choices import without_choice
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 
@@ -82,7 +83,7 @@ def _loaded(
     """Return the settings, or ``None`` where they are wrong; what is wrong is added to ``problems``."""
     known = RetrievalConfig.model_fields
     tree, names = translated({} if file is None else _read_toml(file), {}, known, problems)
-    _merge(tree, _from_environment(environment, problems))
+    _merge(tree, from_environment(environment, problems))
     given: dict[str, Any] = {}
     for key, value in overrides.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -91,12 +92,16 @@ def _loaded(
         _merge(given, _nested(key.split("."), value))
     given, names_given = translated(given, tree, known, problems)
     _merge(tree, given)
+    names |= names_given
+    idle = list(without_choice(tree, names))
     _fill_in(tree, environment)
     try:
-        return RetrievalConfig.model_validate(tree)
+        config = RetrievalConfig.model_validate(tree)
     except ValidationError as error:
-        problems += [_describe(detail, names | names_given) for detail in error.errors(include_url=False)]
+        problems += [_describe(detail, names) for detail in error.errors(include_url=False)]
         return None
+    problems += idle
+    return config
 
 
 def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
@@ -178,7 +183,7 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
     return {head: _nested(rest, value) if rest else value}
 
 
-def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+def from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     """Return the settings in the environment.
 
     Other programs may use the same prefix, so a name is taken for a mistake only where it is close to a setting's.

@@ -1,0 +1,187 @@
+"""No setting is without effect: each is read by what it is for, and refused where nothing is there to read it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core import load_config, open_index, open_indexes
+from retrieval_core.config import LimitsConfig, RetrievalConfig, VectorsConfig, preset_names
+from retrieval_core.config.backends import Settings
+from retrieval_core.config.choices import CHOSEN_BY
+from retrieval_core.errors import ConfigurationError, ServiceConnectionError
+from retrieval_core.index.open import build_pipeline
+from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
+from retrieval_core.testing.fakes_llm import FakeLLM
+from support.pipelines import TroubledStore, filled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from retrieval_core import Index
+
+FAKES = "retrieval_core.testing.fakes"
+OPENAI = {"model": "m", "dimension": 4, "api_key": "k"}
+KINDS: tuple[dict[str, Any], ...] = (
+    {"embedder.kind": "openai", "embedder.openai": OPENAI},
+    {"llm.kind": "openai", "llm.openai.api_key": "k", "transform.model": "m"},
+    {"store.kind": "lancedb"},
+    {"store.kind": "pinecone", "store.pinecone": {"api_key": "k", "host": "h"}},
+    {"reranker.kind": "llm", "reranker.fallbacks": ["local", "cohere", "cross-encoder", "late-interaction"],
+     "reranker.cohere.api_key": "k"},
+    {"compressor.kind": "llm", "rewriter.kind": "llm", "evaluation.enabled": True},
+    {"compressor.kind": "local", "pruner.kind": "local"},
+    {"cache.kind": "redis", "cache.url": "redis://localhost:1/0"},
+    {"graph.extract": True, "graph.file": "facts.jsonl"},
+    {"embedder.kind": f"{FAKES}:FakeEmbedder", "store.kind": "retrieval_core.adapters.stores.memory:MemoryStore",
+     "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.options.answer": "yes", "reranker.kind": f"{FAKES}_rerank:FakeReranker",
+     "compressor.kind": f"{FAKES}_rerank:FakeCompressor", "rewriter.kind": f"{FAKES}_rerank:FakeRewriter",
+     "rewriter.options.answer": [], "pruner.kind": f"{FAKES}_prune:FakePruner",
+     "answer.verifier": f"{FAKES}_verify:FakeVerifier", "transform.use": [f"{FAKES}_transform:FakeTransformer"],
+     "cache.kind": "retrieval_core.adapters.caches.memory:MemoryCache",
+     "cache.options": {"max_size": 1, "ttl_seconds": 1},
+     "evaluation.enabled": True, "evaluation.kind": "retrieval_core.adapters.evaluators.local:LocalEvaluator",
+     "evaluation.options.embedder": None},
+)  # fmt: skip
+"""What opens all kinds of everything; none of it is connected to or loaded."""
+QUERIES: tuple[dict[str, Any], ...] = (
+    {},
+    {"search.search_type": "mmr", "search.score_threshold": 0.0, "cache.semantic.enabled": True,
+     "query.max_length": 8, "context.max_tokens": 3},
+    {"reranker.kind": f"{FAKES}_rerank:FakeReranker", "compressor.kind": f"{FAKES}_rerank:FakeCompressor",
+     "rewriter.kind": f"{FAKES}_rerank:FakeRewriter", "rewriter.options.answer": [],
+     "pruner.kind": f"{FAKES}_prune:FakePruner"},
+)  # fmt: skip
+"""What questions are asked with."""
+
+
+def sections(model: type[Settings] = RetrievalConfig) -> Iterator[type[Settings]]:
+    """Yield every section of the settings once."""
+    yield model
+    for field in model.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            yield from sections(field.annotation)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type[Settings], str]]:
+    """Which settings the library has read, those reads apart that only load, check or name them."""
+    names: set[tuple[type[Settings], str]] = set()
+
+    def by_library() -> bool:
+        module = str(sys._getframe(2).f_globals["__name__"])
+        return module.startswith("retrieval_core.") and not module.startswith("retrieval_core.config")
+
+    def one(self: Settings, name: str) -> Any:
+        if name in type(self).model_fields and by_library():
+            names.add((type(self), name))
+        return object.__getattribute__(self, name)
+
+    def all_of(method: Any) -> Any:
+        def recorded(self: Settings, *args: Any, **options: Any) -> Any:
+            if by_library() and not options:
+                names.update((type(self), name) for name in type(self).model_fields)
+            return method(self, *args, **options)
+
+        return recorded
+
+    for name in ("__iter__", "model_dump"):
+        monkeypatch.setattr(Settings, name, all_of(getattr(Settings, name)))
+    monkeypatch.setattr(Settings, "__getattribute__", one)
+    return names
+
+
+READ_OTHERWISE: dict[tuple[type[Settings], str], str] = {
+    (LimitsConfig, "max_chunk_tokens"): "load_config refuses a longer chunking.max_tokens",
+    (VectorsConfig, "weights"): "VectorsConfig.weighted completes them for the search",
+}
+"""Settings that are at work within the configuration itself, and how."""
+
+
+def ask(index: Index, folder: Path | None = None) -> None:
+    if folder is not None:
+        index.index(folder)
+    index.retrieve("sturdy phone")
+    index.context("sturdy phone")
+    index.answer("Is the phone sturdy?")
+
+
+def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], str]]) -> None:
+    """By what is built, or by a run over an index; a setting that nothing reads changes nothing."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "a.csv").write_text("text,price\nA sturdy phone.,3\nRain.,4\n", "utf-8")
+    for at, overrides in enumerate(KINDS):
+        config = load_config(overrides={"index": str(tmp_path / f"{at}.db"), **overrides})
+        open_index(config=config, llm=FakeLLM("yes") if config.llm.kind == "none" else None).close()
+    embedder = CountingFakeEmbedder()
+    for at, overrides in enumerate(QUERIES):
+        config = load_config(overrides={"index": str(tmp_path / f"asked{at}.db"), **overrides})
+        with open_index(config=config, embedder=embedder) as index:
+            ask(index, folder)
+    llm = FakeLLM(lambda _: "It is sturdy [1].")
+    with open_index(tmp_path / "asked0.db", embedder=embedder, llm=llm) as index:
+        ask(index)
+    store = TroubledStore()
+    filled(store)
+    store.failures = dict.fromkeys(("dense", "lexical"), ServiceConnectionError("it is down"))
+    config = load_config(overrides={"retry.max_retries": 0})
+    with build_pipeline(config, store, FakeEmbedder(), llm=llm) as pipeline:
+        pipeline.answer("Is the phone sturdy?")
+    with open_indexes([tmp_path / "asked0.db", tmp_path / "asked1.db"], embedder=embedder) as both:
+        both.retrieve("sturdy phone")
+    unread = {(section, name) for section in sections() for name in section.model_fields} - read - READ_OTHERWISE.keys()
+    assert not unread, ", ".join(sorted(f"{section.__name__}.{name}" for section, name in unread))
+
+
+SAMPLES: dict[str, dict[str, Any]] = {
+    "embedder.openai": {"batch_size": 32},
+    "llm.openai": {"model": "m"},
+    "store.lancedb": {"table": "other"},
+    "store.pinecone": {"namespace": "n"},
+    "reranker.cohere": {"model": "m"},
+    "reranker.cross_encoder": {"batch_size": 4},
+    "reranker.late_interaction": {"batch_size": 4},
+}
+VALUES = {
+    "max_characters": 4,
+    "prompt": "p",
+    "relevance_prompt": "p",
+    "rewrite_prompt": "p",
+    "url": "redis://h",
+    "scope": "session",
+}
+
+
+@pytest.mark.parametrize("setting", CHOSEN_BY)
+def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
+    """With the choice it loads, and with another one that was made on purpose."""
+    chooser, choice = CHOSEN_BY[setting]
+    overrides = {setting: SAMPLES.get(setting, VALUES.get(setting.rpartition(".")[2], "1"))}
+    with pytest.raises(ConfigurationError, match=f"{setting}.*: is for {chooser} = {choice}, and .* or leave this out"):
+        load_config(overrides=overrides)
+    load_config(overrides={**overrides, chooser: choice})
+    load_config(overrides={**overrides, chooser: "false" if choice == "true" else "memory"})
+
+
+def test_names_of_other_programs_that_stand_for_several_settings() -> None:
+    """One that has an effect is enough; a name without any is refused as it was written."""
+    assert load_config(overrides={"batch_sizes.reranking": 16}).reranker.local.batch_size == 16
+    with pytest.raises(ConfigurationError, match=r"embedder.openai.batch_size \(given as batch_sizes.embedding\): is"):
+        load_config(overrides={"batch_sizes.embedding": 32})
+    assert load_config(overrides={"fallback_reranker": "a/b"}).reranker.cross_encoder.model == "a/b"
+
+
+def test_keys_of_services_that_are_not_used_may_be_in_the_environment() -> None:
+    """The vendors' own names are for other programs too, and a blank name sets nothing."""
+    environment = {"OPENAI_API_KEY": "k", "PINECONE_API_KEY": "k", "RETRIEVAL_LLM__OPENAI__BASE_URL": " "}
+    assert load_config(environment=environment).llm.kind == "none"
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_presets_are_complete(preset: str) -> None:
+    """None of them has a setting that is refused."""
+    load_config(preset)
