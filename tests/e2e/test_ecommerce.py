@@ -127,6 +127,8 @@ class Shop:
     def open(self, preset: str, **overrides: Any) -> Index:
         given: dict[str, Any] = {"index": str(self.folder / ".retrieval/index.db"), "cache.enabled": False}
         given |= {"llm.openai": self.service, "retry.max_retries": 0}
+        if preset == "ecommerce":
+            given["llm.kind"] = "none"
         if preset == "ecommerce-cloud":
             given |= {"embedder.openai": {**self.service, "dimension": 384}, "store.pinecone.host": self.host}
         config = load_config(preset, given | overrides, {"PINECONE_API_KEY": PINECONE_KEY})

@@ -113,7 +113,7 @@ def test_the_folder_that_names_are_relative_to(index: str, folder: str) -> None:
         ({"embedder.kind": "openai"}, ("OPENAI_API_KEY",)),
         ({"llm.kind": "openai", "embedder.kind": "openai", "llm.openai.base_url": "http://h/v1"}, ("OPENAI_API_KEY",)),
         ({"llm.kind": "openai", "llm.openai.base_url": "http://h/v1"}, ()),
-        ({"llm.kind": "openai", "embedder.openai.api_key": "k"}, ("OPENAI_API_KEY",)),
+        ({"llm.kind": "openai", "embedder.kind": "openai", "embedder.openai.api_key": "k"}, ("OPENAI_API_KEY",)),
         ({"store.kind": "pinecone"}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
         ({"store.kind": "pinecone", "store.pinecone.host": "h"}, ("PINECONE_API_KEY",)),
         ({"store.kind": "pinecone", "store.pinecone.api_key": " "}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
