@@ -71,8 +71,7 @@ def _settings(example: str) -> dict[str, Any]:
     sections = tomllib.loads(example)
     prompts = sections.pop("transform")["prompts"]
     settings = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    kinds = {f"{section}.kind": "llm" for section in ("relevance_filter", "rewriter", "reranker")}
-    return {**settings, **kinds, "transform.prompts": prompts, "transform.use": [*prompts], **_ALWAYS_REWRITTEN}
+    return {**settings, "transform.prompts": prompts, "transform.use": [*prompts], **_ALWAYS_REWRITTEN}
 
 
 _ALWAYS_REWRITTEN = {"rewriter.relevance_threshold": 1, "rewriter.max_attempts": 1}

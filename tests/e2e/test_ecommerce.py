@@ -353,12 +353,15 @@ def test_from_the_command_line(shop: Shop, preset: str, tmp_path: Path, monkeypa
     environment = {
         "PINECONE_API_KEY": PINECONE_KEY,
         "PINECONE_NAMESPACE": "command-line",
-        "RETRIEVAL_STORE__PINECONE__HOST": shop.host,
-        "RETRIEVAL_EMBEDDER__OPENAI__API_KEY": OPENAI_KEY,
-        "RETRIEVAL_EMBEDDER__OPENAI__BASE_URL": shop.service["base_url"],
-        "RETRIEVAL_EMBEDDER__OPENAI__DIMENSION": "384",
         "RETRIEVAL_LLM__KIND": "none",
     }
+    if preset == "ecommerce-cloud":
+        environment |= {
+            "RETRIEVAL_STORE__PINECONE__HOST": shop.host,
+            "RETRIEVAL_EMBEDDER__OPENAI__API_KEY": OPENAI_KEY,
+            "RETRIEVAL_EMBEDDER__OPENAI__BASE_URL": shop.service["base_url"],
+            "RETRIEVAL_EMBEDDER__OPENAI__DIMENSION": "384",
+        }
     shell = CliRunner(env=environment)
     indexed = shell.invoke(main, ["index", "products.csv", "--config", preset, "--json"])
     assert (indexed.exit_code, json.loads(indexed.stdout)["added"]) == (0, ROWS), indexed.output
