@@ -22,9 +22,9 @@ CHOSEN_BY: Mapping[str, tuple[str, str]] = MappingProxyType(
             f"reranker.{name}": ("reranker.kind", "llm")
             for name in ("batch_size", "max_characters", "strict_json", "prompt")
         },
-        "compressor.relevance_prompt": ("compressor.kind", "llm"),
-        "compressor.batch_size": ("compressor.kind", "llm"),
-        "compressor.relevance_threshold": ("compressor.kind", "local"),
+        "relevance_filter.relevance_prompt": ("relevance_filter.kind", "llm"),
+        "relevance_filter.batch_size": ("relevance_filter.kind", "llm"),
+        "relevance_filter.relevance_threshold": ("relevance_filter.kind", "local"),
         "rewriter.rewrite_prompt": ("rewriter.kind", "llm"),
         "graph.prompt": ("graph.extract", "true"),
         "cache.url": ("cache.kind", "redis"),
