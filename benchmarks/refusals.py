@@ -1,13 +1,13 @@
 """How often quotes are refused: ``python benchmarks/refusals.py QUESTIONS NAME=PLACE [NAME=PLACE ...] [--fit]``.
 
-QUESTIONS is a file such as ``confidence_questions.json``, which the curve of quotes was fitted to, or
-``abstention_questions.json``, whose questions no number was chosen on: by NAME, questions that documents answer, and
-questions of the same field that they do not. PLACE is the folder of these documents, which is indexed first with the
-default settings, or an index of them.
+QUESTIONS is a file such as ``confidence_questions.json``, which the curve of quotes was fitted to,
+``abstention_questions.json``, which its bound was chosen on, or ``refusal_questions.json``, which neither was: by NAME,
+questions that documents answer, and questions of the same field that they do not. PLACE is the folder of these
+documents, which is indexed first with the default settings, or an index of them.
 
-Prints for each threshold what part of both is refused, where the local cross-encoder chose the quotes; the default's
-row is marked. With ``--fit``, prints the coefficients fitted to all of them, and how good those fitted to the others
-are on each.
+Prints for each threshold what part of both is refused, where the local cross-encoder chose the quotes, by NAME and of
+all together; the default's row is marked. ``--step`` is from one threshold to the next. With ``--fit``, prints the
+coefficients fitted to all of them, and how good those fitted to the others are on each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
     from calibration import Figures
 
-THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+HIGHEST = 0.5
+"""The last threshold that is tried."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,10 @@ async def ask(place: Path, questions: Mapping[str, Any]) -> list[Asked]:
     return asked
 
 
-def print_table(name: str, asked: Sequence[Asked], abstain_below: float) -> None:
+def print_table(name: str, asked: Sequence[Asked], abstain_below: float, step: float) -> None:
     """Print what each threshold refuses."""
     print(f"\n## {name}\n\n| threshold | answerable refused | unanswerable refused |\n|---|---|---|")
-    for threshold in sorted({0.0, *THRESHOLDS, LEAST_CHANCE}):
+    for threshold in sorted({LEAST_CHANCE, *(round(step * index, 6) for index in range(round(HIGHEST / step) + 1))}):
         cells: list[str] = []
         for is_answered in (True, False):
             cases = [one for one in asked if one.is_answered == is_answered]
@@ -130,6 +132,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("questions", type=Path)
     parser.add_argument("places", nargs="+", metavar="NAME=PLACE")
+    parser.add_argument("--step", type=float, default=0.05)
     parser.add_argument("--fit", action="store_true")
     arguments = parser.parse_args()
     questions: dict[str, Any] = json.loads(arguments.questions.read_text(encoding="utf-8"))
@@ -145,8 +148,9 @@ async def main() -> None:
                 async with open_index(place) as index:
                     await index.aindex(text)
             asked[name] = await ask(place, questions[name])
-    for name, cases in asked.items():
-        print_table(name, cases, load_config().answer.abstain_below)
+    together = {"together": list(chain.from_iterable(asked.values()))} if len(asked) > 1 else {}
+    for name, cases in {**asked, **together}.items():
+        print_table(name, cases, load_config().answer.abstain_below, arguments.step)
     if arguments.fit:
         print_fits(asked)
 
