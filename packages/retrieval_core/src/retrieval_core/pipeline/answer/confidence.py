@@ -102,7 +102,8 @@ OF_QUOTES: Final = (-3.9, 0.54, 4.8)
 """A constant, and what the log odds of the best score and all words add."""
 LEAST_CHANCE: Final = 0.25
 """Quotes that are less likely to answer are none. Of the questions that the curve was fitted to, any bound from .1 to
-.4 refuses the same 3 of 66 that are answered; this is the middle."""
+.4 refuses the same 3 of 66 that are answered; this is the middle. Of questions on other documentation it refuses 3 of
+80 and 24 of 150 that are answered, and 38 of 80 and 115 of 150 that are not."""
 BY_COSINE: Final = Curve(0.89, -12.5, cosine=19.5)
 """For a question of stop words alone."""
 
