@@ -38,17 +38,12 @@ def test_the_public_names() -> None:
         "RetrievalPipeline",
         "RetrievalResult",
         "Scores",
-        "as_hits",
-        "assemble",
-        "expand",
-        "fit",
         "format_citation",
         "load_config",
         "open_index",
         "open_indexes",
         "parse_context",
         "parse_filter",
-        "surroundings_in",
         "where",
     ]
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retrieval_core import ContextConfig, assemble, parse_context, surroundings_in
-from retrieval_core.pipeline.stages.expand import as_hits
+from retrieval_core import ContextConfig, parse_context
+from retrieval_core.pipeline.stages.budget import assemble
+from retrieval_core.pipeline.stages.expand import as_hits, surroundings_in
 from retrieval_core.pipeline.stages.format import ABSENT, format_context, without_delimiter
 from retrieval_core.types import Chunk, PageSpan, format_citation
 from retrieval_core.types.escapes import escape_name, escape_text, unescape_name, unescape_text

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from retrieval_core.index.open import open_index
     from retrieval_core.index.open_federation import open_indexes
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.pipeline.stages.budget import assemble, fit
-    from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
     from retrieval_core.pipeline.stages.parse import parse_context
     from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
     from retrieval_core.types.filters.syntax import parse_filter, where
@@ -44,17 +42,12 @@ __all__ = [
     "RetrievalPipeline",
     "RetrievalResult",
     "Scores",
-    "as_hits",
-    "assemble",
-    "expand",
-    "fit",
     "format_citation",
     "load_config",
     "open_index",
     "open_indexes",
     "parse_context",
     "parse_filter",
-    "surroundings_in",
     "where",
 ]
 
@@ -72,17 +65,12 @@ _HOMES = {
     "RetrievalPipeline": "pipeline",
     "RetrievalResult": "types",
     "Scores": "types",
-    "as_hits": "pipeline.stages.expand",
-    "assemble": "pipeline.stages.budget",
-    "expand": "pipeline.stages.expand",
-    "fit": "pipeline.stages.budget",
     "format_citation": "types",
     "load_config": "config",
     "open_index": "index.open",
     "open_indexes": "index.open_federation",
     "parse_context": "pipeline.stages.parse",
     "parse_filter": "types.filters.syntax",
-    "surroundings_in": "pipeline.stages.expand",
     "where": "types.filters.syntax",
 }
 
