@@ -97,7 +97,7 @@ class FetchAnswer(_Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """The two forms of one answer."""
 
     structured: dict[str, Any]
@@ -111,7 +111,7 @@ class Answer:
 
 def search_answer(
     result: RetrievalResult, scrub: Callable[[str], str], limit: int, filters: Mapping[str, Any] | None = None
-) -> Answer:
+) -> ToolAnswer:
     """Return the answer to a search: the best passages whole as far as they fit, and the next one cut.
 
     Args:
@@ -130,11 +130,11 @@ def search_answer(
     hits = [hit for hit in result.hits if not has_lone_surrogate(hit.id) and json_length(hit.id) < limit // 4]
     shown = [_search_hit(hit, limit) for hit in hits]
 
-    def attempt(sizes: Sequence[int]) -> Answer:
+    def attempt(sizes: Sequence[int]) -> ToolAnswer:
         passages = [{**hit, "text": shorten(hit["text"], size)} for hit, size in zip(shown, sizes, strict=False)]
         omitted = len(result.hits) - len(passages)
         text = _as_text(question, passages, notices, omitted, note or _advice(filters or {}))
-        return Answer({"results": passages, "degraded": notices, "omitted": omitted, **extra}, text)
+        return ToolAnswer({"results": passages, "degraded": notices, "omitted": omitted, **extra}, text)
 
     return attempt(_share(lambda sizes: attempt(sizes).fits(limit), len(shown), limit))
 
@@ -176,7 +176,7 @@ def _share(fits: Callable[[list[int]], bool], passages: int, limit: int) -> list
     return sizes
 
 
-def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
+def fetch_answer(entry: Entry, offset: int, limit: int) -> ToolAnswer:
     """Return the text of an entry from an offset on: as much of it as fits, at least one character.
 
     Args:
@@ -186,7 +186,7 @@ def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
     text = clean(entry.text)
     metadata, shortened = fit_mapping(_present(entry.fields), limit // 5, LONGEST_NAME)
 
-    def attempt(size: int) -> Answer:
+    def attempt(size: int) -> ToolAnswer:
         end = good_end(text, offset, size)
         answer = FetchAnswer(
             id=entry.id,
@@ -200,7 +200,7 @@ def fetch_answer(entry: Entry, offset: int, limit: int) -> Answer:
             next_offset=end if end < len(text) else None,
         )
         structured = answer.model_dump(mode="json")
-        return Answer(structured, _part_as_text(answer))
+        return ToolAnswer(structured, _part_as_text(answer))
 
     rest = max(1, len(text) - offset)
     return attempt(largest(lambda size: attempt(size).fits(limit), 1, min(rest, limit)) or 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from retrieval_core_mcp.answers import Answer
+    from retrieval_core_mcp.answers import ToolAnswer
     from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -74,7 +74,7 @@ async def call_tool(
     return CallToolResult(content=[TextContent(type="text", text=answer.text)], structured_content=answer.structured)
 
 
-async def _search(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> Answer | str:
+async def _search(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> ToolAnswer | str:
     given = SearchArguments.model_validate(dict(arguments))
     mode = given.mode or ("lexical" if settings.words_only else None)
     # An empty object is how some assistants leave an argument out.
@@ -88,7 +88,7 @@ async def _search(arguments: Mapping[str, Any], library: Library, settings: Serv
     return search_answer(result, lambda text: scrub(text, settings.retrieval), settings.max_characters, filters)
 
 
-async def _fetch(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> Answer | str:
+async def _fetch(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> ToolAnswer | str:
     given = FetchArguments.model_validate(dict(arguments))
     entry = await library.fetch(given.id)
     if entry is None:
