@@ -47,7 +47,7 @@ EXPECTED = {
     "further retriever": ("passages", {"retrieve"}),
     "first reranker": ("passages", {"rerank"}),
     "all rerankers": ("passages", {"rerank"}),
-    "relevance_filter": ("passages", {"relevance"}),
+    "relevance filter": ("passages", {"relevance"}),
     "pruner": ("passages", {"prune"}),
     "rewriter": ("passages", {"rewrite"}),
     "cache": ("passages", {"cache"}),
@@ -79,7 +79,7 @@ CALLS = {
     "all transformers": (3, True),
     "further retriever": (1, False),
     "first reranker": (1, True),
-    "relevance_filter": (4, True),
+    "relevance filter": (4, True),
     "pruner": (1, False),
     "rewriter": (1, True),
 }

@@ -57,7 +57,7 @@ PARTS = {
     "further retriever": ("notes",),
     "first reranker": ("rerank",),
     "all rerankers": ("rerank", "second reranker"),
-    "relevance_filter": ("relevance",),
+    "relevance filter": ("relevance",),
     "pruner": ("prune",),
     "rewriter": ("rewrite",),
     "cache": ("cache",),
@@ -79,7 +79,7 @@ OTHER_PORTS = {
 """What only answers, contexts and those who watch have."""
 PORTS = (
     *("embedder", "search by meaning", "search by words", "reading the passages", "store", "condenser"),
-    *("one transformer", "further retriever", "first reranker", "relevance_filter", "pruner", "rewriter", "cache"),
+    *("one transformer", "further retriever", "first reranker", "relevance filter", "pruner", "rewriter", "cache"),
     *("everything", "one index of three", *OTHER_PORTS),
 )
 """The rows of the table of plug-ins that misbehave."""
