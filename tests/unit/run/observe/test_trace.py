@@ -65,7 +65,7 @@ def test_several_searches_are_told_apart() -> None:
         "0 passages in 12.3 ms",
     ]
     assert explain(replace(several, trace=(first,))).split("\n") == [
-        "stage      ms  attempts  in → out  tokens  what happened",
+        "stage       ms  attempts  in → out  tokens  what happened",
         "relevance  1.0            2 → 1",
         "left out: a (0.5)",
         "0 passages in 12.3 ms",
