@@ -68,6 +68,40 @@ def test_indexing_says_what_it_did_to_people(shell: Shell) -> None:
     assert "2 unchanged" in result.stdout
 
 
+def test_what_is_ignored_is_counted_and_so_is_what_was_lost_by_it(shell: Shell) -> None:
+    """An index from before a rule, or from before rules were heeded, loses documents, and says so once."""
+    shell("index", "docs")
+    (shell.folder / "docs/.gitignore").write_text("sun.md\n")
+    told = shell("index", "docs").stdout
+    assert (
+        "1 files and folders are excluded by .gitignore and were skipped (--no-ignore); 1 documents of theirs" in told
+    )
+    report = shell.json("index", "docs")
+    assert (report["ignored"], report["removed"], "removed_as_ignored" in report) == (1, 0, False)
+    again = shell.json("index", "docs", "--no-ignore")
+    assert (again["added"], again["unchanged"], "ignored" in again) == (1, 1, False)
+
+
+def test_watching_without_its_extra_names_the_command_that_installs_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every other extra does."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    result = shell("index", "docs", "--watch")
+    assert result.exit_code == 1
+    assert (
+        "retrieval index --watch needs an extra. Install it with: pip install 'retrieval-core[watch]'" in result.stderr
+    )
+
+
+@pytest.mark.parametrize(("path", "expected"), [("phones.csv", "is a file"), ("nowhere", "is not there")])
+def test_only_folders_are_watched(shell: Shell, path: str, expected: str) -> None:
+    """An editor replaces a file, and what was watched would be gone."""
+    result = shell("index", path, "--watch")
+    assert result.exit_code == 2
+    assert f"--watch takes folders; got '{path}', which {expected}" in result.stderr
+
+
 def test_a_column_that_one_cell_makes_text_is_told(shell: Shell) -> None:
     """The report names table, column, counts and a cell; a run that finds the file unchanged does not repeat it."""
     rows = [*(f"phone {row},{row}.50" for row in range(19)), "phone 20,on \x1b[31mrequest"]

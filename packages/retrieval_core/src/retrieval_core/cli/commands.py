@@ -19,6 +19,7 @@ from retrieval_core.cli.common import (
     index_option,
     one_of,
     print_json,
+    print_json_line,
     progress_bar,
     question_options,
     read_config,
@@ -26,11 +27,15 @@ from retrieval_core.cli.common import (
 from retrieval_core.cli.context import context_command
 from retrieval_core.cli.evaluation import evaluate_command
 from retrieval_core.cli.graph import graph_command
-from retrieval_core.cli.process import FAILURE, ends_quietly
+from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.stats import stats_command
+from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
-    from retrieval_core.ingest.report import IndexProgress
+    from collections.abc import Callable
+
+    from retrieval_core.index.index import Index
+    from retrieval_core.ingest.report import IndexProgress, IndexReport
 
 
 class _Retrieval(click.Group):
@@ -59,6 +64,8 @@ def main() -> None:
 @main.command("index")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--follow-links", is_flag=True, help="Follow symbolic links out of the folders that they are in.")
+@click.option("--watch", is_flag=True, help="Go on until Ctrl-C, and index what changes.")
+@click.option("--no-ignore", is_flag=True, help="Read what .gitignore files exclude, too.")
 @index_option
 @common_options
 @ends_well
@@ -66,6 +73,8 @@ def index_command(
     *,
     paths: tuple[Path, ...],
     follow_links: bool,
+    no_ignore: bool,
+    watch: bool,
     index_file: str | None,
     config_file: str | None,
     assignments: tuple[str, ...],
@@ -81,18 +90,65 @@ def index_command(
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
 
     config = read_config(config_file, assignments, index=index_file)
-    with open_index(config=config) as index, progress_bar("chunks") as show:
+    place = place_of(config)
 
-        def on_progress(progress: IndexProgress) -> None:
-            show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+    def run(index: Index) -> IndexReport:
+        with progress_bar("chunks") as show:
 
-        report = index.index(paths, on_progress, follow_links=follow_links)
-    if as_json:
-        print_json(report_to_json(report))
-    else:
-        print_report(report, str(place_of(config)))
-    if report.failed:
-        raise SystemExit(FAILURE)
+            def on_progress(progress: IndexProgress) -> None:
+                show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+
+            return index.index(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
+
+    def tell(report: IndexReport) -> None:
+        if as_json:
+            (print_json_line if watch else print_json)(report_to_json(report))
+        else:
+            print_report(report, str(place))
+
+    with open_index(config=config) as index:
+        if watch:
+            _keep_up(paths, place, lambda: run(index), tell)
+        else:
+            tell(report := run(index))
+            if report.failed:
+                raise SystemExit(FAILURE)
+
+
+def _keep_up(
+    folders: tuple[Path, ...], place: Path, run: Callable[[], IndexReport], tell: Callable[[IndexReport], None]
+) -> None:
+    """Index what changes until Ctrl-C; only the first run may fail, since later ones are made again.
+
+    Raises:
+        SystemExit: With :data:`INTERRUPTED`, at Ctrl-C.
+    """
+    from retrieval_core.cli.watching import changes  # noqa: PLC0415 - reads what formats there are
+
+    for path in folders:
+        if not path.is_dir():
+            msg = f"--watch takes folders; got {str(path)!r}, which is {'a file' if path.exists() else 'not there'}"
+            raise click.UsageError(msg)
+    told: IndexReport | None = None
+    try:
+        for _ in changes(folders, place):
+            try:
+                report = run()
+            except RetrievalError as error:
+                if told is None:
+                    raise
+                click.secho(f"Error: {error}; what changed is read again after the next change", fg="red", err=True)
+                continue
+            same = told is not None and (report.failed, report.ignored) == (told.failed, told.ignored)
+            if not same or report.added or report.updated or report.removed:
+                tell(report)
+                sys.stdout.flush()
+            if told is None:
+                click.echo(f"Watching {', '.join(map(str, folders))}; Ctrl-C ends it.", err=True)
+            told = report
+    except KeyboardInterrupt:
+        click.echo("\nNo longer watching.", err=True)
+        raise SystemExit(INTERRUPTED) from None
 
 
 @main.command("search")

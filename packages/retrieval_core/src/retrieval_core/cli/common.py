@@ -160,7 +160,8 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
         except BrokenPipeError:  # see retrieval_core.cli.process
             raise
         except (RetrievalError, OSError) as error:
-            _end_with(error, as_json=bool(kwargs.get("as_json")))
+            show = print_json_line if kwargs.get("watch") else print_json
+            _end_with(error, show if kwargs.get("as_json") else None)
 
     return wrapped
 
@@ -172,9 +173,9 @@ def exit_code(error: Exception) -> int:
     return WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
 
 
-def _end_with(error: Exception, *, as_json: bool) -> NoReturn:
-    if as_json:
-        print_json({"error": {"type": type(error).__name__, "message": str(error)}})
+def _end_with(error: Exception, show: Callable[[dict[str, Any]], None] | None) -> NoReturn:
+    if show is not None:
+        show({"error": {"type": type(error).__name__, "message": str(error)}})
     else:
         click.secho(f"Error: {error}", fg="red", err=True)
     raise SystemExit(exit_code(error))

@@ -63,6 +63,10 @@ def print_report(report: IndexReport, location: str) -> None:
     if report.skipped_links:
         told = f"! {report.skipped_links:,} symbolic links lead out of their folder and were skipped (--follow-links)"
         console.print(Text(told, style="yellow"), soft_wrap=True)
+    if report.ignored:
+        told = f"! {report.ignored:,} files and folders are excluded by .gitignore and were skipped (--no-ignore)"
+        lost = f"; {report.removed_as_ignored:,} documents of theirs were removed from the index"
+        console.print(Text(told + lost * bool(report.removed_as_ignored), style="yellow"), soft_wrap=True)
     for note in report.notes:
         told = (
             f"! {note.path}: column {note.column!r} is text, since {note.numbers:,} of its {note.cells:,} cells are "

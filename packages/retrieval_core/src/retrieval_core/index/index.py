@@ -127,9 +127,11 @@ class Index(Closing):
         on_progress: OnProgress | None = None,
         *,
         follow_links: bool = False,
+        gitignore: bool = True,
     ) -> IndexReport:
         """Bring the index in step with files and folders; see :meth:`aindex`."""
-        return self.pipeline.sync.run(self.aindex(paths, on_progress, follow_links=follow_links), seconds=None)
+        indexing = self.aindex(paths, on_progress, follow_links=follow_links, gitignore=gitignore)
+        return self.pipeline.sync.run(indexing, seconds=None)
 
     async def aindex(
         self,
@@ -137,6 +139,7 @@ class Index(Closing):
         on_progress: OnProgress | None = None,
         *,
         follow_links: bool = False,
+        gitignore: bool = True,
     ) -> IndexReport:
         """Bring the index in step with files and folders: read what is new or changed, remove what is gone.
 
@@ -145,6 +148,8 @@ class Index(Closing):
             on_progress: Called after each write, from the event loop's thread.
             follow_links: Whether symbolic links are followed out of the folders that they are in; otherwise these are
                 passed over, and counted in the report.
+            gitignore: Whether files and folders that a ``.gitignore`` excludes are passed over, and counted in the
+                report; what is named in ``paths`` itself never is.
 
         Raises:
             EmbeddingError: A text could not be embedded; everything written until then stays.
@@ -153,7 +158,7 @@ class Index(Closing):
         several = (paths,) if isinstance(paths, (str, Path)) else paths
         try:
             report = await self._ingester.index(
-                [Path(path) for path in several], on_progress, follow_links=follow_links
+                [Path(path) for path in several], on_progress, follow_links=follow_links, gitignore=gitignore
             )
             if self._graph is None:
                 return report

@@ -129,9 +129,9 @@ def _check_to_json(check: CitationCheck) -> dict[str, Any]:
 
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:
-    """Return what an indexing run did as JSON; ``graph_failures`` and ``skipped_links`` only where there are any."""
+    """Return what an indexing run did as JSON; what was skipped or ignored only where there is any."""
     told = asdict(report)
-    for name in ("graph_failures", "skipped_links"):
+    for name in ("graph_failures", "skipped_links", "ignored", "removed_as_ignored"):
         if not told[name]:
             del told[name]
     return {**told, "seconds": round(report.seconds, 3)}

@@ -8,6 +8,8 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retrieval_core.ingest.gitignore import FILE_NAME, IgnoreRules, read_rules, working_tree
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -31,6 +33,7 @@ class Discovery:
         folders: Those that were walked: what was indexed below them and is not among the files is gone.
         refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
+        ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
     """
 
     files: tuple[FoundFile, ...]
@@ -38,6 +41,7 @@ class Discovery:
     folders: tuple[Path, ...]
     refused: tuple[tuple[Path, str], ...]
     skipped_links: int = 0
+    ignored: frozenset[Path] = frozenset()
 
     def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
         """Return those of some sources that were looked for and not found."""
@@ -51,21 +55,35 @@ class Discovery:
             return False
         return any(path.is_relative_to(folder) for folder in self.folders)
 
+    def ignored_of(self, sources: Iterable[str]) -> frozenset[str]:
+        """Return those of some sources that are ignored, or lie in a folder that is."""
+        paths = {source: _absolute(self.base / source) for source in sources}
+        return frozenset(s for s, path in paths.items() if not self.ignored.isdisjoint((path, *path.parents)))
 
-def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str], *, follow_links: bool = False) -> Discovery:
+
+def discover(
+    paths: Iterable[Path],
+    base: Path,
+    suffixes: Collection[str],
+    *,
+    follow_links: bool = False,
+    gitignore: bool = True,
+) -> Discovery:
     """Find the files below some paths.
 
     In folders, only files with one of the suffixes count, and names that begin with a dot are passed over, as are
-    symbolic links that lead out of the folder, and links to folders in it. What is named itself always counts.
+    symbolic links that lead out of the folder, links to folders in it, and what a ``.gitignore`` of the working tree
+    excludes (outside of one, of the folder or of one below it). What is named itself always counts.
 
     Args:
         paths: Files and folders.
         base: The folder that names in the index are relative to.
         suffixes: In lower case, with their dot.
         follow_links: Whether all links are followed, wherever they lead; each folder is walked once.
+        gitignore: Whether ``.gitignore`` files are heeded.
     """
     base = base.resolve()  # the working folder, which paths are often given relative to, has no links in it either
-    finder = _Finder(base, suffixes, follow_links=follow_links)
+    finder = _Finder(base, suffixes, follow_links=follow_links, gitignore=gitignore)
     folders: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -74,40 +92,75 @@ def discover(paths: Iterable[Path], base: Path, suffixes: Collection[str], *, fo
         else:
             finder.add(path, named=True)
     found = tuple(finder.files[source] for source in sorted(finder.files))
-    return Discovery(found, base, tuple(folders), tuple(finder.refused), finder.skipped_links)
+    return Discovery(
+        found, base, tuple(folders), tuple(finder.refused), finder.skipped_links, frozenset(finder.ignored)
+    )
 
 
 class _Finder:
     """Collects files, and what could not be looked at."""
 
-    def __init__(self, base: Path, suffixes: Collection[str], *, follow_links: bool) -> None:
+    def __init__(self, base: Path, suffixes: Collection[str], *, follow_links: bool, gitignore: bool) -> None:
         self.files: dict[str, FoundFile] = {}
         self.refused: list[tuple[Path, str]] = []
         self.skipped_links = 0
+        self.ignored: set[Path] = set()
         self._base = base
         self._suffixes = suffixes
         self._follow_links = follow_links
+        self._gitignore = gitignore
 
     def walk(self, folder: Path) -> None:
         root = os.path.realpath(folder)
         walked = {root}
+        rules = {folder: self._rules_at(Path(root))}
         for parent, below, names in os.walk(folder, onerror=self._not_listed, followlinks=self._follow_links):
-            below[:] = [name for name in below if self._goes_into(Path(parent, name), root, walked)]
+            here = rules.pop(Path(parent))
+            below[:] = [name for name in below if self._goes_into(Path(parent, name), root, walked, here)]
+            rules.update((path, self._rules_below(here, path)) for path in (Path(parent, name) for name in below))
             for name in names:
                 path = Path(parent, name)
                 is_wanted = not name.startswith(".") and path.suffix.lower() in self._suffixes
-                if is_wanted and not self._leads_out(path, root):
+                if is_wanted and not self._ignores(here, path, is_folder=False) and not self._leads_out(path, root):
                     self.add(path, named=False)
 
-    def _goes_into(self, folder: Path, root: str, walked: set[str]) -> bool:
-        """Whether a folder is walked: no hidden one, none twice, and one behind a link only where links are followed.
+    def _rules_at(self, folder: Path) -> IgnoreRules:
+        """Return what is ignored where a walk begins."""
+        rules = IgnoreRules()
+        for place in working_tree(folder) if self._gitignore else ():
+            rules = self._rules_below(rules, place)
+        return rules
+
+    def _rules_below(self, above: IgnoreRules, folder: Path) -> IgnoreRules:
+        """Return what is ignored in a folder of another; a working tree of its own begins anew."""
+        if not self._gitignore:
+            return above
+        try:
+            own = read_rules(folder)
+        except OSError as error:
+            self._refuse(folder / FILE_NAME, f"it cannot be read, so nothing is ignored by it: {error.strerror}")
+            own = ()
+        return IgnoreRules(own, os.fsencode(folder.name), None if (folder / ".git").exists() else above)
+
+    def _ignores(self, rules: IgnoreRules, path: Path, *, is_folder: bool) -> bool:
+        # To git, a link to a folder is a file.
+        if not rules.ignore(os.fsencode(path.name), is_folder=is_folder and not path.is_symlink()):
+            return False
+        self.ignored.add(_absolute(path))
+        return True
+
+    def _goes_into(self, folder: Path, root: str, walked: set[str], rules: IgnoreRules) -> bool:
+        """Whether a folder is walked.
+
+        None that is hidden or ignored is, none twice, and one behind a link only where links are followed.
 
         Args:
             folder: The folder.
             root: Where the walk began.
             walked: The real places of those that were walked where links are followed; added to.
+            rules: Of the folder that it is in.
         """
-        if folder.name.startswith(".") or self._leads_out(folder, root):
+        if folder.name.startswith(".") or self._ignores(rules, folder, is_folder=True) or self._leads_out(folder, root):
             return False
         if not self._follow_links:
             return True  # :func:`os.walk` does not go behind the links that are left

@@ -97,7 +97,12 @@ class Ingester:
         return self._store
 
     async def index(
-        self, paths: Sequence[Path], on_progress: OnProgress | None = None, *, follow_links: bool = False
+        self,
+        paths: Sequence[Path],
+        on_progress: OnProgress | None = None,
+        *,
+        follow_links: bool = False,
+        gitignore: bool = True,
     ) -> IndexReport:
         """Bring the index in step with files and folders.
 
@@ -109,7 +114,7 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
-        discovery = await self._pool.run(self._discover, paths, follow_links)
+        discovery = await self._pool.run(self._discover, paths, follow_links, gitignore)
         known = await self._store.sources()
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
         tally.failed += [FailedFile(_printable(path), reason) for path, reason in discovery.refused]
@@ -118,7 +123,8 @@ class Ingester:
             tally.count(batch)
             if on_progress is not None:
                 on_progress(tally.progress)
-        tally.removed += await self._forget_vanished(discovery, known)
+        removed, ignored = await self._forget_vanished(discovery, known)
+        tally.removed += removed
         documents, chunks = await self._held()
         return IndexReport(
             documents=documents,
@@ -131,6 +137,8 @@ class Ingester:
             seconds=time.perf_counter() - started,
             notes=tuple(tally.notes),
             skipped_links=discovery.skipped_links,
+            ignored=len(discovery.ignored),
+            removed_as_ignored=ignored,
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
@@ -175,8 +183,8 @@ class Ingester:
         """Let go of the threads. Closing twice is fine."""
         self._pool.close()
 
-    def _discover(self, paths: Sequence[Path], follow_links: bool) -> Discovery:
-        return discover(paths, self._base, supported_suffixes(), follow_links=follow_links)
+    def _discover(self, paths: Sequence[Path], follow_links: bool, gitignore: bool) -> Discovery:
+        return discover(paths, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore)
 
     async def _read_all(
         self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
@@ -319,13 +327,19 @@ class Ingester:
             return 0, 0
         return info.documents, info.chunks
 
-    async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> int:
-        """Remove what was indexed below the folders that were walked and is no longer there."""
+    async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> tuple[int, int]:
+        """Remove what was indexed below the folders that were walked and is no longer there.
+
+        Returns:
+            How many documents went, and how many of them since their files are ignored now.
+        """
         vanished = await self._pool.run(discovery.vanished, known)
-        removed = [document_id for source in vanished for document_id in await self._store.documents_of(source)]
+        documents = {source: tuple(await self._store.documents_of(source)) for source in vanished}
         if vanished:
-            await self._upsert(Change(removed_documents=tuple(removed), removed_sources=vanished))
-        return len(removed)
+            removed = tuple(document_id for held in documents.values() for document_id in held)
+            await self._upsert(Change(removed_documents=removed, removed_sources=vanished))
+        ignored = await self._pool.run(discovery.ignored_of, vanished)
+        return sum(map(len, documents.values())), sum(len(documents[source]) for source in ignored)
 
 
 @contextmanager

@@ -49,6 +49,8 @@ class IndexReport:
         seconds: Wall time.
         notes: What is worth knowing about the files that were read; a file that had not changed was not.
         skipped_links: Symbolic links that were passed over since they lead out of the folder that they are in.
+        ignored: Files and folders that were passed over since a ``.gitignore`` excludes them.
+        removed_as_ignored: How many of the ``removed`` belonged to files that are ignored.
         graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
 
@@ -62,6 +64,8 @@ class IndexReport:
     seconds: float
     notes: tuple[ColumnNote, ...] = ()
     skipped_links: int = 0
+    ignored: int = 0
+    removed_as_ignored: int = 0
     graph_failures: tuple[str, ...] = ()
 
 

@@ -1,0 +1,120 @@
+"""``retrieval index --watch`` as a process: files come, change and go while it runs, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.processes import RETRIEVAL, as_at_a_terminal, with_our_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+pytest.importorskip("watchfiles", reason="pip install 'retrieval-core[watch]'")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+
+FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
+
+
+class Watch:
+    """A watch of the folder ``docs``, and what it says."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def report(self) -> dict[str, Any]:
+        """Return the next report, as soon as it is there."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the watch has ended"
+        return json.loads(line)
+
+    def interrupt(self) -> tuple[int, str]:
+        """Press Ctrl-C, and return how the watch ended and what it said on standard error."""
+        self.process.send_signal(signal.SIGINT)
+        _, errors = self.process.communicate(timeout=120)
+        return self.process.returncode, errors
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file that is never seen half written, which would be a change of its own."""
+    new = path.parents[1] / "new"
+    new.write_text(text)
+    new.replace(path)
+
+
+@contextmanager
+def watching(folder: Path) -> Generator[Watch]:
+    (folder / "docs").mkdir()
+    (folder / "docs/moon.md").write_text("The moon is 384,400 km away.\n")
+    with subprocess.Popen(
+        (*RETRIEVAL, "index", "docs", "--watch", "--json", *FAKE), cwd=folder, env=with_our_modules(), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **as_at_a_terminal(),
+    ) as process:  # fmt: skip
+        try:
+            yield Watch(process)
+        finally:
+            process.kill()
+
+
+def test_what_changes_is_indexed_until_ctrl_c(tmp_path: Path) -> None:
+    """What is new, changed, gone, ignored or unreadable; then one line, and the exit code of an interrupt."""
+    docs = tmp_path / "docs"
+    with watching(tmp_path) as watch:
+        assert watch.report()["added"] == 1
+        put(docs / "sun.md", "The sun is eight light minutes away.\n")
+        assert watch.report()["added"] == 1
+        put(docs / "moon.md", "The moon is 405,500 km away.\n")
+        assert watch.report()["updated"] == 1
+        put(docs / "broken.md", "\0\1\2")
+        (failed,) = watch.report()["failed"]
+        assert failed["path"].endswith("broken.md")
+        (docs / "broken.md").unlink()
+        assert watch.report()["failed"] == []
+        (docs / "sun.md").unlink()
+        assert watch.report()["removed"] == 1
+        put(docs / ".gitignore", "moon.md\n")
+        assert watch.report()["removed_as_ignored"] == 1
+        code, errors = watch.interrupt()
+    assert code == 130
+    assert errors.split("\n") == ["Watching docs; Ctrl-C ends it.", "", "No longer watching.", ""]
+
+
+def test_changes_in_quick_succession_and_whole_folders(tmp_path: Path) -> None:
+    """Many files are few runs, and a folder that is moved comes and goes with all that is in it."""
+    with watching(tmp_path) as watch:
+        watch.report()
+        for number in range(100):
+            put(tmp_path / "docs" / f"{number}.md", f"Text {number}.\n")
+        runs = 0
+        while watch.report()["documents"] < 101:
+            runs += 1
+        assert runs < 50
+        folder = tmp_path / "v1.2"
+        folder.mkdir()
+        for number in range(3):
+            (folder / f"{number}.md").write_text(f"Other text {number}.\n")
+        shutil.move(folder, tmp_path / "docs")
+        assert watch.report()["added"] == 3
+        shutil.move(tmp_path / "docs/v1.2", tmp_path)
+        assert watch.report()["removed"] == 3
+        assert watch.interrupt()[0] == 130
+
+
+def test_a_watch_ends_when_its_folder_is_gone(tmp_path: Path) -> None:
+    """With a failure, since nothing can be seen any more; what was indexed stays."""
+    with watching(tmp_path) as watch:
+        watch.report()
+        (tmp_path / "docs").rename(tmp_path / "other")
+        told, _ = watch.process.communicate(timeout=120)
+        assert watch.process.returncode == 1
+    assert "the folder that was watched is gone" in json.loads(told)["error"]["message"]
+    assert told.count("\n") == 1
