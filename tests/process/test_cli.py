@@ -143,6 +143,34 @@ def test_an_output_that_cannot_be_written_ends_the_process_alike(
     assert all(line.startswith("Error: ") for line in told)
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (("retrieval", "in"), {"plain,index", "plain,info"}),
+        (("retrieval", "index", "docs", "--wa"), {"plain,--watch"}),
+        (("retrieval", "search", "--mode", ""), {"plain,hybrid", "plain,dense", "plain,lexical"}),
+        (("retrieval", "index", "do"), {"file,do"}),
+    ],
+)
+def test_a_shell_is_told_what_may_be_typed(folder: Path, typed: tuple[str, ...], expected: set[str]) -> None:
+    """Commands, options and their values; files are the shell's to find."""
+    asked = {"_RETRIEVAL_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
+    environment = {**with_our_modules(), **asked}
+    done = subprocess.run(RETRIEVAL, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == expected
+
+
+def test_the_start_pays_for_nothing_that_is_not_used(folder: Path) -> None:
+    """Neither for completion nor for what some commands need."""
+    heavy = ("click.shell_completion", "watchfiles", "numpy", "rich", "retrieval_core.index.open")
+    code = (
+        "import sys\nfrom retrieval_core.cli import main\n"
+        f"try:\n    main(['--help'])\nfinally:\n    assert not {{*sys.modules}} & {{*{heavy!r}}}"
+    )
+    with_help, errors = finished((sys.executable, "-c", code), folder, stdout=subprocess.DEVNULL)
+    assert with_help == 0, errors
+
+
 @pytest.mark.parametrize("name", ["search", "index"])
 def test_a_standard_error_that_cannot_be_written_changes_nothing(folder: Path, name: str) -> None:
     """What the command does, and prints on standard output, is the same."""
