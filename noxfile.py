@@ -162,3 +162,21 @@ def nightly(session: nox.Session) -> None:
         session.notify(f"build-{version}", [])
     if session.posargs:
         session.notify("quality", [*session.posargs, "--all"])
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build what is published of every package into ``dist``, and check what is in it."""
+    shutil.rmtree("dist", ignore_errors=True)
+    session.install(*group("release"))
+    for package in (CORE, PLUGIN, SERVER):
+        session.run("uv", "build", "--quiet", "--out-dir", "dist", package)
+    session.run("twine", "check", "--strict", *sorted(map(str, Path("dist").glob("*-*"))))
+    session.run("python", "tests/support/release_files.py", "dist")
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site of the documentation, with a reference of the library, into ``site``."""
+    session.install("-e", CORE, *group("docs"))
+    session.run("zensical", "build", "--clean", "--strict")
