@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -178,5 +179,8 @@ def release(session: nox.Session) -> None:
 @nox.session
 def site(session: nox.Session) -> None:
     """Build the site of the documentation, with a reference of the library, into ``site``."""
-    session.install("-e", CORE, *group("docs"))
+    session.install(*group("docs"))
     session.run("zensical", "build", "--clean", "--strict")
+    elsewhere = re.compile(r'<(?!a\b)[^>]*\b(?:src|srcset|href)="(?:https?:)?//|class="mermaid"')
+    if pages := [str(page) for page in Path("site").rglob("*.html") if elsewhere.search(page.read_text("utf-8"))]:
+        session.error(f"these pages load something from elsewhere: {', '.join(pages)}")

@@ -66,6 +66,7 @@ VENDORS = {
     "html_to_markdown": "ingest",
     "mammoth": "ingest",
     "lxml": "ingest",
+    "watchfiles": "cli",
 }
 """Optional dependencies, and the only folders that may import them, inside functions alone."""
 LATE = frozenset({Path("adapters/local_models/onnx.py"), Path("adapters/local_models/tokens.py")})

@@ -1,0 +1,49 @@
+"""The pages hang together: each can be reached, and what they name in the repository is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "packages/retrieval_core/src/retrieval_core"
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+NAMED = sorted({name for name in re.findall(r"`([\w./]+)`", ARCHITECTURE) if name.endswith(("/", ".py", ".md"))})
+
+
+def test_the_navigation_has_each_page_once() -> None:
+    """A page that is left out would only be found by searching."""
+    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    shown = [page for item in listed for page in ([item] if isinstance(item, str) else next(iter(item.values())))]
+    assert sorted(shown) == PAGES
+
+
+def test_the_first_page_leads_to_all_others() -> None:
+    first = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", first)) == [page for page in PAGES if page != "index.md"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_architecture_names_what_is_there(name: str) -> None:
+    """Whoever moves a file moves it there too."""
+    assert (SOURCE / name).exists() or (ROOT / name).exists()
+
+
+def test_the_architecture_has_every_room() -> None:
+    """A folder that is added beside them is a new room, and has to be told of."""
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and not path.name.startswith("_")}
+    table = ARCHITECTURE.partition("## The fourteen rooms")[2].partition("\n## ")[0]
+    assert {name.rstrip("/") for name in re.findall(r"^\| `([\w.]+/?)` \|", table, re.MULTILINE)} == {
+        *rooms,
+        "errors.py",
+    }
+
+
+def test_there_are_ten_questions_with_a_path_at_the_first_look() -> None:
+    rows = ARCHITECTURE.partition("## Ten questions")[2].partition("\n## ")[0].strip().split("\n")[2:]
+    assert len(rows) == 10
+    assert all(re.match(r"\| [^|]+\? \| `[\w./]+`", row) for row in rows)
