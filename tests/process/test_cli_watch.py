@@ -52,11 +52,12 @@ def put(path: Path, text: str) -> None:
 
 
 @contextmanager
-def watching(folder: Path) -> Generator[Watch]:
+def watching(folder: Path, *settings: str) -> Generator[Watch]:
     (folder / "docs").mkdir()
     (folder / "docs/moon.md").write_text("The moon is 384,400 km away.\n")
+    command = (*RETRIEVAL, "index", "docs", "--watch", "--json", *FAKE, *settings)
     with subprocess.Popen(
-        (*RETRIEVAL, "index", "docs", "--watch", "--json", *FAKE), cwd=folder, env=with_our_modules(), text=True,
+        command, cwd=folder, env=with_our_modules(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **as_at_a_terminal(),
     ) as process:  # fmt: skip
         try:
@@ -106,6 +107,36 @@ def test_changes_in_quick_succession_and_whole_folders(tmp_path: Path) -> None:
         assert watch.report()["added"] == 3
         shutil.move(tmp_path / "docs/v1.2", tmp_path)
         assert watch.report()["removed"] == 3
+        assert watch.interrupt()[0] == 130
+
+
+FAILING = """
+from retrieval_core.testing.fakes import FakeEmbedder
+
+class Failing(FakeEmbedder):
+    async def embed_texts(self, texts):
+        if any("poison" in text for text in texts):
+            raise ConnectionError("the service is down")
+        return await super().embed_texts(texts)
+"""
+
+
+def test_a_run_that_fails_is_made_up_for_by_the_next(tmp_path: Path) -> None:
+    """It says so and goes on; nothing of what changed meanwhile is lost."""
+    (tmp_path / "embedding.py").write_text(FAILING)
+    with watching(tmp_path, "--set", "embedder.kind=embedding:Failing", "--set", "retry.max_retries=0") as watch:
+        watch.report()
+        errors = watch.process.stderr
+        assert errors is not None
+        assert errors.readline().startswith("Watching docs")
+        put(tmp_path / "docs/a.md", "A poisoned text.\n")
+        line = errors.readline()
+        assert line.startswith("Error: ")
+        assert line.endswith("what changed is read again after the next change\n")
+        put(tmp_path / "docs/b.md", "Another text.\n")
+        assert errors.readline().startswith("Error: ")
+        put(tmp_path / "docs/a.md", "A text.\n")
+        assert watch.report()["added"] == 2
         assert watch.interrupt()[0] == 130
 
 
