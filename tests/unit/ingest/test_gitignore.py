@@ -131,7 +131,9 @@ def sources(folder: Path, base: Path, **options: bool) -> list[str]:
 def test_rules_above_the_folder_hold_up_to_the_root_of_the_working_tree(tmp_path: Path) -> None:
     """Those of the working tree do, those above it do not, and a tree inside of it has its own alone."""
     tree(tmp_path, {".gitignore": "*", "tree/.git/config": "", "tree/.gitignore": "/docs/a.md\n*.tmp.md\n"})
-    documents = dict.fromkeys(("a.md", "b.md", "c.tmp.md", "sub/a.md", "inner/.git/x", "inner/d.tmp.md"), "text")
+    documents: dict[str, str] = dict.fromkeys(
+        ("a.md", "b.md", "c.tmp.md", "sub/a.md", "inner/.git/x", "inner/d.tmp.md"), "text"
+    )
     docs = tree(tmp_path / "tree/docs", documents)
     assert sources(docs, docs) == ["b.md", "inner/d.tmp.md", "sub/a.md"]
 
