@@ -2,8 +2,8 @@
 
 Every figure comes from the command line that users have. The folder holds the BEIR collections ``scifact``,
 ``cranfield`` and ``limit_small``, a folder ``docs/argocd`` with that project's documentation, and ``files`` with
-documents of many formats. Prints a table; ends with 1 if a figure is below its threshold. Dense search alone, which
-costs another long indexing run, is measured with ``--all`` behind the folder.
+documents of many formats. Prints a table; ends with 1 if a figure is below its threshold. What costs minutes of
+embedding (SciFact by meaning, the documentation) is measured with ``--all`` behind the folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+IS_COMPLETE = "--all" in sys.argv
 ROLLBACK = "how do I roll back an application to an earlier revision"
 ROLLBACK_COMMAND = "argocd app rollback APPNAME [ID]"
 
@@ -49,8 +50,7 @@ def retrieval(*arguments: str | Path) -> dict[str, Any]:
 def collections(data: Path) -> Iterator[Check]:
     """Yield nDCG@10 on the collections; the thresholds are what a plain program with the same model nearly reaches."""
     for name, mode, threshold in (
-        ("scifact", "hybrid", 0.73),
-        *((("scifact", "dense", 0.70),) if "--all" in sys.argv else ()),
+        *((("scifact", "hybrid", 0.73), ("scifact", "dense", 0.70)) if IS_COMPLETE else ()),
         ("scifact", "lexical", 0.675),
         ("cranfield", "hybrid", 0.415),
         ("limit_small", "lexical", 0.99),
@@ -92,7 +92,7 @@ def main() -> None:
     data = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         checks = [
-            *documentation(data, Path(folder, "docs.db")),
+            *(documentation(data, Path(folder, "docs.db")) if IS_COMPLETE else ()),
             *files(data, Path(folder, "files.db")),
             *collections(data),
         ]
