@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from retrieval_core.compat.responses import DocumentScore, RetrievalResponse
+from retrieval_core.compat.pipeline import DocumentScore, RetrievalResponse
 from retrieval_core.errors import ServiceError
 from retrieval_core.types import EvaluationScores
 from support.pipelines import TroubledStore, a_pipeline

@@ -53,6 +53,9 @@ KEYS = {
 }
 """Which settings of :class:`~retrieval_core.config.RetrievalConfig` each one stands for."""
 
+CREDENTIALS = ("openai_api_key", "pinecone_api_key", "pinecone_index_name", "pinecone_namespace")
+"""Those that say where a pipeline works, and not how."""
+
 
 class RetrievalSettings(BaseSettings):
     """A pipeline with Pinecone and OpenAI, set from the environment.
@@ -127,6 +130,11 @@ class RetrievalSettings(BaseSettings):
         for source in (file, environment):
             prefixed = ((name, text) for name, text in source.env_vars.items() if _has_prefix(name))
             self._prefixed.update((name, text) for name, text in prefixed if text is not None)
+
+    @property
+    def prefixed(self) -> Mapping[str, str]:
+        """What the environment and the file hold under ``RETRIEVAL_…`` names."""
+        return self._prefixed
 
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, env_file: str | Path | None = DEFAULT_FILE) -> Self:

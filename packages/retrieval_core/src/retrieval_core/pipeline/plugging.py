@@ -63,7 +63,7 @@ def by_name(given: Mapping[str, Any] | None, kind: str, method: str) -> dict[str
 def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard:
     """Return what protects the calls of all runs: retries, circuit breakers and time-outs as they are configured."""
     return Guard(
-        RetryPolicy(**config.retry.model_dump()),
+        RetryPolicy(**dict(config.retry)),
         CircuitBreakers(failures=config.breaker.failures, pause=config.breaker.pause_seconds),
         observer,
         timeouts_of(config.timeouts),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAY_PASS: tuple[type[BaseException], ...] = (ConnectionError, TimeoutError)
+"""What Python raises, and plug-ins with it, where the same call may succeed later."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -26,30 +29,32 @@ class RetryPolicy:
         base_delay: Seconds before the first of them, before jitter.
         max_delay: The longest wait in seconds, unless a service asks for more.
         exponential_base: By how much each wait is longer than the one before.
+        retryable_exceptions: What may pass of the errors that plug-ins raise, see :func:`can_help`.
     """
 
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 10.0
     exponential_base: float = 2.0
+    retryable_exceptions: tuple[type[BaseException], ...] = MAY_PASS
 
 
 NO_RETRIES = RetryPolicy(max_retries=0)
 
 
-def can_help(error: BaseException) -> bool:
+def can_help(error: BaseException, retryable: tuple[type[BaseException], ...] = MAY_PASS) -> bool:
     """Whether the same call may succeed when it is made again.
 
     So it is with lost connections, time-outs, rate limits (429), server faults (5xx), busy indexes and answers that
-    are not what was asked for; and with Python's own ``ConnectionError`` and ``TimeoutError``, as plug-ins raise them.
+    are not what was asked for; and with ``retryable``, whatever else a plug-in raises of it.
     """
     if isinstance(error, DeadlineExceededError):
         return False
-    if isinstance(error, ServiceError):
-        return error.can_be_retried
-    if isinstance(error, RetrievalError):
-        return error.transient
-    return isinstance(error, (ConnectionError, TimeoutError))
+    if isinstance(error, ServiceError) and error.can_be_retried:
+        return True
+    if isinstance(error, RetrievalError) and error.transient:
+        return True
+    return isinstance(error, retryable)
 
 
 async def retry(
@@ -75,7 +80,7 @@ async def retry(
     Raises:
         Exception: What the last attempt raised, whatever it was.
     """
-    if policy.max_retries < 1 or not can_help(first):
+    if policy.max_retries < 1 or not can_help(first, policy.retryable_exceptions):
         raise first
     # Most calls never fail, and need not wait for this import.
     from tenacity import AsyncRetrying, retry_if_exception, wait_exponential_jitter  # noqa: PLC0415
@@ -105,7 +110,7 @@ async def retry(
         sleep=clock.sleep,
         stop=stop,
         wait=wait,
-        retry=retry_if_exception(can_help),
+        retry=retry_if_exception(lambda error: can_help(error, policy.retryable_exceptions)),
         reraise=True,
     )
     return await retrying(attempt_after_the_first)

@@ -31,7 +31,7 @@ class FormattedContext:
 
     text: str
     document_count: int
-    truncated: bool
+    truncated: bool = False
 
 
 def format_context(

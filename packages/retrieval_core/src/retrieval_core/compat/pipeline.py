@@ -1,0 +1,731 @@
+"""The first specification file's names: a retrieval pipeline over Pinecone and OpenAI, and its parts one by one.
+
+::
+
+    from retrieval_core.compat.pipeline import MetadataFilter, RetrievalConfig, RetrievalPipeline
+
+    with RetrievalPipeline(RetrievalConfig()) as pipeline:  # keys from the environment, see RetrievalSettings
+        result = pipeline.retrieve("phones with a long battery life", MetadataFilter(max_price=500))
+        print(result.formatted_context)
+
+Each class works alone too. All of them are thin: they translate settings, call the stages of
+:mod:`retrieval_core.pipeline`, and return what these find in the shapes of the specification.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retrieval_core.compat.settings import CREDENTIALS, KEYS, PRESET, RetrievalSettings
+from retrieval_core.config import RetrievalConfig as LibraryConfig
+from retrieval_core.config import RetryConfig as LibraryRetryConfig
+from retrieval_core.config import load_config
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    InvalidParameterError,
+    QueryValidationError,
+    RetrievalError,
+    SearchError,
+    ValidationError,
+)
+from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
+from retrieval_core.index.open import (
+    build_compressor,
+    build_embedder,
+    build_llm,
+    build_pipeline,
+    build_rewriter,
+    build_store,
+)
+from retrieval_core.pipeline.cache.key import result_key
+from retrieval_core.pipeline.lifecycle import Closing, Lifecycle
+from retrieval_core.pipeline.planning import make_plan
+from retrieval_core.pipeline.search_loop import Parts, value_of
+from retrieval_core.pipeline.stages.embed import Questions, checked
+from retrieval_core.pipeline.stages.format import FormattedContext, format_context
+from retrieval_core.pipeline.stages.fuse import fuse
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.relevance import compress
+from retrieval_core.pipeline.stages.rewrite import rewrite_while_poor, should_rewrite
+from retrieval_core.pipeline.stages.search import Sources, search
+from retrieval_core.pipeline.stages.select import select
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.lru import CacheEntry, LruCache
+from retrieval_core.run.retry import MAY_PASS
+from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores
+from retrieval_core.types import RetrievalResult as LibraryResult
+from retrieval_core.types.filters import Filter, MetadataFilter
+from retrieval_core.types.filters.syntax import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
+    from retrieval_core.ports import LLM, Compressor, Embedder, Rewriter, Store
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.run.outcomes import Failed
+
+    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
+
+__all__ = [
+    "CacheConfig", "CacheEntry", "CompressionResult", "CompressorConfig", "ConfigurationError", "ConnectionError",
+    "ContextCompressor", "Document", "DocumentFormatter", "DocumentScore", "EmbeddingError", "EvaluationScores",
+    "FormattedContext", "FormatterConfig", "MetadataFilter", "ProcessedQuery", "QueryConfig", "QueryProcessor",
+    "QueryRewriter", "QueryValidationError", "ResultCache", "RetrievalConfig", "RetrievalError", "RetrievalMetadata",
+    "RetrievalPipeline", "RetrievalResponse", "RetrievalResult", "RetrievalSettings", "RetryConfig", "RewriteResult",
+    "RewriterConfig", "SearchConfig", "SearchError", "SearchResult", "ValidationError", "VectorSearcher",
+]  # fmt: skip
+logger = logging.getLogger("retrieval_core")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConfig:
+    """How a question is prepared; ``embedding_model`` is OpenAI's, where no embedder is handed over."""
+
+    max_length: int = 512
+    embedding_model: str = "text-embedding-3-large"
+    normalize_unicode: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """How passages are found: the best ``top_k``, or with ``mmr`` as many different ones of the best ``fetch_k``."""
+
+    top_k: int = 4
+    fetch_k: int = 20
+    lambda_mult: float = 0.7
+    score_threshold: float = 0.6
+    search_type: str = "mmr"
+
+
+@dataclass(frozen=True, slots=True)
+class CompressorConfig:
+    """Whether passages are judged by a language model, and by which instructions; ``None`` for the built-in ones."""
+
+    enabled: bool = True
+    relevance_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewriterConfig:
+    """How often, and below which relevance, a question is put into other words."""
+
+    max_attempts: int = 2
+    relevance_threshold: float = 0.5
+    rewrite_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatterConfig:
+    """How passages become one text; ``max_context_length`` in code points."""
+
+    template: str | None = None
+    delimiter: str = "\n\n---\n\n"
+    include_scores: bool = False
+    max_context_length: int = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """How many results are kept, and for how long."""
+
+    enabled: bool = True
+    ttl_seconds: int = 300
+    max_size: int = 1000
+
+
+class RetryConfig(LibraryRetryConfig):
+    """When and how patiently a call is made again.
+
+    Rate limits (429), server faults (5xx) and unusable answers are tried again whatever ``retryable_exceptions`` says;
+    it names which of the other errors are.
+    """
+
+    retryable_exceptions: tuple[type[BaseException], ...] = Field(default=MAY_PASS, exclude=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalConfig:
+    """The settings of a pipeline.
+
+    Attributes:
+        retry_config: Everything about retries; ``None`` for the defaults with ``max_retries``.
+    """
+
+    query_config: QueryConfig = QueryConfig()
+    search_config: SearchConfig = SearchConfig()
+    compressor_config: CompressorConfig = CompressorConfig()
+    rewriter_config: RewriterConfig = RewriterConfig()
+    formatter_config: FormatterConfig = FormatterConfig()
+    cache_config: CacheConfig = CacheConfig()
+    max_retries: int = 3
+    enable_evaluation: bool = False
+    _: KW_ONLY
+    retry_config: RetryConfig | None = None
+
+    def to_config(
+        self, overrides: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    ) -> LibraryConfig:
+        """Return the same as settings of the library, over its preset ``ecommerce-cloud``.
+
+        Args:
+            overrides: Settings by the library's names, which win.
+            environment: Where ``RETRIEVAL_…`` names are read from, for what is not set here.
+
+        Raises:
+            ConfigurationError: A setting is outside its range.
+        """
+        query, wanted, formatter = self.query_config, self.search_config, self.formatter_config
+        settings: dict[str, Any] = {
+            "query": {"max_length": query.max_length, "normalize_unicode": query.normalize_unicode},
+            "embedder": {"openai": {"model": query.embedding_model}},
+            "search": {**asdict(wanted), "fetch_k": max(wanted.fetch_k, wanted.top_k)},
+            "compressor": asdict(self.compressor_config),
+            "rewriter": asdict(self.rewriter_config),
+            "format": {**asdict(formatter), "template": formatter.template or DocumentFormatter.DEFAULT_TEMPLATE},
+            "cache": asdict(self.cache_config),
+            "retry": {"max_retries": self.max_retries},
+            "evaluation": {"enabled": self.enable_evaluation},
+        }
+        config = load_config(PRESET, {**settings, **(overrides or {})}, environment)
+        return config if self.retry_config is None else config.model_copy(update={"retry": self.retry_config})
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A passage, of the shape that LangChain gives its documents; theirs serve as well wherever one is taken."""
+
+    page_content: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedQuery:
+    """A question with its vector; ``truncated`` if and only if something of it was cut off."""
+
+    original: str
+    normalized: str
+    embedding: list[float]
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Passages with the cosine of each, in [0, 1]."""
+
+    documents: list[Document]
+    scores: list[float | None]
+    query_embedding: list[float]
+    filters_applied: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionResult:
+    """The documents that bear on the question, as they were given.
+
+    Attributes:
+        filtered_count: How many were left out.
+        relevance_scores: Of every document that was judged, also of those left out, in their order.
+    """
+
+    documents: list[Any]
+    filtered_count: int
+    relevance_scores: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """What came of a question; ``metadata["error"]`` says why nothing could be searched, where that was so."""
+
+    query: str
+    documents: list[Document]
+    formatted_context: str
+    scores: list[float | None]
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    latency_ms: float = 0.0
+    from_cache: bool = False
+    evaluation_scores: dict[str, float | None] | None = None
+
+
+class _Calls(Lifecycle):
+    """Makes the calls of a part that is used alone: timed, bounded and repeated as in a pipeline."""
+
+    def __init__(self, config: LibraryConfig) -> None:
+        super().__init__(config, None, None, threads="retrieval-parts")
+        self.begin = self._run
+
+    @property
+    def _held(self) -> Sequence[object]:
+        return ()
+
+
+class QueryProcessor:
+    """Checks, normalises and embeds questions.
+
+    Args:
+        config: How.
+        embeddings_model: Embeds them; it stays the caller's to close.
+    """
+
+    def __init__(self, config: QueryConfig, embeddings_model: Embedder) -> None:
+        self.config = config
+        self.embeddings_model = embeddings_model
+        self._calls = _Calls(RetrievalConfig(query_config=config).to_config())
+
+    def process(self, query: str) -> ProcessedQuery:
+        """Return a question ready to be searched for.
+
+        Raises:
+            QueryValidationError: It is empty or no text.
+            EmbeddingError: It could not be embedded; ``query`` has it.
+        """
+        asked = normalize(query, self._calls.config.query)
+        embedding = Questions(self.embeddings_model).embed(self._calls.begin(), asked)
+        vector = value_of(self._calls.sync.run(embedding))
+        return ProcessedQuery(asked.original, asked.text, vector.tolist(), asked.truncated)
+
+
+class VectorSearcher:
+    """Finds passages by a question's vector.
+
+    Args:
+        config: How many, how different and how similar they must be.
+        vector_store: Where; it stays the caller's to close.
+    """
+
+    def __init__(self, config: SearchConfig, vector_store: Store) -> None:
+        self.config = config
+        self.vector_store = vector_store
+        self.retriever: Parts | None = None
+        self._calls = _Calls(RetrievalConfig(search_config=config).to_config())
+
+    def initialize(self) -> None:
+        """Make the retriever; the first search does so itself."""
+        # Questions come with their vectors, so that their embedder is never asked.
+        self.retriever = Parts(Sources(self.vector_store, Questions(cast("Embedder", self))))
+
+    def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
+        """Find passages; nothing found is an empty result.
+
+        Args:
+            query_embedding: Of any length but 0, in as many components as the index has.
+            filters: What every passage must pass.
+
+        Raises:
+            FilterError: The filter is not well formed.
+            RetrievalError: The index cannot be searched, after all attempts; a service that cannot be reached is a
+                ``ConnectionError``.
+        """
+        return self._calls.sync.run(self._search(query_embedding, filters))
+
+    async def _search(self, query_embedding: Sequence[float], filters: Filters) -> SearchResult:
+        if self.retriever is None:
+            self.initialize()
+        parts = cast("Parts", self.retriever)
+        plan = make_plan(parts, self._calls.config, filters, {"mode": "dense"})
+        vector = checked(cast("Any", query_embedding), len(query_embedding), "")
+        vector = vector / float(vector @ vector) ** 0.5
+        run = self._calls.begin()
+        found = await search(run, parts.sources, Query("", "", embedding=vector), replace(plan, has_words=False))
+        if found.dense is None:
+            value_of(found.failures[-1])
+        ranked = fuse(found.dense, None, dense_weight=plan.dense_weight)
+        selected = await select(run, parts.store, found, ranked, plan)
+        if selected.failure is not None:
+            value_of(selected.failure)
+        return SearchResult(
+            [_as_document(hit.chunk) for hit in selected.hits],
+            [hit.scores.dense for hit in selected.hits],
+            list(query_embedding),
+            {} if plan.condition is None else to_json(plan.condition),
+        )
+
+
+class ContextCompressor:
+    """Leaves out documents that do not bear on a question.
+
+    Args:
+        config: Whether, and by which instructions.
+        llm: Judges; without one every document stays. It stays the caller's to close.
+    """
+
+    def __init__(self, config: CompressorConfig, llm: LLM | None) -> None:
+        self.config = config
+        self.llm = llm
+        self.compressor: Compressor | None = None
+        self._calls = _Calls(RetrievalConfig(compressor_config=config).to_config())
+
+    def initialize(self) -> None:
+        """Make the filter; the first call of :meth:`compress` does so itself."""
+        self.compressor = build_compressor(self._calls.config.compressor, self.llm)
+
+    def compress(self, query: str, documents: Sequence[Document | Chunk]) -> CompressionResult:
+        """Return the documents that bear on a question; one that could not be judged stays, and the log says so."""
+        if self.compressor is None:
+            self.initialize()
+        if self.compressor is None:
+            return CompressionResult(list(documents), 0, [])
+        hits = _as_hits(documents)
+        given = {id(hit.chunk): document for hit, document in zip(hits, documents, strict=True)}
+        concurrency = self._calls.config.compressor.concurrency
+        judging = compress(self._calls.begin(), self.compressor, query, hits, concurrency=concurrency)
+        judged = self._calls.sync.run(judging)
+        _warn(judged.failures)
+        kept = [given[id(hit.chunk)] for hit in judged.hits]
+        return CompressionResult(kept, judged.filtered_count, list(judged.relevance_scores))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A search that did as badly, or as well, as its caller says."""
+
+    query: Query
+    relevance: float | None
+    failures: tuple[Failed, ...] = ()
+
+
+class QueryRewriter:
+    """Puts questions into other words.
+
+    Args:
+        config: When, and by which instructions.
+        llm: Writes them; without one every question stays. It stays the caller's to close.
+    """
+
+    def __init__(self, config: RewriterConfig, llm: LLM | None) -> None:
+        self.config = config
+        self.llm = llm
+        self._calls = _Calls(RetrievalConfig(rewriter_config=config).to_config())
+        self._rewriter: Rewriter | None = build_rewriter(self._calls.config.rewriter, llm)
+
+    def should_rewrite(self, relevance_score: float) -> bool:
+        """Whether a search did badly enough: if and only if its score is below the threshold."""
+        return should_rewrite(relevance_score, self.config.relevance_threshold)
+
+    def rewrite(self, query: str, context: str | None = None) -> RewriteResult:
+        """Return a question in other words: one attempt; the log says why where the question stays as it is.
+
+        Raises:
+            QueryValidationError: It is empty or no text.
+        """
+        return self._calls.sync.run(self._rewrite(query, context or ""))
+
+    async def _rewrite(self, query: str, context: str) -> RewriteResult:
+        asked = normalize(query, self._calls.config.query)
+        if self._rewriter is None:
+            return RewriteResult(query, query, 0, "there is no language model")
+
+        async def tried(again: Query) -> _Tried:
+            return _Tried(again, 1.0)
+
+        rewriting = await rewrite_while_poor(
+            self._calls.begin(),
+            self._rewriter,
+            _Tried(asked, 0.0),
+            search_again=tried,
+            context_of=lambda _: context,
+            threshold=1.0,
+            max_attempts=min(1, self.config.max_attempts),
+            settings=self._calls.config.query,
+        )
+        _warn(rewriting.failures)
+        if rewriting.rewrites:
+            return replace(rewriting.rewrites[0], original_query=query, relevance=None)
+        return RewriteResult(query, query, rewriting.attempts, "the language model gave no other question")
+
+
+class DocumentFormatter:
+    """Writes documents as one text for a prompt."""
+
+    DEFAULT_TEMPLATE = "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {review_text}"
+
+    def __init__(self, config: FormatterConfig) -> None:
+        self.config = config
+        self._settings = RetrievalConfig(formatter_config=config).to_config().format
+
+    def format(
+        self, documents: Sequence[Document | Chunk], scores: Sequence[float | None] | None = None
+    ) -> FormattedContext:
+        """Return documents as one text; ``review_text`` is a document's text, and what it lacks is written ``N/A``.
+
+        Args:
+            documents: In their order.
+            scores: One for each; shown where ``include_scores`` says so.
+
+        Raises:
+            InvalidParameterError: There are not as many scores as documents.
+        """
+        settings = self._settings
+        return format_context(
+            _as_hits(documents, scores),
+            template=settings.template,
+            delimiter=settings.delimiter,
+            include_scores=settings.include_scores and scores is not None,
+            max_length=settings.max_context_length,
+        )
+
+
+class ResultCache:
+    """Keeps results for a while, in memory; those asked for longest ago go first. It may be used from several threads.
+
+    Args:
+        config: How many, and for how long.
+        clock: Tells the time; the system's where it is not given.
+    """
+
+    def __init__(self, config: CacheConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self._cache: LruCache[str, RetrievalResult] = LruCache(
+            config.max_size, config.ttl_seconds, (clock or SystemClock()).now
+        )
+
+    def get(self, query: str, filters: Filters = None) -> RetrievalResult | None:
+        """Return what was kept for a question and its filters; ``None`` where that is nothing, or too old."""
+        return self._cache.get(_key(query, filters)) if self.config.enabled else None
+
+    def set(self, query: str, result: RetrievalResult, filters: Filters = None) -> None:
+        """Keep a result."""
+        if self.config.enabled:
+            self._cache.set(_key(query, filters), result)
+
+    def entry(self, query: str, filters: Filters = None) -> CacheEntry[RetrievalResult] | None:
+        """Return a result with its age and how often it was asked for, without asking for it."""
+        return self._cache.entry(_key(query, filters))
+
+    def clear(self) -> None:
+        """Forget all results."""
+        self._cache.clear()
+
+
+class RetrievalPipeline(Closing):
+    """Finds what answers a question; a :class:`retrieval_core.pipeline.RetrievalPipeline` by other names.
+
+    The parts are there once it is initialised, which the first question does. A part that is not handed over is made of
+    the settings in the environment. It owns what it uses, and closes it.
+
+    Args:
+        config: How.
+        embeddings_model: Used in place of OpenAI's.
+        vector_store: Used in place of Pinecone's.
+        llm: Used in place of OpenAI's. Where store and embedder are handed over and this is not, there is none.
+        settings: Keys and the name of the index; the environment's where it is not given.
+    """
+
+    def __init__(
+        self,
+        config: RetrievalConfig,
+        *,
+        embeddings_model: Embedder | None = None,
+        vector_store: Store | None = None,
+        llm: LLM | None = None,
+        settings: RetrievalSettings | None = None,
+    ) -> None:
+        self.config = config
+        self.query_processor: QueryProcessor | None = None
+        self.vector_searcher: VectorSearcher | None = None
+        self.context_compressor: ContextCompressor | None = None
+        self.query_rewriter: QueryRewriter | None = None
+        self.document_formatter: DocumentFormatter | None = None
+        self.cache: ResultCache | None = None
+        self._embedder, self._store, self._llm, self._settings = embeddings_model, vector_store, llm, settings
+        self._pipeline: LibraryPipeline | None = None
+        self._lock = Lock()
+
+    def initialize(self) -> None:
+        """Make all parts; doing so again changes nothing.
+
+        Raises:
+            ConfigurationError: A setting is outside its range, or missing; ``missing_keys`` names those.
+        """
+        with self._lock:
+            if self._pipeline is None:
+                self._pipeline = self._made()
+
+    def _made(self) -> LibraryPipeline:
+        overrides: dict[str, Any] = {"cache.enabled": False}  # results are kept in self.cache, where they can be seen
+        environment = None
+        if self._embedder is None or self._store is None:
+            settings = self._settings or RetrievalSettings()
+            environment = settings.prefixed
+            overrides |= {key: getattr(settings, name) for name in CREDENTIALS for key in KEYS[name]}
+        elif self._llm is None:
+            overrides["llm.kind"] = "none"
+        config = self.config.to_config(overrides, environment)
+        embedder = self._embedder or cast("Embedder", build_embedder(config.embedder))
+        store = self._store or build_store(config.store, Path(config.index), embedder)
+        llm = self._llm or build_llm(config.llm)
+        ours = self.config
+        self.query_processor = QueryProcessor(ours.query_config, embedder)
+        self.vector_searcher = VectorSearcher(ours.search_config, store)
+        self.context_compressor = ContextCompressor(ours.compressor_config, llm)
+        self.query_rewriter = QueryRewriter(ours.rewriter_config, llm)
+        self.document_formatter = DocumentFormatter(ours.formatter_config)
+        self.cache = ResultCache(ours.cache_config)
+        return build_pipeline(config, store, embedder, llm=llm)
+
+    def retrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
+        """Find what answers a question; the same as :meth:`aretrieve`, from synchronous code."""
+        self.initialize()
+        return cast("LibraryPipeline", self._pipeline).sync.run(self.aretrieve(query, filters))
+
+    async def aretrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
+        """Find what answers a question; asked again, from the cache, unless something did not work the first time.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass.
+
+        Raises:
+            QueryValidationError: The question is empty or no text.
+            EmbeddingError: It could not be embedded, and the store cannot be searched by words.
+            RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`. A store that cannot be
+                reached is no error: the result is empty, and its metadata has the error.
+        """
+        started = perf_counter()
+        if self._pipeline is None:
+            await asyncio.to_thread(self.initialize)
+        cache = cast("ResultCache", self.cache)
+        if (kept := cache.get(query, filters)) is not None:
+            return replace(kept, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
+        found = await cast("LibraryPipeline", self._pipeline).aretrieve(query, filters)
+        documents = [_as_document(chunk) for chunk in found.documents]
+        facts, scores = dict(found.metadata), list(found.scores)
+        evaluation, latency = found.evaluation_scores, found.latency_ms
+        result = RetrievalResult(
+            query, documents, found.formatted_context, scores, facts, latency, evaluation_scores=evaluation
+        )
+        if not found.degraded:
+            cache.set(query, result, filters)
+        return result
+
+    async def aclose(self) -> None:
+        """Close what it uses. Closing twice is fine."""
+        if self._pipeline is not None:
+            await self._pipeline.aclose()
+
+    def close(self) -> None:
+        """Close what it uses. Closing twice is fine."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class DocumentScore(_Model):
+    """A passage with its similarity to the question."""
+
+    content: str
+    metadata: dict[str, Any]
+    score: float | None = Field(default=None, ge=0.0, le=1.0)
+    """The dense cosine; ``None`` for a passage that was found by its words and has no vector."""
+
+
+class RetrievalMetadata(_Model):
+    """How the passages were found."""
+
+    query_normalized: str
+    query_truncated: bool = False
+    filters_applied: dict[str, Any] = {}
+    documents_fetched: int = Field(ge=0)
+    documents_after_compression: int = Field(ge=0)
+    query_rewritten: bool = False
+    rewrite_attempts: int = Field(default=0, ge=0)
+    cache_hit: bool = False
+    note: str | None = None
+    """Why nothing was found, where that is known."""
+    error: str | None = None
+    """What failed, where the search did: then that nothing was found says nothing of the documents."""
+
+
+class EvaluationScores(_Model):
+    """How good the result is; ``None`` where a score cannot be computed."""
+
+    context_precision: float | None = None
+    response_relevancy: float | None = None
+
+
+class RetrievalResponse(_Model):
+    """A result as it goes over a wire, with a schema."""
+
+    query: str
+    documents: list[DocumentScore]
+    formatted_context: str
+    metadata: RetrievalMetadata
+    evaluation: EvaluationScores | None = None
+    latency_ms: float = Field(ge=0)
+    timestamp: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    """When the response was made, in UTC."""
+
+    @classmethod
+    def from_result(cls, result: RetrievalResult | LibraryResult) -> RetrievalResponse:
+        """Return a result, of this module's pipeline or of the library's, as a response."""
+        facts = {name: result.metadata[name] for name in RetrievalMetadata.model_fields if name in result.metadata}
+        scores = result.evaluation_scores
+        chunks = [hit.chunk for hit in _as_hits(result.documents)]
+        return cls(
+            query=result.query,
+            documents=[
+                DocumentScore(content=chunk.text, metadata=dict(chunk.metadata), score=score)
+                for chunk, score in zip(chunks, result.scores, strict=True)
+            ],
+            formatted_context=result.formatted_context,
+            metadata=RetrievalMetadata.model_validate({**facts, "cache_hit": result.from_cache}),
+            evaluation=None if scores is None else EvaluationScores.model_validate(scores),
+            latency_ms=result.latency_ms,
+        )
+
+
+def _as_document(chunk: Chunk) -> Document:
+    return Document(chunk.text, dict(chunk.metadata), chunk.id)
+
+
+def _as_hits(documents: Sequence[object], scores: Sequence[float | None] | None = None) -> tuple[Hit, ...]:
+    """Return documents, of this module, LangChain's or the library's own chunks, as hits in their order."""
+    given = [0.0] * len(documents) if scores is None else scores
+    if len(given) != len(documents):
+        msg = f"each document needs a score, got {len(documents)} documents and {len(given)} scores"
+        raise InvalidParameterError(msg)
+    chunks = [_as_chunk(document, number) for number, document in enumerate(documents, start=1)]
+    return tuple([Hit(chunk, score or 0.0, Scores()) for chunk, score in zip(chunks, given, strict=True)])
+
+
+def _as_chunk(document: Any, number: int) -> Chunk:
+    if isinstance(document, Chunk):
+        return document
+    text, metadata = getattr(document, "page_content", None), getattr(document, "metadata", None)
+    if not isinstance(text, str):
+        msg = f"a document has page_content (text) and metadata, got {type(document).__name__}: {document!r:.80}"
+        raise InvalidParameterError(msg)
+    name = str(getattr(document, "id", None) or f"document {number}")
+    return Chunk(name, name, text, metadata=dict(metadata or {}))
+
+
+def _key(query: str, filters: Filters) -> str:
+    """Return what names a question with its filters; no filter and an empty one are the same."""
+    fields = asdict(filters) if isinstance(filters, MetadataFilter) else filters
+    return result_key(
+        query=query,
+        filters=fields if isinstance(fields, Filter) else None,
+        parameters={} if isinstance(fields, Filter) or not fields else {"filters": fields},
+        fingerprint="",
+        version=None,
+        epoch=0,
+    )
+
+
+def _warn(failures: Sequence[Failed]) -> None:
+    for failure in failures:
+        logger.warning("%s: %s", failure.stage, failure.reason)
