@@ -6,8 +6,6 @@ import inspect
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -51,7 +49,7 @@ def _arguments_missing(name: str, wanted: Any, ours: Any) -> list[str]:
 
 
 def _fields(kind: Any) -> dict[str, Any]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if hasattr(kind, "model_fields"):
         return {name: MISSING if one.is_required() else one.default for name, one in kind.model_fields.items()}
     if not _is_record(kind):
         return {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.compat.retrievers import BM25Retriever, DenseRetriever, HybridRetriever, MultiVectorRetriever
+from retrieval_core.compat.hybrid import BM25Retriever, DenseRetriever, HybridRetriever, MultiVectorRetriever
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline import RetrievalPipeline
@@ -19,7 +19,7 @@ from retrieval_core.types.filters import Eq
 from support.pipelines import PHONES, TroubledStore, filled
 
 if TYPE_CHECKING:
-    from retrieval_core.compat.retrievers import BaseRetriever
+    from retrieval_core.compat.hybrid import StoreRetriever
     from retrieval_core.ports import SearchRequest, Store
 
 SATURN = "rings of Saturn"
@@ -79,7 +79,7 @@ def test_both() -> None:
 def test_each_is_a_retriever_for_another_pipeline(kind: str) -> None:
     """It gives candidates with their chunks, and serves beside another index."""
     embedder = FakeEmbedder()
-    retrievers: dict[str, BaseRetriever] = {
+    retrievers: dict[str, StoreRetriever] = {
         "bm25": BM25Retriever(a_store()),
         "dense": DenseRetriever(a_store(), embedder),
         "hybrid": HybridRetriever(a_store(), embedder),

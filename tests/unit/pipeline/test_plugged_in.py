@@ -11,7 +11,7 @@ import pytest
 
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.compat.retrievers import BM25Retriever, HybridRetriever
+from retrieval_core.compat.hybrid import BM25Retriever, HybridRetriever
 from retrieval_core.config import load_config
 from retrieval_core.errors import (
     ConfigurationError,

@@ -319,6 +319,17 @@ class RetrievalPipeline(Answers):
         """Return a result with its scores for a response; see :meth:`aevaluate`."""
         return self.sync.run(self.aevaluate(result, response))
 
+    async def acached_result(
+        self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]
+    ) -> RetrievalResult | None:
+        """Return what is kept for a question, or for one that asks the same; ``None`` without searching.
+
+        Raises:
+            RetrievalError: As :meth:`aretrieve`, where something is asked wrongly.
+        """
+        plan = make_plan(self._parts, self.config, filters, options)
+        return await self._answering.kept(self._run(), normalize(query, self.config.query), plan)
+
     async def ainvalidate(self) -> None:
         """Forget every result that was kept, as after a change that the pipeline cannot see.
 

@@ -111,6 +111,20 @@ class CachedRetrieval:
         result = await self._flights.run(flight, lambda: self._search_and_keep(run, names, query, plan, troubles))
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
 
+    async def kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
+        """Return what is kept for a query, or for one that asks the same; nothing is searched."""
+        names = await self._names(run, query, plan)
+        if names is None or self.cache is None:
+            return None
+        found = await ask_cache(run, self.cache, names.key)
+        if found is None and self._similar is not None and names.partition is not None:
+            query = await self._similar.embed(run, query)
+            if query.embedding is not None:
+                found = await self._similar.ask(run, query, query.embedding, names.partition)
+        if found is None or isinstance(found, Failed):
+            return None
+        return replace(found, query=query.original, from_cache=True, latency_ms=run.elapsed_ms, trace=run.records)
+
     async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
         if self._fingerprint is None:

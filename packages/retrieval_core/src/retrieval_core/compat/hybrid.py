@@ -1,0 +1,594 @@
+"""The second specification file's names: hybrid retrieval with flags for each request, and answers that are streamed.
+
+::
+
+    from retrieval_core.compat.hybrid import RetrievalPipeline
+
+    config = {"search_type": "hybrid", "retrieval_k": 20, "dense_weight": 0.7, "ai_rerank": True}
+    with RetrievalPipeline(config, ollama_config={"host": "http://localhost:11434"}) as pipeline:
+        pipeline.index.ingest("docs")
+        for text in pipeline.answer_stream("What does it cost?", search_type="dense", ai_rerank=False):
+            print(text, end="")
+
+Settings may have the file's names throughout, see :mod:`retrieval_core.config.aliases`. The base classes for retrievers
+and rerankers take and give dictionaries, as the file has them; a part of your own needs none of them, see
+:mod:`retrieval_core.ports`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from retrieval_core.adapters.graph import GraphQueryTranslator
+from retrieval_core.adapters.transformers.decompose import QueryDecomposer as _Decomposer
+from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGenerator
+from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
+from retrieval_core.compat.tracker import PerformanceTracker
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.config.aliases import translated
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
+from retrieval_core.index.builders.transformers import OffersModels
+from retrieval_core.index.open import build_embedder, build_llm, build_rerankers, open_index
+from retrieval_core.index.open_federation import open_indexes
+from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
+from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
+from retrieval_core.pipeline.lifecycle import Closing
+from retrieval_core.ports import Candidate, QueryContext, RerankScores, Versioned
+from retrieval_core.run.events import in_step
+from retrieval_core.run.observe import monitor_memory_usage
+from retrieval_core.run.sync import SyncBridge
+from retrieval_core.types import AnswerChunk, Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Mapping
+
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.index.index import Index
+    from retrieval_core.pipeline.stages.combine import VectorRule
+    from retrieval_core.pipeline.stages.fuse import FusionMethod
+    from retrieval_core.ports import LLM, CataloguedStore, Embedder, Reranker, Retriever, Store, Verifier
+    from retrieval_core.ports import QueryTransformer as TransformerPort
+    from retrieval_core.run.observe import MemoryUsage
+    from retrieval_core.types import AnswerEvent, Hit, Matrix
+    from retrieval_core.types.filters import Filter, MetadataFilter
+
+    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
+    EventCallback = Callable[[dict[str, Any]], object]
+
+__all__ = [
+    "BM25Retriever", "BaseReranker", "BaseRetriever", "DenseRetriever", "GraphQueryTranslator", "HyDEGenerator",
+    "HybridRetriever", "MultiVectorRetriever", "PerformanceTracker", "QueryDecomposer", "QueryTransformer",
+    "RetrievalPipeline", "StoreRetriever", "select_embedder",
+]  # fmt: skip
+T = TypeVar("T")
+
+PRESET = "local-hybrid"
+FLAGS = {
+    **dict.fromkeys(("search_type", "searchType", "retrievalMode"), "search_type"),
+    **dict.fromkeys(("retrieval_k", "retrievalK"), "retrieval_k"),
+    **dict.fromkeys(("dense_weight", "denseWeight"), "dense_weight"),
+    **dict.fromkeys(("ai_rerank", "aiRerank"), "ai_rerank"),
+    **dict.fromkeys(("reranker_top_k", "rerankerTopK"), "reranker_top_k"),
+    **dict.fromkeys(("context_window_size", "contextWindowSize"), "contextWindowSize"),
+}
+"""What a request may ask for in place of the settings, and what each is called there."""
+
+
+class BaseRetriever(ABC):
+    """Finds passages in a way of its own; to be subclassed."""
+
+    @abstractmethod
+    def search(self, query: str, k: int = 10) -> Any:
+        """Find passages.
+
+        Returns:
+            At most ``k`` dictionaries, best first, each with ``text``, and ``chunk_id``, ``document_id``, ``score``
+            and ``metadata`` where there are any.
+        """
+
+    def get_embeddings(self, texts: list[str]) -> Matrix:
+        """Embed passages: one row for each text. Nothing asks for them unless a subclass does."""
+        msg = f"{type(self).__name__} has no embeddings for {len(texts)} texts; give it a method get_embeddings"
+        raise InvalidParameterError(msg)
+
+    def as_retriever(self) -> Retriever:
+        """Return it as a retriever of the library, whose candidates are made of the dictionaries."""
+        return cast("Retriever", _Dictionaries(self))
+
+
+class _Dictionaries:
+    """A :class:`~retrieval_core.ports.Retriever` over one that gives dictionaries."""
+
+    def __init__(self, retriever: BaseRetriever) -> None:
+        self.id = str(getattr(retriever, "id", ""))
+        self._retriever = retriever
+
+    def search(self, query: str, k: int = 10) -> Sequence[Candidate]:  # no coroutine function: it runs in a thread
+        found = self._retriever.search(query, k)
+        return [_as_candidate(item, 1 / rank, type(self._retriever).__name__) for rank, item in enumerate(found, 1)]
+
+
+def _as_candidate(item: Any, score: float, name: str) -> Candidate:
+    try:
+        text, metadata = item["text"], dict(item.get("metadata") or {})
+        chunk_id = str(item.get("chunk_id") or f"{name} {text!r:.80}")
+        chunk = Chunk(chunk_id, str(item.get("document_id") or name), text, metadata=metadata)
+        return Candidate(chunk_id, float(item.get("score", score)), chunk)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        msg = f"{name} gave {item!r:.80}; a passage is a dictionary with text"
+        raise MalformedAnswerError(msg) from error
+
+
+class BaseReranker(ABC):
+    """Puts passages into a better order; to be subclassed, and handed over wherever a reranker is taken.
+
+    Results are kept by its ``id``: change that with whatever changes the order.
+    """
+
+    batch_size = 1000
+    """The most passages that it is given at once; it only compares those."""
+
+    @property
+    def id(self) -> str:
+        """Names the class."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    @abstractmethod
+    def rank(self, query: str, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return documents best first.
+
+        Args:
+            query: The question.
+            documents: Each with ``text``, and its place among them as ``index``, which has to come back with it.
+        """
+
+    def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages by the order that :meth:`rank` gives them; what it leaves out has 0.
+
+        Raises:
+            MalformedAnswerError: It gave something that it was not given.
+        """
+        ranked = self.rank(query, [{"index": number, "text": text} for number, text in enumerate(passages)])
+        scores = [0.0] * len(passages)
+        try:
+            for place, document in enumerate(ranked):
+                number = range(len(passages))[cast("int", document["index"])]
+                scores[number] = scores[number] or 1 - place / len(passages)
+        except (KeyError, IndexError, TypeError) as error:
+            msg = f"{self.id} must give documents that it was given, each with its index; it gave {ranked!r:.80}"
+            raise MalformedAnswerError(msg) from error
+        return RerankScores(tuple(scores))
+
+
+class StoreRetriever(BaseRetriever, Closing):
+    """A retriever over a store: one mode of the pipeline, without reranking or anything else that follows a search.
+
+    It owns what it was given: closing it closes the store and the embedder. It serves by itself, and as a further
+    retriever of another pipeline, for instance to search a second index beside the first one.
+
+    Raises:
+        ConfigurationError: A setting is outside its range.
+    """
+
+    def __init__(self, store: Store, embedder: Embedder | None, settings: Mapping[str, Any]) -> None:
+        # Whoever asks a retriever wants to know that it failed; nothing stands in for it.
+        config = load_config(overrides={**settings, "strict": True})
+        self._pipeline = LibraryPipeline(store, embedder, config=config)
+
+    @property
+    def id(self) -> str:
+        """Names the way of searching and the embedder; empty where the store does not tell what it holds.
+
+        Without an id, results of a pipeline that this is plugged into are not cached.
+        """
+        if not isinstance(self._pipeline.store, Versioned):
+            return ""
+        embedder = self._pipeline.embedder
+        settings = self._pipeline.config.model_dump_json(include={"search", "vectors"})
+        return f"{type(self).__name__} {settings} {None if embedder is None else embedder.id}"
+
+    async def version(self) -> str | None:
+        """Name the state of the index, as its store does; ``None`` before the first write, and where it does not tell.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        store = self._pipeline.store
+        return await store.version() if isinstance(store, Versioned) else None
+
+    async def search(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Candidate, ...]:
+        """Find passages: at most ``k``, best first, each with its chunk; none in an index that was not yet written.
+
+        Raises:
+            RetrievalError: As :meth:`RetrievalPipeline.aretrieve`, and whatever failed.
+        """
+        most = self._pipeline.config.limits.max_results
+        try:
+            result = await self._pipeline.aretrieve(query, filters, top_k=min(k, most))
+        except IndexNotFoundError:
+            return ()  # nothing was written yet
+        return tuple(Candidate(hit.id, hit.score, hit.chunk) for hit in result.hits)
+
+    def get_embeddings(self, texts: list[str]) -> Matrix:
+        """Embed passages: one row for each text, of unit length.
+
+        Raises:
+            InvalidParameterError: It has no embedder.
+            EmbeddingError: A text could not be embedded.
+        """
+        if self._pipeline.embedder is None:
+            return super().get_embeddings(texts)
+        return self._pipeline.sync.run(self._pipeline.embedder.embed_texts(texts))
+
+    def retrieve(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Hit, ...]:
+        """Find passages from synchronous code: at most ``k`` hits, best first, with all their scores.
+
+        Raises:
+            RetrievalError: As :meth:`search`.
+        """
+        return self._pipeline.retrieve(query, filters, top_k=k).hits
+
+    def as_retriever(self) -> Retriever:
+        """Return it as it is: it gives candidates."""
+        return self
+
+    async def aclose(self) -> None:
+        """Close the store and the embedder. Closing twice is fine."""
+        await self._pipeline.aclose()
+
+    def close(self) -> None:
+        """Close the store and the embedder. Closing twice is fine."""
+        self._pipeline.close()
+
+
+class BM25Retriever(StoreRetriever):
+    """Finds passages by their words.
+
+    Args:
+        store: Where to search.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, None, {"search": {"mode": "lexical"}})
+
+
+class DenseRetriever(StoreRetriever):
+    """Finds passages by their meaning.
+
+    Args:
+        store: Where to search.
+        embedder: The one that the index was built with.
+    """
+
+    def __init__(self, store: Store, embedder: Embedder) -> None:
+        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}}})
+
+
+class HybridRetriever(StoreRetriever):
+    """Finds passages by words and by meaning, and combines both.
+
+    Args:
+        store: Where to search.
+        embedder: The one that the index was built with.
+        dense_weight: In [0, 1]; words have the rest.
+        fusion: See :mod:`retrieval_core.pipeline.stages.fuse`; ``minmax`` is ``(1 - w) * bm25 + w * dense`` of scaled
+            scores.
+        candidates: Passages asked of each side.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        *,
+        dense_weight: float = 0.5,
+        fusion: FusionMethod = "zscore",
+        candidates: int = 200,
+    ) -> None:
+        search = {"mode": "hybrid", "dense_weight": dense_weight, "fusion": fusion, "candidates": candidates}
+        super().__init__(store, embedder, {"search": search, "vectors": {"weights": {}}})
+
+
+class MultiVectorRetriever(StoreRetriever):
+    """Finds passages by several vectors of each, such as those of the text and of the title.
+
+    Args:
+        store: Where to search; opened with the names of its further vectors.
+        embedder: The one that the index was built with.
+        weights: The weight of each further vector, above 0; the passage's own has 1.
+        rule: How the cosines become one score, see :mod:`retrieval_core.pipeline.stages.combine`.
+
+    Raises:
+        InvalidParameterError: There is no further vector to search.
+    """
+
+    def __init__(
+        self, store: Store, embedder: Embedder, weights: Mapping[str, float], rule: VectorRule = "max"
+    ) -> None:
+        if not weights:
+            msg = "weights must name at least one further vector, for instance {'title': 1.0}; else use DenseRetriever"
+            raise InvalidParameterError(msg)
+        vectors = {"weights": dict(weights), "rule": rule}
+        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": vectors})
+
+
+class QueryDecomposer(_Decomposer):
+    """Breaks a question into simpler ones."""
+
+    def decompose_query(self, query: str) -> list[str]:
+        """Return two to four sub-questions; the question alone where it is simple.
+
+        Raises:
+            ServiceError: The model failed, or gave none.
+        """
+        made = _once(self.transform(query, QueryContext()))
+        return [variant.text for variant in made.variants] or [query]
+
+
+class HyDEGenerator(_HyDEGenerator):
+    """Writes a passage that would answer a question."""
+
+    def generate_hypothetical_doc(self, query: str) -> str:
+        """Return the passage; the question where the model only repeats it.
+
+        Raises:
+            ServiceError: The model failed, or gave none.
+        """
+        made = _once(self.transform(query, QueryContext()))
+        return next((variant.text.strip() for variant in made.variants), query)
+
+
+def _once(coroutine: Any) -> Any:
+    bridge = SyncBridge()
+    try:
+        return bridge.run(coroutine)
+    finally:
+        bridge.close()
+
+
+def select_embedder(name: str, host: str | None = None) -> Embedder:
+    """Return the embedder of a name, not yet loaded.
+
+    Args:
+        name: Of a model, as ``Qwen/Qwen3-Embedding-0.6B``.
+        host: Where Ollama listens; its usual place where it is not given.
+
+    Raises:
+        ConfigurationError: The name or the host is none.
+    """
+    at = {} if host is None else {"ollama_config": {"host": host}}
+    return cast("Embedder", build_embedder(load_config(PRESET, {"embedding_model_name": name, **at}).embedder))
+
+
+class RetrievalPipeline(Closing):
+    """Finds passages and answers questions, with flags for each request; over the library's index of the same settings.
+
+    The flags are ``search_type``, ``retrieval_k``, ``dense_weight``, ``ai_rerank``, ``reranker_top_k`` and
+    ``context_window_size``, in these names or those of a user interface, such as ``searchType``. Whatever takes them
+    takes the library's own options too: ``top_k``, ``history``, ``session_id``, and for answers ``verify``,
+    ``prompt_override`` and ``max_tokens``. It owns what it uses, and closes it.
+
+    Args:
+        config: Settings over those of the preset ``local-hybrid``, by the file's names or the library's.
+        ollama_client: Any language model, used in place of the configured ones.
+        ollama_config: ``host``, ``generation_model``, ``embedding_model`` and ``enrichment_model``.
+        store: Used in place of the configured one.
+        embedder: Used in place of the configured one.
+        retrievers: Further ways of finding passages, by name.
+        transformers: Further ones, by name, which look at every question first.
+        reranker: Used in place of the configured ones.
+        verifier: Used in place of the configured one.
+
+    Attributes:
+        index: What is asked where there are no flags; it can be filled.
+
+    Raises:
+        ConfigurationError: A setting is unknown or outside its range.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        ollama_client: LLM | None = None,
+        ollama_config: Mapping[str, Any] | None = None,
+        *,
+        store: CataloguedStore | None = None,
+        embedder: Embedder | None = None,
+        retrievers: Mapping[str, Retriever | BaseRetriever] | None = None,
+        transformers: Mapping[str, TransformerPort] | None = None,
+        reranker: Reranker | BaseReranker | Sequence[Reranker | BaseReranker] | None = None,
+        verifier: Verifier | None = None,
+    ) -> None:
+        given = {**config, **({} if ollama_config is None else {"ollama_config": dict(ollama_config)})}
+        if ollama_client is not None and not isinstance(ollama_client, OffersModels):
+            given["transform.model"] = None  # it is asked for everything
+        self.config = load_config(PRESET, given)
+        ours = {
+            name: one.as_retriever() if isinstance(one, BaseRetriever) else one
+            for name, one in (retrievers or {}).items()
+        }
+        self._llm = ollama_client or build_llm(self.config.llm)
+        self._embedder, self._store = embedder, store
+        self._plugged_in: dict[str, Any] = {"llm": self._llm, "transformers": transformers, "verifier": verifier}
+        self._retrievers = ours
+        self._reranker = None if reranker is None else cast("Reranker | Sequence[Reranker]", reranker)
+        self._rerankers: dict[str, Sequence[Reranker]] = {}
+        self._opened: dict[str, Index] = {}
+        self._federations: dict[str, FederatedIndex] = {}
+        self.index = self._opened_with({})
+        self._embedder, self._store = self.index.pipeline.embedder, cast("CataloguedStore", self.index.pipeline.store)
+
+    def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
+        """Return the settings with the flags of a request."""
+        if not flags:
+            return self.config
+        below, problems = self.config.model_dump(exclude_unset=True), list[str]()
+        tree, _ = translated(flags, below, {}, problems)
+        if problems:
+            raise InvalidParameterError("; ".join(problems))
+        return load_config(
+            overrides=below | {f"{name}.{key}": value for name, part in tree.items() for key, value in part.items()}
+        )
+
+    def _reranked_by(self, config: RetrievalConfig) -> Sequence[Reranker]:
+        """Return the rerankers of some settings, which load their models once for all requests."""
+        if not config.reranker.enabled:
+            return ()
+        if self._reranker is not None:
+            return self._reranker if isinstance(self._reranker, Sequence) else (self._reranker,)
+        name = config.reranker.model_dump_json(exclude={"candidates", "weight"})
+        if name not in self._rerankers:
+            self._rerankers[name] = build_rerankers(config.reranker, self._llm)
+        return self._rerankers[name]
+
+    def _opened_with(self, flags: Mapping[str, Any]) -> Index:
+        """Return the index with the flags of a request; those of the same flags share what they keep."""
+        name = repr(sorted(flags.items()))
+        if name not in self._opened:
+            config = self._configured(flags)
+            self._opened[name] = open_index(
+                config=config,
+                store=self._store,
+                embedder=self._embedder,
+                retrievers=self._retrievers,
+                reranker=self._reranked_by(config),
+                **self._plugged_in,
+            )
+        return self._opened[name]
+
+    def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
+        """Find passages: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass.
+            options: Flags, and the library's options.
+
+        Raises:
+            InvalidParameterError: A flag is unknown.
+            RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`.
+        """
+        index, rest = self._asked(options)
+        return _as_dicts(self._run(index.aretrieve(query, filters, **rest)).hits)
+
+    def process_query_batch(self, queries: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """Find passages for several questions, embedded together: for each what :func:`result_to_json` makes of it.
+
+        A question that fails has ``error``, and does not touch the others.
+        """
+        index, rest = self._asked(options)
+        found = self._run(index.pipeline.aretrieve_many(queries, **rest))
+        return [
+            {"query": one.query, "error": str(one.error)} if one.result is None else result_to_json(one.result)
+            for one in found
+        ]
+
+    def get_cached_result(self, query: str, session_id: str | None = None, **options: Any) -> dict[str, Any] | None:
+        """Return what was found before for a question, or one that asks the same in other words; nothing is searched.
+
+        Args:
+            query: The question.
+            session_id: Whose it is; counts where ``cache_scope`` is ``session``.
+            options: Those that it was asked with.
+        """
+        index, rest = self._asked({**options, "session_id": session_id})
+        kept = self._run(index.pipeline.acached_result(query, **rest))
+        return None if kept is None else result_to_json(kept)
+
+    def answer_stream(
+        self, query: str, filters: Filters = None, *, event_callback: EventCallback | None = None, **options: Any
+    ) -> Generator[str]:
+        """Answer a question, and yield the answer's text piece by piece.
+
+        Where the passages cannot be found as configured, they are searched by meaning alone, without a reranker; where
+        that fails too, the model says that it has none, see :meth:`retrieval_core.Index.answer_stream`.
+
+        Args:
+            query: The question.
+            filters: What every passage must pass.
+            event_callback: Is called with every event, such as ``{"type": "answer_chunk", "content": "…"}``.
+            options: Flags, and the library's options.
+        """
+        index, rest = self._asked(options)
+        events = in_step(self.index.pipeline.sync, index.pipeline.aanswer_stream(query, filters, **rest))
+        return _texts(events, event_callback)
+
+    def answer_with_history(
+        self, query: str, conversation_history: Sequence[Mapping[str, Any]], **options: Any
+    ) -> Generator[str]:
+        """Answer a question of a conversation; as :meth:`answer_stream`.
+
+        Args:
+            query: The question.
+            conversation_history: The turns before it, oldest first, each with ``role`` and ``content``.
+            options: As of :meth:`answer_stream`.
+        """
+        return self.answer_stream(query, **options, history=conversation_history)
+
+    def search_multiple_indexes(self, query: str, index_ids: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """Find passages in several indexes, reranked together; each has its ``source_index``.
+
+        Args:
+            query: The question.
+            index_ids: Each names the index ``text_pages_<id>`` in the folder of the configured one.
+            options: Flags, and the library's options.
+
+        Raises:
+            ValueError: An id cannot be a part of a file's name.
+        """
+        flags, rest = self._parted(options)
+        config = self._configured(flags)
+        name = repr((sorted(index_ids), sorted(flags.items())))
+        if name not in self._federations:
+            place = Path(config.index)
+            places = {one: place.with_name(f"text_pages_{one}{place.suffix}") for one in index_ids}
+            rerankers = self._reranked_by(config)
+            self._federations[name] = open_indexes(
+                places, config=config, embedder=self._embedder, reranker=rerankers, **self._plugged_in
+            )
+        return _as_dicts(self._run(self._federations[name].aretrieve(query, **rest)).hits)
+
+    def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
+        """Open the embedder anew and try it; until it works, questions are searched for by words alone."""
+        return self.index.pipeline.recover_from_embedding_failure()
+
+    def monitor_memory_usage(self) -> MemoryUsage:
+        """Measure the process and what its parts hold; where that is much, the log has a warning. Nothing is freed."""
+        return monitor_memory_usage(self.index.pipeline.components)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.index.pipeline.sync.run(coroutine)  # one loop for all requests
+
+    def _asked(self, options: Mapping[str, Any]) -> tuple[Index, dict[str, Any]]:
+        flags, rest = self._parted(options)
+        return self._opened_with(flags), rest
+
+    def _parted(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the flags, and the library's options."""
+        flags = {FLAGS[name]: value for name, value in options.items() if name in FLAGS and value is not None}
+        return flags, {name: value for name, value in options.items() if name not in FLAGS}
+
+    async def aclose(self) -> None:
+        """Close what it uses. Closing twice is fine."""
+        for opened in (*self._federations.values(), *self._opened.values()):
+            await opened.aclose()
+
+    def close(self) -> None:
+        """Close what it uses. Closing twice is fine."""
+        for opened in (*self._federations.values(), *self._opened.values()):
+            opened.close()
+
+
+def _as_dicts(hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    return [{"chunk_id": hit.id, **hit_to_json(hit, rank)} for rank, hit in enumerate(hits, start=1)]
+
+
+def _texts(events: Generator[AnswerEvent], event_callback: EventCallback | None) -> Generator[str]:
+    for event in events:
+        if event_callback is not None:
+            event_callback(event_to_json(event))
+        if isinstance(event, AnswerChunk):
+            yield event.content
