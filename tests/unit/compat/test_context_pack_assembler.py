@@ -172,7 +172,7 @@ GOOD = [RerankResult("doc_1#1", 90)]
     ("arguments", "message"),
     [
         ({"reranked": None}, "list of RerankResult"),
-        ({"reranked": ["doc_1#1"]}, "must hold RerankResult"),
+        ({"reranked": ["doc_1#1"]}, "each of reranked must be a .*RerankResult"),
         ({"cfg": load_config()}, "context_pack.RetrievalConfig"),
         ({"cfg": {"final_max_tokens": 5}}, "context_pack.RetrievalConfig"),
         ({"candidate_metadata": ["doc_1#1"]}, "maps chunk ids"),
@@ -184,7 +184,7 @@ GOOD = [RerankResult("doc_1#1", 90)]
         ({"candidate_metadata": {"doc_1/p1": {"section_path": {"a": 1}}}}, "section_path must be"),
         ({"all_chunks": "text"}, "all_chunks must be a list"),
         ({"all_chunks": None}, "all_chunks must be a list"),
-        ({"all_chunks": [{"text": "x"}]}, "must hold retrieval_core.Chunk"),
+        ({"all_chunks": [{"text": "x"}]}, "each of all_chunks must be a .*Chunk"),
         ({"all_chunks": [Chunk("a", "d", "one"), Chunk("a", "d", "two")]}, "two different chunks"),
     ],
     ids=str,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retrieval_core.compat._calls import Calls
 from retrieval_core.compat.settings import CREDENTIALS, KEYS, PRESET, RetrievalSettings
 from retrieval_core.config import RetrievalConfig as LibraryConfig
 from retrieval_core.config import RetryConfig as LibraryRetryConfig
@@ -40,22 +41,22 @@ from retrieval_core.errors import (
 )
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
 from retrieval_core.index.open import (
-    build_compressor,
     build_embedder,
     build_llm,
     build_pipeline,
+    build_relevance_filter,
     build_rewriter,
     build_store,
 )
 from retrieval_core.pipeline.cache.key import result_key
-from retrieval_core.pipeline.lifecycle import Closing, Lifecycle
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.search_loop import Parts, value_of
 from retrieval_core.pipeline.stages.embed import Questions, checked
 from retrieval_core.pipeline.stages.format import FormattedContext, format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.relevance import compress
+from retrieval_core.pipeline.stages.relevance import keep_relevant
 from retrieval_core.pipeline.stages.rewrite import rewrite_while_poor, should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import select
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
-    from retrieval_core.ports import LLM, Compressor, Embedder, Rewriter, Store
+    from retrieval_core.ports import LLM, Embedder, RelevanceFilter, Rewriter, Store
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.outcomes import Failed
 
@@ -190,7 +191,7 @@ class RetrievalConfig:
             "query": {"max_length": query.max_length, "normalize_unicode": query.normalize_unicode},
             "embedder": {"openai": {"model": query.embedding_model}},
             "search": {**asdict(wanted), "fetch_k": max(wanted.fetch_k, wanted.top_k)},
-            "compressor": asdict(self.compressor_config),
+            "relevance_filter": asdict(self.compressor_config),
             "rewriter": asdict(self.rewriter_config),
             "format": {**asdict(formatter), "template": formatter.template or DocumentFormatter.DEFAULT_TEMPLATE},
             "cache": asdict(self.cache_config),
@@ -258,18 +259,6 @@ class RetrievalResult:
     evaluation_scores: dict[str, float | None] | None = None
 
 
-class _Calls(Lifecycle):
-    """Makes the calls of a part that is used alone: timed, bounded and repeated as in a pipeline."""
-
-    def __init__(self, config: LibraryConfig) -> None:
-        super().__init__(config, None, None, threads="retrieval-parts")
-        self.begin = self._run
-
-    @property
-    def _held(self) -> Sequence[object]:
-        return ()
-
-
 class QueryProcessor:
     """Checks, normalises and embeds questions.
 
@@ -281,7 +270,7 @@ class QueryProcessor:
     def __init__(self, config: QueryConfig, embeddings_model: Embedder) -> None:
         self.config = config
         self.embeddings_model = embeddings_model
-        self._calls = _Calls(RetrievalConfig(query_config=config).to_config())
+        self._calls = Calls(RetrievalConfig(query_config=config).to_config())
 
     def process(self, query: str) -> ProcessedQuery:
         """Return a question ready to be searched for.
@@ -308,7 +297,7 @@ class VectorSearcher:
         self.config = config
         self.vector_store = vector_store
         self.retriever: Parts | None = None
-        self._calls = _Calls(RetrievalConfig(search_config=config).to_config())
+        self._calls = Calls(RetrievalConfig(search_config=config).to_config())
 
     def initialize(self) -> None:
         """Make the retriever; the first search does so itself."""
@@ -363,12 +352,12 @@ class ContextCompressor:
     def __init__(self, config: CompressorConfig, llm: LLM | None) -> None:
         self.config = config
         self.llm = llm
-        self.compressor: Compressor | None = None
-        self._calls = _Calls(RetrievalConfig(compressor_config=config).to_config())
+        self.compressor: RelevanceFilter | None = None
+        self._calls = Calls(RetrievalConfig(compressor_config=config).to_config())
 
     def initialize(self) -> None:
         """Make the filter; the first call of :meth:`compress` does so itself."""
-        self.compressor = build_compressor(self._calls.config.compressor, self.llm)
+        self.compressor = build_relevance_filter(self._calls.config.relevance_filter, self.llm)
 
     def compress(self, query: str, documents: Sequence[Document | Chunk]) -> CompressionResult:
         """Return the documents that bear on a question; one that could not be judged stays, and the log says so."""
@@ -378,8 +367,8 @@ class ContextCompressor:
             return CompressionResult(list(documents), 0, [])
         hits = _as_hits(documents)
         given = {id(hit.chunk): document for hit, document in zip(hits, documents, strict=True)}
-        concurrency = self._calls.config.compressor.concurrency
-        judging = compress(self._calls.begin(), self.compressor, query, hits, concurrency=concurrency)
+        concurrency = self._calls.config.relevance_filter.concurrency
+        judging = keep_relevant(self._calls.begin(), self.compressor, query, hits, concurrency=concurrency)
         judged = self._calls.sync.run(judging)
         _warn(judged.failures)
         kept = [given[id(hit.chunk)] for hit in judged.hits]
@@ -406,7 +395,7 @@ class QueryRewriter:
     def __init__(self, config: RewriterConfig, llm: LLM | None) -> None:
         self.config = config
         self.llm = llm
-        self._calls = _Calls(RetrievalConfig(rewriter_config=config).to_config())
+        self._calls = Calls(RetrievalConfig(rewriter_config=config).to_config())
         self._rewriter: Rewriter | None = build_rewriter(self._calls.config.rewriter, llm)
 
     def should_rewrite(self, relevance_score: float) -> bool:

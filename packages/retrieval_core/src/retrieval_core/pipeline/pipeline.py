@@ -328,7 +328,7 @@ class RetrievalPipeline(Answers):
             RetrievalError: As :meth:`aretrieve`, where something is asked wrongly.
         """
         plan = make_plan(self._parts, self.config, filters, options)
-        return await self._answering.kept(self._run(), normalize(query, self.config.query), plan)
+        return await self._cached.kept(self._run(), normalize(query, self.config.query), plan)
 
     async def ainvalidate(self) -> None:
         """Forget every result that was kept, as after a change that the pipeline cannot see.

@@ -1,0 +1,32 @@
+"""Calls of parts that are used alone: timed, bounded and repeated as in a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retrieval_core.pipeline.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.run.clock import Clock
+
+
+class Calls(Lifecycle):
+    """Begins runs; closing it closes what it owns.
+
+    Args:
+        config: Its deadline, retries and time-outs count.
+        clock: Measures durations and the deadline; the system's where it is not given.
+        owned: What is closed with it.
+    """
+
+    def __init__(self, config: RetrievalConfig, clock: Clock | None = None, owned: Sequence[object] = ()) -> None:
+        super().__init__(config, None, clock, threads="retrieval-parts")
+        self.begin = self._run
+        self._owned = owned
+
+    @property
+    def _held(self) -> Sequence[object]:
+        return self._owned
