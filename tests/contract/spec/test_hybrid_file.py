@@ -20,6 +20,7 @@ from retrieval_core.compat.hybrid import (
     DenseRetriever,
     HybridRetriever,
     HyDEGenerator,
+    MultiVectorRetriever,
     PerformanceTracker,
     QueryDecomposer,
     RetrievalPipeline,
@@ -238,6 +239,22 @@ def test_the_retrievers() -> None:
             bm25_score, dense_score = scaled(bm25, hit.id), scaled(dense, hit.id)
             final_score = (1 - dense_weight) * bm25_score + dense_weight * dense_score
             assert hit.score == pytest.approx(final_score)
+
+
+def test_the_multi_vector_retriever() -> None:
+    """It is made as the file makes it; a vision model is refused."""
+    db_manager, text_embedder = TroubledStore(), FakeEmbedder()
+    filled(db_manager, [Chunk(name, "phones", text) for name, text in TEXTS.items()])
+    dense_retriever = MultiVectorRetriever(
+        db_manager,
+        text_embedder,
+        vision_model=None,
+        fusion_config={}
+    )  # fmt: skip
+    with dense_retriever:
+        assert dense_retriever.retrieve(QUESTION, k=1)[0].id == "battery"
+    with pytest.raises(InvalidParameterError, match="vision_model"):
+        MultiVectorRetriever(db_manager, text_embedder, vision_model="clip", fusion_config={})  # type: ignore[arg-type]
 
 
 def scaled(scores: dict[str, float], name: str) -> float:

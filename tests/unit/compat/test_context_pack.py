@@ -240,55 +240,12 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(closed) == 4
 
 
-EXAMPLE = """
-from retrieval_core.compat.context_pack import RetrievalConfig, retrieve
-
-config = RetrievalConfig.from_env()
-
-result = retrieve(
-    "What is the main topic?",
-    filters={"doc_id": "doc_1"},
-    cfg=config,
-    all_chunks=[],
-    llm_config=None
-)
-
-print(f"Retrieved {len(result.selected_chunks)} chunks")
-print(f"Citations: {result.citations}")
-print(f"Context pack: {result.context_pack}")
-"""
-"""The specification's, as it stands there but for the import."""
-
-
 def an_index(path: Path) -> None:
     """Make an index by words with two documents."""
     text = "# Topic\n\nThe main topic is copper.\n\n# Aside\n\nThe harbour is another topic."
     config = load_config(overrides={"embedder.kind": "none", "search.mode": "lexical"})
     with open_index(path, config=config) as index:
         index.add_documents([Document(name, text, name, f"hash of {name}") for name in ("doc_1", "doc_2")])
-
-
-@needs_local_model
-def test_the_example_of_the_specification(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As it stands there but for the import, it asks the index of the current folder."""
-    an_index(tmp_path / ".retrieval/index.db")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RETRIEVAL_EMBEDDER__KIND", "none")
-    monkeypatch.setenv("RETRIEVAL_SEARCH__MODE", "lexical")
-    monkeypatch.setenv("FINAL_MAX_TOKENS", "200")
-
-    names: dict[str, Any] = {}
-    exec(EXAMPLE, names)
-
-    result = names["result"]
-    assert result.max_tokens == 200
-    assert result.degraded == ()
-    shown = capsys.readouterr().out
-    assert "Retrieved 1 chunks" in shown
-    assert "Doc: doc_1" in shown
-    assert "The main topic is copper." in shown
 
 
 @needs_local_model

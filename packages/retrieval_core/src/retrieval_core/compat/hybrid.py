@@ -300,19 +300,31 @@ class MultiVectorRetriever(StoreRetriever):
         embedder: The one that the index was built with.
         weights: The weight of each further vector, above 0; the passage's own has 1.
         rule: How the cosines become one score, see :mod:`retrieval_core.pipeline.stages.combine`.
+        vision_model: ``None``: images have no vectors.
+        fusion_config: ``weights`` and ``rule`` together; ``{}`` for the passage's own vector alone.
 
     Raises:
-        InvalidParameterError: There is no further vector to search.
+        InvalidParameterError: There is no further vector to search, or a vision model.
     """
 
     def __init__(
-        self, store: Store, embedder: Embedder, weights: Mapping[str, float], rule: VectorRule = "max"
+        self,
+        store: Store,
+        embedder: Embedder,
+        weights: Mapping[str, float] | None = None,
+        rule: VectorRule = "max",
+        *,
+        vision_model: None = None,
+        fusion_config: Mapping[str, Any] | None = None,
     ) -> None:
-        if not weights:
+        if vision_model is not None:
+            msg = f"images have no vectors here; leave vision_model out, got {vision_model!r:.80}"
+            raise InvalidParameterError(msg)
+        if fusion_config is None and not weights:
             msg = "weights must name at least one further vector, for instance {'title': 1.0}; else use DenseRetriever"
             raise InvalidParameterError(msg)
-        vectors = {"weights": dict(weights), "rule": rule}
-        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": vectors})
+        given = {"weights": dict(weights or {}), "rule": rule} if fusion_config is None else fusion_config
+        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}, **given}})
 
 
 class QueryDecomposer(_Decomposer):
