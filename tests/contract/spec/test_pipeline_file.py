@@ -44,7 +44,12 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk
 from support.declarations import declared, differences
+from support.openai_service import KEY as OPENAI_KEY
+from support.openai_service import OpenAIService
+from support.pinecone_reviews import KEY as PINECONE_KEY
+from support.pinecone_reviews import ReviewIndex
 from support.pipelines import TroubledStore, filled
+from support.wire_server import WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -447,15 +452,17 @@ def test_pipeline() -> None:
         assert again.from_cache
         assert again.documents == first.documents
         assert store.calls["dense"] == 1
+        again.documents.clear()
+        assert pipeline.retrieve(QUESTION, MetadataFilter(max_price=250)).documents == first.documents
         parts = pipeline.query_processor, pipeline.vector_searcher, pipeline.cache
         assert all(part is not None for part in parts)
         assert pipeline.cache is not None
         assert pipeline.cache.get(QUESTION, MetadataFilter(max_price=250)) is not None
         with pytest.raises(QueryValidationError):
             pipeline.retrieve("  ")
-    response = RetrievalResponse.from_result(again)
-    assert response.metadata.cache_hit
-    assert [one.content for one in response.documents] == [one.page_content for one in again.documents]
+    response = RetrievalResponse.from_result(first)
+    assert response.metadata.cache_hit is False
+    assert [one.content for one in response.documents] == [one.page_content for one in first.documents]
 
 
 def test_pipeline_with_a_language_model() -> None:
@@ -517,6 +524,30 @@ def test_missing_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     with pytest.raises(ConfigurationError) as raised:
         pipeline.initialize()
     assert list(raised.value.missing_keys) == ["PINECONE_API_KEY"]
+
+
+def test_pinecone_and_openai(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Set by the environment alone, it asks both services through their SDKs: vectors, passages and judgements."""
+    pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
+    reviews, openai = ReviewIndex(3072), OpenAIService(lambda _: '{"1": {"reason": "", "relevant": true, "score": 1}}')
+    for chunk in PHONES:
+        vector = asyncio.run(FakeEmbedder(3072).embed_query(chunk.text)).tolist()
+        reviews.put("phone-reviews", chunk.id, vector, review_text=chunk.text, **chunk.metadata)
+    monkeypatch.chdir(tmp_path)
+    with WireServer(openai) as models, WireServer(reviews) as index:
+        for name, value in {
+            "OPENAI_API_KEY": OPENAI_KEY,
+            "PINECONE_API_KEY": PINECONE_KEY,
+            "RETRIEVAL_EMBEDDER__OPENAI__BASE_URL": f"{models.url}/v1",
+            "RETRIEVAL_LLM__OPENAI__BASE_URL": f"{models.url}/v1",
+            "RETRIEVAL_STORE__PINECONE__HOST": index.url,
+        }.items():
+            monkeypatch.setenv(name, value)
+        with RetrievalPipeline(RetrievalConfig(search_config=SearchConfig(score_threshold=0.3))) as pipeline:
+            result = pipeline.retrieve(QUESTION, MetadataFilter(max_price=250))
+    assert [document.metadata["product_name"] for document in result.documents] == ["Acme One", "Acme One"]
+    assert result.metadata["relevance_score"] == 1
+    assert "Review: The battery lasts two days of heavy use." in result.formatted_context
 
 
 def test_errors() -> None:

@@ -57,11 +57,12 @@ from retrieval_core.pipeline.stages.format import FormattedContext, format_conte
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.relevance import keep_relevant
-from retrieval_core.pipeline.stages.rewrite import rewrite_while_poor, should_rewrite
+from retrieval_core.pipeline.stages.rewrite import should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import select
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.retry import MAY_PASS
 from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores
 from retrieval_core.types import RetrievalResult as LibraryResult
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
     from retrieval_core.ports import LLM, Embedder, RelevanceFilter, Rewriter, Store
     from retrieval_core.run.clock import Clock
-    from retrieval_core.run.outcomes import Failed
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
@@ -253,7 +253,7 @@ class RetrievalResult:
     documents: list[Document]
     formatted_context: str
     scores: list[float | None]
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     latency_ms: float = 0.0
     from_cache: bool = False
     evaluation_scores: dict[str, float | None] | None = None
@@ -375,15 +375,6 @@ class ContextCompressor:
         return CompressionResult(kept, judged.filtered_count, list(judged.relevance_scores))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """A search that did as badly, or as well, as its caller says."""
-
-    query: Query
-    relevance: float | None
-    failures: tuple[Failed, ...] = ()
-
-
 class QueryRewriter:
     """Puts questions into other words.
 
@@ -408,30 +399,15 @@ class QueryRewriter:
         Raises:
             QueryValidationError: It is empty or no text.
         """
-        return self._calls.sync.run(self._rewrite(query, context or ""))
-
-    async def _rewrite(self, query: str, context: str) -> RewriteResult:
         asked = normalize(query, self._calls.config.query)
         if self._rewriter is None:
             return RewriteResult(query, query, 0, "there is no language model")
-
-        async def tried(again: Query) -> _Tried:
-            return _Tried(again, 1.0)
-
-        rewriting = await rewrite_while_poor(
-            self._calls.begin(),
-            self._rewriter,
-            _Tried(asked, 0.0),
-            search_again=tried,
-            context_of=lambda _: context,
-            threshold=1.0,
-            max_attempts=min(1, self.config.max_attempts),
-            settings=self._calls.config.query,
-        )
-        _warn(rewriting.failures)
-        if rewriting.rewrites:
-            return replace(rewriting.rewrites[0], original_query=query, relevance=None)
-        return RewriteResult(query, query, rewriting.attempts, "the language model gave no other question")
+        call = self._calls.begin().call("rewrite", self._rewriter.rewrite, asked.text, context or "")
+        outcome = self._calls.sync.run(call)
+        if isinstance(outcome, Failed):
+            _warn((outcome,))
+            return RewriteResult(query, query, 1, "the language model failed")
+        return RewriteResult(query, outcome.value.query, 1, outcome.value.reason)
 
 
 class DocumentFormatter:
@@ -586,16 +562,20 @@ class RetrievalPipeline(Closing):
             await asyncio.to_thread(self.initialize)
         cache = cast("ResultCache", self.cache)
         if (kept := cache.get(query, filters)) is not None:
-            return replace(kept, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
+            own = {"documents": [*kept.documents], "scores": [*kept.scores]}  # whoever changes them changes their own
+            return replace(kept, **own, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
         found = await cast("LibraryPipeline", self._pipeline).aretrieve(query, filters)
-        documents = [_as_document(chunk) for chunk in found.documents]
-        facts, scores = dict(found.metadata), list(found.scores)
-        evaluation, latency = found.evaluation_scores, found.latency_ms
         result = RetrievalResult(
-            query, documents, found.formatted_context, scores, facts, latency, evaluation_scores=evaluation
+            query,
+            [_as_document(chunk) for chunk in found.documents],
+            found.formatted_context,
+            list(found.scores),
+            found.metadata,
+            found.latency_ms,
+            evaluation_scores=found.evaluation_scores,
         )
         if not found.degraded:
-            cache.set(query, result, filters)
+            cache.set(query, replace(result, documents=[*result.documents], scores=[*result.scores]), filters)
         return result
 
     async def aclose(self) -> None:
@@ -678,7 +658,7 @@ class RetrievalResponse(_Model):
 
 
 def _as_document(chunk: Chunk) -> Document:
-    return Document(chunk.text, dict(chunk.metadata), chunk.id)
+    return Document(chunk.text, chunk.metadata, chunk.id)
 
 
 def _as_hits(documents: Sequence[object], scores: Sequence[float | None] | None = None) -> tuple[Hit, ...]:
