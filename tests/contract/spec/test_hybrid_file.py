@@ -17,6 +17,7 @@ from retrieval_core.compat.hybrid import (
     BaseReranker,
     BaseRetriever,
     BM25Retriever,
+    ColBERTSmall,
     DenseRetriever,
     HybridRetriever,
     HyDEGenerator,
@@ -393,6 +394,13 @@ def test_recovery_of_the_embedder(tmp_path: Path) -> None:
         embedder.failure = RuntimeError("the model is gone")
         assert pipeline.recover_from_embedding_failure(QUESTION) is False
         assert ids(pipeline.search("camera")) == ["camera"]
+
+
+def test_colbert_small() -> None:
+    """It is the file's model, not yet loaded, and a reranker of the library."""
+    reranker = ColBERTSmall()
+    assert "answerdotai/answerai-colbert-small-v1" in reranker.id
+    assert reranker.is_loaded is False
 
 
 def test_query_decomposer_and_hyde() -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from retrieval_core.adapters.graph import GraphQueryTranslator
+from retrieval_core.adapters.rerankers.fastembed import FastembedLateInteraction as ColBERTSmall
 from retrieval_core.adapters.transformers.decompose import QueryDecomposer as _Decomposer
 from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
@@ -59,9 +60,9 @@ if TYPE_CHECKING:
     EventCallback = Callable[[dict[str, Any]], object]
 
 __all__ = [
-    "BM25Retriever", "BaseReranker", "BaseRetriever", "DenseRetriever", "GraphQueryTranslator", "HyDEGenerator",
-    "HybridRetriever", "MultiVectorRetriever", "PerformanceTracker", "QueryDecomposer", "QueryTransformer",
-    "RetrievalPipeline", "StoreRetriever", "select_embedder",
+    "BM25Retriever", "BaseReranker", "BaseRetriever", "ColBERTSmall", "DenseRetriever", "GraphQueryTranslator",
+    "HyDEGenerator", "HybridRetriever", "MultiVectorRetriever", "PerformanceTracker", "QueryDecomposer",
+    "QueryTransformer", "RetrievalPipeline", "StoreRetriever", "select_embedder",
 ]  # fmt: skip
 T = TypeVar("T")
 
