@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List
 
 import numpy as np
 import pytest
 
-from retrieval_core import open_index
+from retrieval_core import Index, open_index
 from retrieval_core.compat.hybrid import (
     BaseReranker,
     BaseRetriever,
@@ -288,6 +289,16 @@ def test_flags_of_a_request(pipeline: RetrievalPipeline) -> None:
         pipeline.search(QUESTION, search_type="telepathy")
     with pytest.raises(TypeError, match="retrieval"):
         pipeline.search(QUESTION, retrieval=5)
+
+
+def test_many_flags_take_no_more_room(pipeline: RetrievalPipeline) -> None:
+    """What is kept for combinations of flags is bounded, and a pipeline works on after it let go of some."""
+    for number in range(40):
+        assert pipeline.search("battery", dense_weight=number / 40, ai_rerank=False)
+    assert pipeline.search("battery")
+    store = pipeline.index.pipeline.store
+    gc.collect()
+    assert sum(isinstance(one, Index) and one.pipeline.store is store for one in gc.get_objects()) < 40
 
 
 @pytest.mark.parametrize(("window", "shown"), [(0, 1), (1, 2)])

@@ -76,6 +76,8 @@ FLAGS = {
     **dict.fromkeys(("context_window_size", "contextWindowSize"), "contextWindowSize"),
 }
 """What a request may ask for in place of the settings, and what each is called there."""
+MOST_FLAGS = 32
+"""For how many combinations of them what was made is kept."""
 
 
 class BaseRetriever(ABC):
@@ -462,7 +464,7 @@ class RetrievalPipeline(Closing):
         name = repr(sorted(flags.items()))
         if name not in self._opened:
             config = self._configured(flags)
-            self._opened[name] = open_index(
+            opened = open_index(
                 config=config,
                 store=self._store,
                 embedder=self._embedder,
@@ -470,6 +472,7 @@ class RetrievalPipeline(Closing):
                 reranker=self._reranked_by(config),
                 **self._plugged_in,
             )
+            return _remembered(self._opened, name, opened)
         return self._opened[name]
 
     def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
@@ -559,9 +562,8 @@ class RetrievalPipeline(Closing):
             place = Path(config.index)
             places = {one: place.with_name(f"text_pages_{one}{place.suffix}") for one in index_ids}
             rerankers = self._reranked_by(config)
-            self._federations[name] = open_indexes(
-                places, config=config, embedder=self._embedder, reranker=rerankers, **self._plugged_in
-            )
+            parts: dict[str, Any] = {"embedder": self._embedder, "reranker": rerankers, **self._plugged_in}
+            _remembered(self._federations, name, open_indexes(places, config=config, **parts))
         return _as_dicts(self._run(self._federations[name].aretrieve(query, **rest)).hits)
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
@@ -586,13 +588,20 @@ class RetrievalPipeline(Closing):
 
     async def aclose(self) -> None:
         """Close what it uses. Closing twice is fine."""
-        for opened in (*self._federations.values(), *self._opened.values()):
+        for opened in (*self._federations.values(), *self._opened.values(), self.index):
             await opened.aclose()
 
     def close(self) -> None:
         """Close what it uses. Closing twice is fine."""
-        for opened in (*self._federations.values(), *self._opened.values()):
+        for opened in (*self._federations.values(), *self._opened.values(), self.index):
             opened.close()
+
+
+def _remembered(kept: dict[str, T], name: str, made: T) -> T:
+    """Keep what was made for some flags in place of the oldest, which lets go of its files when it is collected."""
+    if len(kept) >= MOST_FLAGS:
+        kept.pop(next(iter(kept)), None)
+    return kept.setdefault(name, made)
 
 
 def _as_dicts(hits: Sequence[Hit]) -> list[dict[str, Any]]:
