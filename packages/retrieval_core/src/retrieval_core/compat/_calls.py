@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 class Calls(Lifecycle):
-    """Begins runs; closing it closes what it owns.
-
-    Args:
-        config: Its deadline, retries and time-outs count.
-        clock: Measures durations and the deadline; the system's where it is not given.
-        owned: What is closed with it.
-    """
+    """Begins runs, whose deadline, retries and time-outs are those of the settings; closing it closes what it owns."""
 
     def __init__(self, config: RetrievalConfig, clock: Clock | None = None, owned: Sequence[object] = ()) -> None:
         super().__init__(config, None, clock, threads="retrieval-parts")

@@ -386,13 +386,7 @@ class OpenAIReranker(Closing):
         return [_as_result(hit) for hit in reranked.hits]
 
     async def rerank_hits(self, run: Run, query: str, hits: Sequence[Hit]) -> Reranked:
-        """Put hits into the model's order, as one stage of a run that has others; what fails leaves them as they are.
-
-        Args:
-            run: Makes the calls.
-            query: The normalised question.
-            hits: Best first.
-        """
+        """Put hits into the model's order, as one stage of a run with others; what fails leaves them as they are."""
         return await rerank(run, (self._reranker,), query, hits, self._settings, cache=self._cache)
 
     @property

@@ -248,23 +248,14 @@ class StoreRetriever(BaseRetriever, Closing):
 
 
 class BM25Retriever(StoreRetriever):
-    """Finds passages by their words.
-
-    Args:
-        store: Where to search.
-    """
+    """Finds passages by their words."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, None, {"search": {"mode": "lexical"}})
 
 
 class DenseRetriever(StoreRetriever):
-    """Finds passages by their meaning.
-
-    Args:
-        store: Where to search.
-        embedder: The one that the index was built with.
-    """
+    """Finds passages by their meaning; the embedder is the one that the index was built with."""
 
     def __init__(self, store: Store, embedder: Embedder) -> None:
         super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}}})
@@ -274,8 +265,6 @@ class HybridRetriever(StoreRetriever):
     """Finds passages by words and by meaning, and combines both.
 
     Args:
-        store: Where to search.
-        embedder: The one that the index was built with.
         dense_weight: In [0, 1]; words have the rest.
         fusion: See :mod:`retrieval_core.pipeline.stages.fuse`; ``minmax`` is ``(1 - w) * bm25 + w * dense`` of scaled
             scores.
@@ -365,11 +354,7 @@ def _once(coroutine: Any) -> Any:
 
 
 def select_embedder(name: str, host: str | None = None) -> Embedder:
-    """Return the embedder of a name, not yet loaded.
-
-    Args:
-        name: Of a model, as ``Qwen/Qwen3-Embedding-0.6B``.
-        host: Where Ollama listens; its usual place where it is not given.
+    """Return the embedder of a name at Ollama, which listens at its usual place where no host is given; not yet loaded.
 
     Raises:
         ConfigurationError: The name or the host is none.
@@ -390,12 +375,9 @@ class RetrievalPipeline(Closing):
         config: Settings over those of the preset ``local-hybrid``, by the file's names or the library's.
         ollama_client: Any language model, used in place of the configured ones.
         ollama_config: ``host``, ``generation_model``, ``embedding_model`` and ``enrichment_model``.
-        store: Used in place of the configured one.
-        embedder: Used in place of the configured one.
+        store: In place of the configured one, as are embedder, reranker and verifier.
         retrievers: Further ways of finding passages, by name.
         transformers: Further ones, by name, which look at every question first.
-        reranker: Used in place of the configured ones.
-        verifier: Used in place of the configured one.
 
     Attributes:
         index: What is asked where there are no flags; it can be filled.
@@ -478,11 +460,6 @@ class RetrievalPipeline(Closing):
     def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
         """Find passages: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
 
-        Args:
-            query: The question.
-            filters: What every passage must pass.
-            options: Flags, and the library's options.
-
         Raises:
             InvalidParameterError: A flag is unknown.
             RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`.
@@ -505,10 +482,7 @@ class RetrievalPipeline(Closing):
     def get_cached_result(self, query: str, session_id: str | None = None, **options: Any) -> dict[str, Any] | None:
         """Return what was found before for a question, or one that asks the same in other words; nothing is searched.
 
-        Args:
-            query: The question.
-            session_id: Whose it is; counts where ``cache_scope`` is ``session``.
-            options: Those that it was asked with.
+        The options are those that it was asked with; the session counts where ``cache_scope`` is ``session``.
         """
         index, rest = self._asked({**options, "session_id": session_id})
         kept = self._run(index.pipeline.acached_result(query, **rest))
@@ -523,10 +497,7 @@ class RetrievalPipeline(Closing):
         that fails too, the model says that it has none, see :meth:`retrieval_core.Index.answer_stream`.
 
         Args:
-            query: The question.
-            filters: What every passage must pass.
             event_callback: Is called with every event, such as ``{"type": "answer_chunk", "content": "…"}``.
-            options: Flags, and the library's options.
         """
         index, rest = self._asked(options)
         events = in_step(self.index.pipeline.sync, index.pipeline.aanswer_stream(query, filters, **rest))
@@ -535,22 +506,13 @@ class RetrievalPipeline(Closing):
     def answer_with_history(
         self, query: str, conversation_history: Sequence[Mapping[str, Any]], **options: Any
     ) -> Generator[str]:
-        """Answer a question of a conversation; as :meth:`answer_stream`.
-
-        Args:
-            query: The question.
-            conversation_history: The turns before it, oldest first, each with ``role`` and ``content``.
-            options: As of :meth:`answer_stream`.
-        """
+        """Answer a question of a conversation, whose turns, oldest first, have ``role`` and ``content``."""
         return self.answer_stream(query, **options, history=conversation_history)
 
     def search_multiple_indexes(self, query: str, index_ids: Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """Find passages in several indexes, reranked together; each has its ``source_index``.
 
-        Args:
-            query: The question.
-            index_ids: Each names the index ``text_pages_<id>`` in the folder of the configured one.
-            options: Flags, and the library's options.
+        Each id names the index ``text_pages_<id>`` in the folder of the configured one.
 
         Raises:
             ValueError: An id cannot be a part of a file's name.

@@ -260,12 +260,7 @@ class RetrievalResult:
 
 
 class QueryProcessor:
-    """Checks, normalises and embeds questions.
-
-    Args:
-        config: How.
-        embeddings_model: Embeds them; it stays the caller's to close.
-    """
+    """Checks, normalises and embeds questions; the model stays the caller's to close."""
 
     def __init__(self, config: QueryConfig, embeddings_model: Embedder) -> None:
         self.config = config
@@ -286,12 +281,7 @@ class QueryProcessor:
 
 
 class VectorSearcher:
-    """Finds passages by a question's vector.
-
-    Args:
-        config: How many, how different and how similar they must be.
-        vector_store: Where; it stays the caller's to close.
-    """
+    """Finds passages by a question's vector; the store stays the caller's to close."""
 
     def __init__(self, config: SearchConfig, vector_store: Store) -> None:
         self.config = config
@@ -342,12 +332,7 @@ class VectorSearcher:
 
 
 class ContextCompressor:
-    """Leaves out documents that do not bear on a question.
-
-    Args:
-        config: Whether, and by which instructions.
-        llm: Judges; without one every document stays. It stays the caller's to close.
-    """
+    """Leaves out documents that do not bear on a question; without a language model every one stays."""
 
     def __init__(self, config: CompressorConfig, llm: LLM | None) -> None:
         self.config = config
@@ -376,12 +361,7 @@ class ContextCompressor:
 
 
 class QueryRewriter:
-    """Puts questions into other words.
-
-    Args:
-        config: When, and by which instructions.
-        llm: Writes them; without one every question stays. It stays the caller's to close.
-    """
+    """Puts questions into other words; without a language model every one stays as it is."""
 
     def __init__(self, config: RewriterConfig, llm: LLM | None) -> None:
         self.config = config
@@ -424,9 +404,7 @@ class DocumentFormatter:
     ) -> FormattedContext:
         """Return documents as one text; ``review_text`` is a document's text, and what it lacks is written ``N/A``.
 
-        Args:
-            documents: In their order.
-            scores: One for each; shown where ``include_scores`` says so.
+        Scores are shown where ``include_scores`` says so.
 
         Raises:
             InvalidParameterError: There are not as many scores as documents.
@@ -442,12 +420,7 @@ class DocumentFormatter:
 
 
 class ResultCache:
-    """Keeps results for a while, in memory; those asked for longest ago go first. It may be used from several threads.
-
-    Args:
-        config: How many, and for how long.
-        clock: Tells the time; the system's where it is not given.
-    """
+    """Keeps results for a while, in memory, for several threads; those asked for longest ago go first."""
 
     def __init__(self, config: CacheConfig, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -546,10 +519,6 @@ class RetrievalPipeline(Closing):
 
     async def aretrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
         """Find what answers a question; asked again, from the cache, unless something did not work the first time.
-
-        Args:
-            query: The question.
-            filters: What every passage must pass.
 
         Raises:
             QueryValidationError: The question is empty or no text.
