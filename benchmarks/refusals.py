@@ -146,7 +146,7 @@ async def main() -> None:
             if is_folder(place):
                 place = Path(temporary, f"{name}.db")
                 async with open_index(place) as index:
-                    await index.aindex(text)
+                    await index.aingest(text)
             asked[name] = await ask(place, questions[name])
     together = {"together": list(chain.from_iterable(asked.values()))} if len(asked) > 1 else {}
     for name, cases in {**asked, **together}.items():

@@ -66,7 +66,7 @@ def opened(tmp_path: Path) -> Generator[Opened]:
         config = load_config(overrides=overrides | {key.replace("__", "."): value for key, value in settings.items()})
         index = open_index(config=config, embedder=embedder, store=store, llm=llm, token_counter=word_counter())
         indexes.append(index)
-        index.index([tmp_path / name for name in FILES])
+        index.ingest([tmp_path / name for name in FILES])
         store.failing = failing
         return index
 

@@ -145,7 +145,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
         shop = Shop(folder, service, openai.url, pinecone.url)
         for preset in ("ecommerce", "ecommerce-cloud"):
             with shop.open(preset) as index:
-                report = index.index(folder / "products.csv")
+                report = index.ingest(folder / "products.csv")
                 assert (report.added, report.failed) == (ROWS, ())
         yield shop
     service.bridge.close()

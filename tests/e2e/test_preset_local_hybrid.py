@@ -158,7 +158,7 @@ def test_all_of_it_runs_at_a_server_of_ones_own(ollama: WireServer, tmp_path: Pa
     }
     config = load_config("local-hybrid", overrides)
     with open_index(config=config) as index:
-        assert index.index(tmp_path).documents == 41
+        assert index.ingest(tmp_path).documents == 41
         result = index.retrieve(QUESTION)
         pack = index.context(QUESTION)
     assert result.degraded == ()

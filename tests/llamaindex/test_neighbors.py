@@ -194,7 +194,7 @@ def test_it_reads_from_a_file_too_and_its_errors_are_ours(tmp_path: Path) -> Non
     """The default store, open and closed."""
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
         index.add(LONG)
-        postprocessor = NeighborExpansionPostprocessor(index.pipeline.store)
+        postprocessor = NeighborExpansionPostprocessor(index.store)
         assert len(postprocessor.postprocess_nodes(nodes_of(LONG[5]))) == 3
     with pytest.raises(StoreError):
         postprocessor.postprocess_nodes(nodes_of(LONG[5]))

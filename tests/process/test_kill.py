@@ -29,7 +29,7 @@ def acknowledged(progress):
     print(progress.chunks_done, flush=True)
 
 with open_index(sys.argv[1], embedder=FakeEmbedder()) as index:
-    report = index.index(sys.argv[2], acknowledged)
+    report = index.ingest(sys.argv[2], acknowledged)
 print("done", report.documents, report.chunks, len(report.failed), flush=True)
 """
 
@@ -63,7 +63,7 @@ def documents(index: Path) -> dict[str, str]:
 
     names = tuple(f"files/{number:03}.md" for number in range(FILES))
     with open_index(index, embedder=FakeEmbedder()) as opened:
-        fetched = opened.pipeline.sync.run(opened.pipeline.store.fetch(FetchRequest(document_ids=names)))
+        fetched = opened.sync.run(opened.store.fetch(FetchRequest(document_ids=names)))
         info = opened.describe()
         assert info.documents == len(fetched.documents)
         hits = opened.retrieve("edition paragraph", top_k=1000, mode="lexical").hits

@@ -271,11 +271,11 @@ def test_the_configuration_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "note.md").write_text("# Zebras\n\nThey have stripes.")
     config = RetrievalConfig(store=StoreConfig(kind="lancedb", lancedb=LanceDBConfig(table="text_pages_notes")))
     with open_index(config=config, embedder=FakeEmbedder()) as index:
-        assert index.index("note.md").documents == 1
+        assert index.ingest("note.md").documents == 1
         assert [hit.chunk.document_id for hit in index.retrieve("zebra stripes").hits] == ["note.md"]
     assert (tmp_path / ".retrieval" / "index.lance" / "text_pages_notes.lance").is_dir()
     with open_index(tmp_path / "place", config=config, embedder=FakeEmbedder()) as index:
-        index.index("note.md")
+        index.ingest("note.md")
     assert (tmp_path / "place" / "text_pages_notes.lance").is_dir()
 
 

@@ -262,7 +262,7 @@ def test_neighbours_come_page_after_page(reviews: ReviewIndex, server: WireServe
     """Reading by metadata goes on where an answer is in several pages."""
     fields = {"document_id": "doc_id", "chunk_index": "pg"}
     with opened(server, store__pinecone__fields=fields) as index:
-        fetched = index.pipeline.sync.run(index.pipeline.store.fetch(FetchRequest(ranges=(ChunkRange("doc1", 0, 99),))))
+        fetched = index.sync.run(index.store.fetch(FetchRequest(ranges=(ChunkRange("doc1", 0, 99),))))
     assert len(fetched.chunks) == 10
 
 
@@ -308,5 +308,5 @@ def test_more_than_pinecone_returns(server: WireServer) -> None:
     """More than 10,000 are refused before anything is asked for."""
     request = SearchRequest(10_001, vector=np.ones(DIMENSION, dtype=np.float32))
     with opened(server) as index, pytest.raises(InvalidParameterError, match="10000"):
-        index.pipeline.sync.run(index.pipeline.store.search(request))
+        index.sync.run(index.store.search(request))
     assert server.count("/query") == 0

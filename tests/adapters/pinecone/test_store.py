@@ -267,15 +267,15 @@ def test_an_index_is_filled_from_files(tmp_path: Path) -> None:
     with WireServer(PineconeService(embedder.dimension, "dotproduct")) as server:
         store = store_of(server, embedder_id=embedder.id, dimension=embedder.dimension, sparse=True)
         with open_index(tmp_path / "none.db", config=load_config(), embedder=embedder, store=store) as index:
-            assert index.index(tmp_path).added == 2
+            assert index.ingest(tmp_path).added == 2
             sent = server.count("/vectors/upsert")
-            assert index.index(tmp_path).unchanged == 2
+            assert index.ingest(tmp_path).unchanged == 2
             assert server.count("/vectors/upsert") == sent
             hits = index.retrieve("two", mode="lexical").hits
             assert [hit.chunk.source for hit in hits] == ["two.md"]
             assert index.delete("two.md") == 1
             assert not index.retrieve("two", mode="lexical").hits
-            index.index(tmp_path)
+            index.ingest(tmp_path)
             assert index.describe().chunks == 2
 
 

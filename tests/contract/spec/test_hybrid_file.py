@@ -296,9 +296,9 @@ def test_many_flags_take_no_more_room(pipeline: RetrievalPipeline) -> None:
     for number in range(40):
         assert pipeline.search("battery", dense_weight=number / 40, ai_rerank=False)
     assert pipeline.search("battery")
-    store = pipeline.index.pipeline.store
+    store = pipeline.index.store
     gc.collect()
-    assert sum(isinstance(one, Index) and one.pipeline.store is store for one in gc.get_objects()) < 40
+    assert sum(isinstance(one, Index) and one.store is store for one in gc.get_objects()) < 40
 
 
 @pytest.mark.parametrize(("window", "shown"), [(0, 1), (1, 2)])

@@ -198,7 +198,7 @@ def test_a_load_that_fails_is_tried_again(
     results = all_at_once(lambda number: index.retrieve(QUESTIONS[number]))
     assert all("embed" in {item.stage for item in result.degraded} and result.hits for result in results)
     broken.set()
-    assert index.pipeline.recover_from_embedding_failure()
+    assert index.recover_from_embedding_failure()
     check(all_at_once(lambda number: index.retrieve(f"{QUESTIONS[number]} today")))
     assert loads["model bge_small_en"] == 1
 

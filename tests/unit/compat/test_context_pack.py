@@ -269,7 +269,7 @@ def test_an_open_index_stays_open(tmp_path: Path) -> None:
     with open_index(tmp_path / "index.db", config=config) as index:
         first = retrieve("topic", index=index, token_counter=words)
         assert "\n====\n" in first.context_pack
-        assert all(check.matches for check in index.pipeline.verify(first.sources))
+        assert all(check.matches for check in index.verify(first.sources))
         pack = asyncio.run(ask())
         assert {passage.citation.document_id for passage in pack.passages} == {"doc_1"}
         assert pack.trace["rerank_results"]

@@ -282,9 +282,9 @@ def test_a_pipeline_can_be_built_of_them() -> None:
     from retrieval_core.index.open import open_index
 
     with open_index(config=RetrievalSettings.load(BOTH_KEYS, env_file=None).to_config()) as index:
-        assert isinstance(index.pipeline.store, PineconeStore)
-        assert isinstance(index.pipeline.embedder, OpenAIEmbedder)
-        assert index.pipeline.embedder.dimension == 3072
+        assert isinstance(index.store, PineconeStore)
+        assert isinstance(index.embedder, OpenAIEmbedder)
+        assert index.embedder.dimension == 3072
 
 
 def test_they_cost_nothing_where_they_are_not_used() -> None:

@@ -103,7 +103,7 @@ READ_OTHERWISE: dict[tuple[type[Settings], str], str] = {
 
 def ask(index: Index, folder: Path | None = None) -> None:
     if folder is not None:
-        index.index(folder)
+        index.ingest(folder)
     index.retrieve("sturdy phone")
     index.context("sturdy phone")
     index.answer("Is the phone sturdy?")

@@ -170,7 +170,7 @@ def test_a_table_in_the_specifications_own_columns(tmp_path: Path) -> None:
     for named in ({}, {"format.template": template}):
         config = load_config("ecommerce", settings | named)
         with open_index(config=config, embedder=FakeEmbedder()) as index:
-            index.index(tmp_path / "reviews.csv")
+            index.ingest(tmp_path / "reviews.csv")
             shown = index.retrieve("lasts long").formatted_context.split("\n\n---\n\n")
         assert "Title: Northwind N5, 32 GB, black, dual SIM\nPrice: 129.99\nRating: 5\nReview: Lasts long." in shown
 
@@ -180,7 +180,7 @@ def test_reviews_are_found_filtered_and_written(tmp_path: Path) -> None:
     (tmp_path / "reviews.csv").write_text(REVIEWS)
     config = load_config("ecommerce", {"index": str(tmp_path / "index.db"), "search.score_threshold": 0.1})
     with open_index(config=config, embedder=FakeEmbedder()) as index:
-        assert index.index(tmp_path / "reviews.csv").added == 4
+        assert index.ingest(tmp_path / "reviews.csv").added == 4
         few = index.retrieve("battery lasts", {"price": {"$lte": 150}, "rating": {"$gte": 4}})
         typed = index.retrieve("battery lasts", MetadataFilter(max_price=150, min_rating=4))
         without_price = index.retrieve("battery lasts", MetadataFilter(product_name_pattern="tern*"))

@@ -173,7 +173,7 @@ def test_no_secret_shows_in_results_and_ids() -> None:
         index.add([Chunk("a", "a", "A sturdy phone")])
         result = index.retrieve("phone")
     assert result.degraded, "the cache cannot be reached"
-    assert CANARY not in f"{result!r} {index.pipeline!r}"
+    assert CANARY not in f"{result!r} {index!r}"
 
 
 def test_what_a_service_says_shows_no_password() -> None:

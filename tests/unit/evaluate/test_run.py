@@ -207,14 +207,14 @@ def ranking_of(chunks: Iterable[tuple[str, int]], **overrides: Any) -> tuple[lis
             Chunk(f"{document_id}#{n}", document_id, f"{angle}") for n, (document_id, angle) in enumerate(chunks)
         ]
         await index.aadd(counted)
-        search = index.pipeline.store.search
+        search = index.store.search
 
         async def counting(request: Any) -> Any:
             nonlocal searches
             searches += 1
             return await search(request)
 
-        index.pipeline.store.search = counting
+        index.store.search = counting
         async with index:
             return [item.document_id for item in await rank_deeply(index, "0", await index.aretrieve("0"))]
 

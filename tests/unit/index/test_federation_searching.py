@@ -245,7 +245,7 @@ class TestPruning:
                 "Saturn has rings."
             ]
             assert embedder.queries == ["Saturn has rings"]
-            assert index.pipeline.config.pruner.kind == "none"
+            assert index.config.pruner.kind == "none"
 
 
 async def add(pipeline: Any, chunk: Chunk) -> None:

@@ -41,7 +41,7 @@ def test_files_in_and_passages_out(tmp_path: Path, files: Path) -> None:
     """A folder is indexed, found in, described, and a document taken out, all from synchronous code."""
     progress: list[IndexProgress] = []
     with an_index(tmp_path) as index:
-        report = index.index(files, progress.append)
+        report = index.ingest(files, progress.append)
         assert (report.documents, report.added, report.failed) == (2, 2, ())
         assert progress[-1].files_done == 2
         (best,) = index.retrieve("rings of saturn", top_k=1).hits
@@ -59,7 +59,7 @@ def test_the_same_asynchronously(tmp_path: Path, files: Path) -> None:
 
     async def main() -> None:
         async with an_index(tmp_path) as index:
-            report = await index.aindex([files / "stars.md", str(files / "bread.txt")])
+            report = await index.aingest([files / "stars.md", str(files / "bread.txt")])
             assert report.documents == 2
             assert (await index.aretrieve("rings of saturn", top_k=1)).documents[0].document_id == "files/stars.md"
             assert await index.adelete("files/stars.md") == 1
@@ -96,19 +96,19 @@ def test_closing(tmp_path: Path) -> None:
     asyncio.run(index.aclose())
     with pytest.raises(StoreError, match="closed"):
         index.retrieve("saturn")
-    index.pipeline.sync.close()
+    index.sync.close()
 
 
 def test_asking_from_a_callback_is_refused(tmp_path: Path, files: Path) -> None:
     """A synchronous method called from a progress callback says so, instead of waiting for itself for ever."""
     with an_index(tmp_path) as index, pytest.raises(RuntimeError, match="synchronous"):
-        index.index(files, lambda _: index.describe() and None)
+        index.ingest(files, lambda _: index.describe() and None)
 
 
 def test_a_whole_document_can_be_read(tmp_path: Path, files: Path) -> None:
     """A passage is a range of its document's text; a document that is not there is none."""
     with an_index(tmp_path) as index:
-        index.index(files)
+        index.ingest(files)
         chunk = index.retrieve("rings of saturn", top_k=1).hits[0].chunk
         document = index.document(chunk.document_id)
         assert document is not None
@@ -120,7 +120,7 @@ def test_a_whole_document_can_be_read(tmp_path: Path, files: Path) -> None:
 def test_a_preset_is_a_configuration(tmp_path: Path, files: Path) -> None:
     """By its name, as on the command line."""
     with open_index(tmp_path / "words.db", config="lexical") as index:
-        index.index(files)
+        index.ingest(files)
         assert index.retrieve("crust").hits[0].chunk.document_id == "files/bread.txt"
 
 
@@ -137,7 +137,7 @@ def test_indexes_that_nobody_closed_let_go_of_what_they_held(
     def use(number: int) -> None:
         config = RetrievalConfig(store=StoreConfig(kind=cast("Any", kind)))
         index = open_index(tmp_path / f"index{number}", config=config, embedder=FakeEmbedder())
-        index.index(files)
+        index.ingest(files)
         assert index.retrieve("rings of saturn").hits
         assert asyncio.run(index.aretrieve("bread with a crust")).hits
 

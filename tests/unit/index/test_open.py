@@ -85,10 +85,10 @@ def test_instances_win_over_the_configuration() -> None:
     embedder = FalseEmbedder()
     store = EmptyStore(embedder_id=embedder.id, dimension=embedder.dimension)
     with open_index(store=cast("CataloguedStore", store), embedder=embedder) as index:
-        assert index.pipeline.store is store
-        assert index.pipeline.embedder is embedder
+        assert index.store is store
+        assert index.embedder is embedder
     with open_index(config=MEMORY, embedder=embedder) as index:
-        info = cast("Any", index.pipeline.store)._identity
+        info = cast("Any", index.store)._identity
         assert (info.embedder_id, info.dimension) == (embedder.id, embedder.dimension)
 
 
@@ -139,7 +139,7 @@ def test_what_is_handed_in_needs_no_key() -> None:
     embedder = FakeEmbedder()
     store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     with open_index(config=config, embedder=embedder, store=store) as index:
-        assert index.pipeline.store is store
+        assert index.store is store
 
 
 def test_a_wrong_product_of_a_factory_is_not_shown() -> None:

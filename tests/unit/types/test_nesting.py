@@ -132,7 +132,7 @@ def test_rows_that_nest_too_deeply(levels: int, tmp_path: Path) -> None:
     )
     (tmp_path / "fine.jsonl").write_text(json.dumps({"text": "A lamp", "more": deep(5)}) + "\n")
     with open_index(tmp_path / "i.db", embedder=FakeEmbedder()) as index:
-        report = index.index([tmp_path / "deep.jsonl", tmp_path / "fine.jsonl"])
+        report = index.ingest([tmp_path / "deep.jsonl", tmp_path / "fine.jsonl"])
     (failed,) = report.failed
     assert failed.path.endswith("deep.jsonl")
     assert "nest" in failed.error

@@ -133,7 +133,7 @@ class Library:
         from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - likewise
         from retrieval_core.types.filters import chunk_fields  # noqa: PLC0415 - the handshake does not wait for it
 
-        store = (await self._opened()).index.pipeline.store
+        store = (await self._opened()).index.store
         found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,)))
         if (chunk := found.chunks.get(entry_id)) is not None:
             return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk))
@@ -165,7 +165,7 @@ class Library:
     def _needs_model(self, opened: _Opened, mode: SearchMode | None) -> bool:
         search = self._settings.retrieval.search
         by_meaning = (mode or search.mode) != "lexical" or search.score_threshold is not None
-        return by_meaning and opened.index.pipeline.embedder is not None
+        return by_meaning and opened.index.embedder is not None
 
     async def _is_ready(self, opened: _Opened, arrived: float) -> bool:
         """Whether the model is there, or is so before the time is up.
@@ -189,14 +189,14 @@ class Library:
         from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
 
         index = self._open_index(self._settings.retrieval)
-        return _Opened(index, RetrievalPipeline(index.pipeline.store, config=index.pipeline.config))
+        return _Opened(index, RetrievalPipeline(index.store, config=index.config))
 
     async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
         """Load the model, however long it takes, and then whatever the first search by meaning would load."""
         index = (await asyncio.shield(opening)).index
-        if index.pipeline.embedder is None:
+        if index.embedder is None:
             return
-        await asyncio.gather(_embed(index.pipeline.embedder), _load_tokenizer(index.pipeline.embedder))
+        await asyncio.gather(_embed(index.embedder), _load_tokenizer(index.embedder))
         await index.aretrieve(WARM_UP, top_k=1, mode="dense")
 
 

@@ -5,7 +5,7 @@
     from retrieval_core import open_index
 
     with open_index("pages.db") as index:
-        index.index("docs")
+        index.ingest("docs")
         for hit in index.retrieve("how do I roll back to an earlier revision").hits:
             print(hit.score, hit.chunk.source, hit.chunk.section_path, hit.chunk.text)
 

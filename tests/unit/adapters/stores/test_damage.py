@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> Path:
 def index(tmp_path: Path, files: Path) -> Path:
     path = tmp_path / "index.db"
     with opened(path) as made:
-        made.index(files)
+        made.ingest(files)
     return path
 
 
@@ -171,7 +171,7 @@ def test_an_index_that_is_built_anew_is_whole(index: Path, files: Path) -> None:
     assert f"build the index anew: {BUILD}" in reason
     index.unlink()
     with opened(index) as again:
-        again.index(files)
+        again.ingest(files)
         assert not again.retrieve(QUESTION).degraded
 
 
@@ -185,9 +185,9 @@ class TestLanceDB:
     def folder(self, tmp_path: Path, files: Path, settings: dict[str, Any]) -> Path:
         path = tmp_path / "index"
         with opened(path, **settings) as made:
-            made.index(files)
-            assert isinstance(made.pipeline.store, LanceDBStore)
-            made.pipeline.sync.run(made.pipeline.store.optimize())
+            made.ingest(files)
+            assert isinstance(made.store, LanceDBStore)
+            made.sync.run(made.store.optimize())
         return path
 
     @pytest.mark.parametrize("damage", ["missing", "overwritten", "empty"])

@@ -44,8 +44,8 @@ def info_command(
     config = read_config(config_file, assignments, index=index_file)
     with open_index(config=config) as index:
         info = index.describe()
-        store = index.pipeline.store
-        fields = index.pipeline.sync.run(store.fields(MOST_FIELDS)) if isinstance(store, FieldCatalogue) else None
+        store = index.store
+        fields = index.sync.run(store.fields(MOST_FIELDS)) if isinstance(store, FieldCatalogue) else None
     manifest = info.manifest
     facts = {
         "location": info.location,

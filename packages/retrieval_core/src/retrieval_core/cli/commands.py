@@ -98,7 +98,7 @@ def index_command(
             def on_progress(progress: IndexProgress) -> None:
                 show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
 
-            return index.index(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
+            return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
 
     def tell(report: IndexReport) -> None:
         if as_json:

@@ -40,12 +40,12 @@ def graph_command(
 
     config = read_config(config_file, assignments, index=index_file)
     with open_index(config=config) as index:
-        translator = build_graph_translator(config.graph, index.pipeline.store, Path(config.index))
+        translator = build_graph_translator(config.graph, index.store, Path(config.index))
         if translator is None:
             msg = "there is no knowledge graph: name a file of triples with --set graph.file=FILE"
             raise ConfigurationError(msg, missing_keys=("graph.file",))
         try:
-            run = index.pipeline.sync.run
+            run = index.sync.run
             if question is None:
                 document: dict[str, Any] = describe(run(translator.graph()))
                 if as_json:

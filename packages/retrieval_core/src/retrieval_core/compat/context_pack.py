@@ -421,7 +421,7 @@ def retrieve(
     if isinstance(llm_config, OpenAIReranker):
         return llm_config.sync.run(work)
     if index is not None:
-        return index.pipeline.sync.run(work)
+        return index.sync.run(work)
     bridge = SyncBridge(LibraryConfig().deadline_seconds)
     try:
         return bridge.run(work)
@@ -488,7 +488,7 @@ async def aretrieve(
             config = load_config(overrides={"reranker.enabled": False}, environment=os.environ)
             index = await asyncio.to_thread(open_index, config=config)
             stack.push_async_callback(index.aclose)
-        count = token_counter or index.pipeline.token_counter
+        count = token_counter or index.token_counter
         result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense)
         result = replace(result, degraded=degraded + result.degraded)
         return await _rerank_and_assemble(
@@ -506,7 +506,7 @@ async def _rerank_and_assemble(
     around: Surroundings | None,
     count: TokenCounter,
 ) -> ContextPack:
-    config = index.pipeline.config
+    config = index.config
     left = None if config.deadline_seconds is None else config.deadline_seconds - result.latency_ms / 1000
     async with Calls(config.model_copy(update={"deadline_seconds": left, "breaker": _NO_BREAKER})) as calls:
         run = calls.begin()
@@ -528,7 +528,7 @@ async def _rerank_and_assemble(
             cfg.to_context(config.context),
             count,
             primaries=primaries,
-            store=index.pipeline.store if around is None else None,
+            store=index.store if around is None else None,
             condition=condition,
             strict=config.strict,
             around=around or NOTHING,

@@ -416,7 +416,7 @@ class RetrievalPipeline(Closing):
         self._opened: dict[str, Index] = {}
         self._federations: dict[str, FederatedIndex] = {}
         self.index = self._opened_with({})
-        self._embedder, self._store = self.index.pipeline.embedder, cast("CataloguedStore", self.index.pipeline.store)
+        self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
 
     def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
         """Return the settings with the flags of a request."""
@@ -473,7 +473,7 @@ class RetrievalPipeline(Closing):
         A question that fails has ``error``, and does not touch the others.
         """
         index, rest = self._asked(options)
-        found = self._run(index.pipeline.aretrieve_many(queries, **rest))
+        found = self._run(index.aretrieve_many(queries, **rest))
         return [
             {"query": one.query, "error": str(one.error)} if one.result is None else result_to_json(one.result)
             for one in found
@@ -485,7 +485,7 @@ class RetrievalPipeline(Closing):
         The options are those that it was asked with; the session counts where ``cache_scope`` is ``session``.
         """
         index, rest = self._asked({**options, "session_id": session_id})
-        kept = self._run(index.pipeline.acached_result(query, **rest))
+        kept = self._run(index.acached_result(query, **rest))
         return None if kept is None else result_to_json(kept)
 
     def answer_stream(
@@ -500,7 +500,7 @@ class RetrievalPipeline(Closing):
             event_callback: Is called with every event, such as ``{"type": "answer_chunk", "content": "…"}``.
         """
         index, rest = self._asked(options)
-        events = in_step(self.index.pipeline.sync, index.pipeline.aanswer_stream(query, filters, **rest))
+        events = in_step(self.index.sync, index.aanswer_stream(query, filters, **rest))
         return _texts(events, event_callback)
 
     def answer_with_history(
@@ -530,14 +530,14 @@ class RetrievalPipeline(Closing):
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
         """Open the embedder anew and try it; until it works, questions are searched for by words alone."""
-        return self.index.pipeline.recover_from_embedding_failure()
+        return self.index.recover_from_embedding_failure()
 
     def monitor_memory_usage(self) -> MemoryUsage:
         """Measure the process and what its parts hold; where that is much, the log has a warning. Nothing is freed."""
-        return monitor_memory_usage(self.index.pipeline.components)
+        return monitor_memory_usage(self.index.components)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.index.pipeline.sync.run(coroutine)  # one loop for all requests
+        return self.index.sync.run(coroutine)  # one loop for all requests
 
     def _asked(self, options: Mapping[str, Any]) -> tuple[Index, dict[str, Any]]:
         flags, rest = self._parted(options)

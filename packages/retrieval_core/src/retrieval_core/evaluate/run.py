@@ -130,7 +130,7 @@ async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tupl
     Raises:
         SearchError: A query was answered in a degraded way.
     """
-    settings = index.pipeline.config.search
+    settings = index.config.search
     ranking: dict[str, ScoredDocument] = {}
     _append(ranking, result)
     # Fewer hits than were asked for mean that nothing is left.

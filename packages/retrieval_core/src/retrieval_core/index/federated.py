@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.pipeline.answer.asked import Evidence, Search
 from retrieval_core.pipeline.answer.asking import Answers
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.federation.options import FederatedQuery
@@ -78,7 +77,7 @@ class FederatedIndex(Answers):
 
     def __init__(
         self,
-        indexes: Mapping[str, Index | RetrievalPipeline],
+        indexes: Mapping[str, RetrievalPipeline],
         *,
         weights: Mapping[str, float] | None = None,
         reranker: Reranker | Sequence[Reranker] | None = None,
@@ -95,11 +94,10 @@ class FederatedIndex(Answers):
     ) -> None:
         super().__init__(config, observer, clock, threads="retrieval-federation")
         self.indexes = dict(indexes)
-        pipelines = {name: cast("RetrievalPipeline", getattr(i, "pipeline", i)) for name, i in self.indexes.items()}
         given = self.config.federation.weights if weights is None else weights
         self._members = Members(
-            pipelines,
-            checked_weights(pipelines, given),
+            self.indexes,
+            checked_weights(self.indexes, given),
             reranker_chain(reranker),
             relevance_filter,
             pruner,

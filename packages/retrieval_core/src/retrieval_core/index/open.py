@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
@@ -29,7 +29,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name, guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import (
         LLM,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         Verifier,
     )
     from retrieval_core.run.observe import Observer
+
+P = TypeVar("P", bound=RetrievalPipeline)
 
 __all__ = [
     "base_folder",
@@ -161,7 +163,15 @@ def assemble_index(
     if (graph := build_graph_translator(config.graph, store, location)) is not None:
         given = {"graph": graph, **given}
     builder = build_graph_builder(config.graph, llm, location, guard_of(config))
-    pipeline = build_pipeline(
+    ingester = Ingester(
+        store,
+        embedder,
+        chunking=config.chunking,
+        vectors=fields,
+        on_written=None if builder is None else builder.update,
+        base=base_folder(location),
+    )
+    return build_pipeline(
         config,
         store,
         embedder,
@@ -174,16 +184,8 @@ def assemble_index(
         verifier=verifier,
         token_counter=token_counter,
         observer=observer,
+        make=partial(Index, ingester=ingester, graph=builder),
     )
-    ingester = Ingester(
-        store,
-        embedder,
-        chunking=config.chunking,
-        vectors=fields,
-        on_written=None if builder is None else builder.update,
-        base=base_folder(location),
-    )
-    return Index(pipeline, ingester, builder)
 
 
 def with_transforms(config: RetrievalConfig, names: Iterable[str]) -> RetrievalConfig:
@@ -212,7 +214,8 @@ def build_pipeline(
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
     owned: Sequence[object] = (),
-) -> RetrievalPipeline:
+    make: Callable[..., P] = RetrievalPipeline,
+) -> P:
     """Return the configured pipeline over a store; the models of its stages are not yet loaded.
 
     Args:
@@ -221,6 +224,7 @@ def build_pipeline(
         condenser: In place of the configured one.
         retrievers: Further ways of finding passages, by name.
         owned: What else is closed with it.
+        make: What it becomes.
 
     Raises:
         ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
@@ -228,7 +232,7 @@ def build_pipeline(
     llm = build_llm(config.llm) if llm is None else llm
     size = config.reranker.local.batch_size
     local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
-    return RetrievalPipeline(
+    return make(
         store,
         embedder,
         retrievers=retrievers,

@@ -35,7 +35,6 @@ from retrieval_core.pipeline.stages.embed import Questions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter, Verifier
     from retrieval_core.run.observe import Observer
@@ -47,7 +46,7 @@ KEPT_SECONDS = 60.0
 
 
 def open_indexes(
-    indexes: Mapping[str, str | Path | Index | RetrievalPipeline] | Sequence[str | Path],
+    indexes: Mapping[str, str | Path | RetrievalPipeline] | Sequence[str | Path],
     *,
     config: RetrievalConfig | str | Path | None = None,
     weights: Mapping[str, float] | None = None,
@@ -113,7 +112,7 @@ def open_indexes(
         reranks=bool(chain), filters_by_relevance=relevance_filter is not None, rewrites=rewriter is not None
     )
     own = _settings_of_each(config, share)
-    opened: dict[str, Index | RetrievalPipeline] = {
+    opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(
             own,
             Path(index),
@@ -187,8 +186,8 @@ def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
 
 
 def _named(
-    indexes: Mapping[str, str | Path | Index | RetrievalPipeline] | Sequence[str | Path],
-) -> dict[str, str | Path | Index | RetrievalPipeline]:
+    indexes: Mapping[str, str | Path | RetrievalPipeline] | Sequence[str | Path],
+) -> dict[str, str | Path | RetrievalPipeline]:
     if isinstance(indexes, Mapping):
         return dict(indexes)
     if isinstance(indexes, (str, Path)):

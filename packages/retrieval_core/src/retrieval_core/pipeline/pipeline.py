@@ -98,7 +98,7 @@ class RetrievalPipeline(Answers):
         if not callable(getattr(store, "search", None)):  # a configuration has settings of that name
             msg = (
                 f"a pipeline takes a store to search, got {type(store).__name__}; "
-                "for everything that a configuration names use retrieval_core.open_index(config=config).pipeline"
+                "for everything that a configuration names use retrieval_core.open_index(config=config)"
             )
             raise InvalidParameterError(msg)
         super().__init__(config, observer, clock, threads="retrieval-plugins")

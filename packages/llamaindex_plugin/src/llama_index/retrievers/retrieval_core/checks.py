@@ -36,7 +36,7 @@ def check_pipeline(value: object) -> None:
     """
     if isinstance(value, (type, BaseRetriever)) or not (hasattr(value, "retrieve") and hasattr(value, "aretrieve")):
         msg = (
-            f"pipeline must be a RetrievalPipeline, such as open_index(…).pipeline, got {_kind(value)}; "
+            f"pipeline must be a RetrievalPipeline, such as an index that open_index(…) gives, got {_kind(value)}; "
             "for an index file call RetrievalCoreRetriever.from_index_file"
         )
         raise InvalidParameterError(msg)

@@ -140,7 +140,7 @@ class RetrievalCoreRetriever(BaseRetriever):
             check_index_file(Path(path or settings.index))
         index = open_index(path, config=settings, embedder=embedder)
         retriever = cls(
-            index.pipeline, top_k=top_k, mode=mode, filters=filters, callback_manager=callback_manager, verbose=verbose
+            index, top_k=top_k, mode=mode, filters=filters, callback_manager=callback_manager, verbose=verbose
         )
         retriever._own_index = index
         return retriever
