@@ -70,7 +70,7 @@ class TestOpening:
         """As for one index, the local cross-encoder gets as many passages at a time as are set."""
         config = settings_with(reranker__enabled=True, reranker__kind="local", reranker__local__batch_size=5)
         with open_indexes([tmp_path / "a.db"], config=config, embedder=FakeEmbedder()) as indexes:
-            (reranker,) = indexes._members.rerankers
+            (reranker,) = indexes._stages.rerankers
             assert reranker.batch_size == 5
 
     def test_a_store_that_is_no_file_has_to_be_opened_by_itself(self) -> None:

@@ -179,14 +179,14 @@ def test_a_batch_that_fails_does_not_close_the_way_for_single_questions() -> Non
 def test_an_error_of_python_stays_with_its_question() -> None:
     """An exception that no plug-in should raise becomes that question's error."""
     pipeline = a_pipeline(settings={"cache.enabled": False})
-    answer = pipeline._answer
+    retrieve = pipeline._retrieve
 
-    async def answering(query: Any, plan: Any) -> Any:
+    async def failing(query: Any, plan: Any) -> Any:
         if "bread" in query.text:
             raise KeyError("odd")
-        return await answer(query, plan)
+        return await retrieve(query, plan)
 
-    cast("Any", pipeline)._answer = answering
+    cast("Any", pipeline)._retrieve = failing
     first, second = pipeline.retrieve_many(["bread", SATURN])
     assert isinstance(first.error, SearchError)
     assert second.result is not None

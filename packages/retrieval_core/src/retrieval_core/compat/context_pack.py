@@ -49,7 +49,7 @@ from retrieval_core.index.open import build_llm, open_index
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.context import NOTHING, make_context, pack_of
 from retrieval_core.pipeline.lifecycle import Closing
-from retrieval_core.pipeline.search_loop import raise_what_must_not_be_hidden, value_of
+from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
 from retrieval_core.pipeline.stages.normalize import normalize
@@ -518,7 +518,7 @@ async def _rerank_and_assemble(
             reranked = await reranker.rerank_hits(run.until(RERANK_SHARE), text, result.hits)
             if not reranked.failures:  # what was not scored is named in the ledger, and not shown
                 primaries = min(primaries, wanted.max_candidates_to_rerank)
-            raise_what_must_not_be_hidden(reranked.failures, strict=config.strict)
+            raise_faults(reranked.failures, strict=config.strict)
             failures = tuple([Degradation(failure.stage, failure.reason) for failure in reranked.failures])
             degraded = result.degraded + failures + reranked.degraded
             result = replace(result, hits=reranked.hits, degraded=degraded, trace=result.trace + run.records)
@@ -528,7 +528,7 @@ async def _rerank_and_assemble(
             cfg.to_context(config.context),
             count,
             primaries=primaries,
-            store=index.store if around is None else None,
+            stores={"": index.store} if around is None else {},
             condition=condition,
             strict=config.strict,
             around=around or NOTHING,

@@ -51,7 +51,8 @@ from retrieval_core.index.open import (
 from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.search_loop import Parts, value_of
+from retrieval_core.pipeline.search_index import Parts
+from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions, checked
 from retrieval_core.pipeline.stages.format import FormattedContext, format_context
 from retrieval_core.pipeline.stages.fuse import fuse
@@ -292,7 +293,7 @@ class VectorSearcher:
     def initialize(self) -> None:
         """Make the retriever; the first search does so itself."""
         # Questions come with their vectors, so that their embedder is never asked.
-        self.retriever = Parts(Sources(self.vector_store, Questions(cast("Embedder", self))))
+        self.retriever = Parts(sources=Sources(self.vector_store, Questions(cast("Embedder", self))))
 
     def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
         """Find passages; nothing found is an empty result.

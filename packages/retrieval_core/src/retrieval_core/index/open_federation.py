@@ -27,9 +27,10 @@ from retrieval_core.index.open import (
     local_cross_encoder,
     with_transforms,
 )
-from retrieval_core.pipeline.federation.searching import shares_of
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
+from retrieval_core.pipeline.plugging import reranker_chain
+from retrieval_core.pipeline.search_loop import Stages
 from retrieval_core.pipeline.stages.embed import Questions
 
 if TYPE_CHECKING:
@@ -108,10 +109,8 @@ def open_indexes(
     )
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     together = _together(config, frozenset(paths), embedder, made, condenser)
-    share, *_ = shares_of(
-        reranks=bool(chain), filters_by_relevance=relevance_filter is not None, rewrites=rewriter is not None
-    )
-    own = _settings_of_each(config, share)
+    stages = Stages(rerankers=reranker_chain(chain), relevance_filter=relevance_filter, rewriter=rewriter)
+    own = _settings_of_each(config, stages.share_of_indexes)
     opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(
             own,

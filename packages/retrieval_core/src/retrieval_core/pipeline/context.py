@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.search_loop import raise_what_must_not_be_hidden, value_of
+from retrieval_core.pipeline.federation.scopes import index_of, scoped, scoped_surroundings, unscoped
+from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.ports import Fetched
-from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.types import ContextPack, Degradation, LedgerEntry
+from retrieval_core.run.outcomes import Failed
+from retrieval_core.types import CitationCheck, ContextPack, Degradation, LedgerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.pipeline.stages.budget import Assembled
-    from retrieval_core.ports import Store, TokenCounter
+    from retrieval_core.ports import FetchRequest, Store, TokenCounter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Citation, CitationCheck, Hit, Metadata, RetrievalResult, StageRecord
+    from retrieval_core.types import Citation, Hit, Metadata, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
 NOTHING = Surroundings({}, {}, {})
@@ -33,7 +36,7 @@ async def make_context(
     count: TokenCounter,
     *,
     primaries: int,
-    store: Store | None = None,
+    stores: Mapping[str, Store],
     condition: Filter | None = None,
     around: Surroundings = NOTHING,
     strict: bool = False,
@@ -46,7 +49,8 @@ async def make_context(
         settings: What to put around the hits, and the budget.
         count: Counts the tokens of a text; called in a thread.
         primaries: At least 1.
-        store: What the surroundings are read from, in one call; ``None`` where they are given.
+        stores: What the surroundings are read from, each in one call, by the name of the index; of one index, the name
+            is empty. There are none where the surroundings are given.
         condition: What every passage must pass, neighbours too.
         around: What stands around the hits, where no store has to be asked.
         strict: Whether a failure that could be done without is raised instead.
@@ -54,21 +58,21 @@ async def make_context(
     Raises:
         RetrievalError: The tokens could not be counted; or, with ``strict``, the surroundings could not be read.
     """
-    hits = result.hits[:primaries]
-    degraded = result.degraded
-    request = None if store is None else surroundings_request(hits, settings, condition)
     before = len(run.records)
-    if store is not None and request is not None:
-        outcome = await run.on("store").call("surroundings", store.fetch, request)
-        if isinstance(outcome, Ok) and not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
-            problem = f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched"
-            outcome = Failed("surroundings", SearchError(problem))
-        if isinstance(outcome, Failed):
-            raise_what_must_not_be_hidden((outcome,), strict=strict)
-            degraded += (Degradation("surroundings", outcome.reason),)
-        else:
-            around = surroundings_of(outcome.value, condition)
-
+    shown: dict[str, list[Hit]] = {name: [] for name in stores}
+    for hit in result.hits[:primaries] if stores else ():
+        shown[hit.source_index or ""].append(hit)
+    requests = {name: surroundings_request(hits, settings, condition) for name, hits in shown.items()}
+    readings = (_surroundings(run, name, stores[name], request, condition) for name, request in requests.items())
+    parts = await asyncio.gather(*readings)
+    failures = tuple(part for part in parts if isinstance(part, Failed))
+    raise_faults(failures if strict or "" in stores else (), strict=strict)
+    for name, part in zip(shown, parts, strict=True):
+        if not isinstance(part, Failed):
+            around = scoped_surroundings(name, part, around) if name else part
+    scoped_hits = (replace(hit, chunk=scoped(hit.source_index, hit.chunk)) for hit in result.hits if hit.source_index)
+    result = replace(result, hits=tuple(scoped_hits) or result.hits)
+    hits = result.hits[:primaries]
     # No coroutine function: the runner calls it in a thread.
     in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
     assembled = value_of(await run.without_retries().call("assemble", in_thread, hits, around, settings, count))
@@ -76,11 +80,27 @@ async def make_context(
         result,
         assembled,
         shown=len(hits),
-        degraded=degraded,
+        degraded=result.degraded + tuple(Degradation(failure.stage, failure.reason) for failure in failures),
         max_tokens=settings.max_tokens,
         stages=run.records[before:],
         latency_ms=run.elapsed_ms,
     )
+
+
+async def _surroundings(
+    run: Run, name: str, store: Store, request: FetchRequest | None, condition: Filter | None
+) -> Surroundings | Failed:
+    """Return what stands around the hits of one index."""
+    if request is None:
+        return NOTHING
+    stage = f"index {name}: surroundings" if name else "surroundings"
+    bound = run.until(0.95).on(f"index {name}") if name else run.on("store")
+    outcome = await bound.call(stage, store.fetch, request)
+    if isinstance(outcome, Failed):
+        return outcome
+    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return Failed(stage, SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched"))
+    return surroundings_of(outcome.value, condition)
 
 
 def pack_of(
@@ -178,11 +198,30 @@ def with_budget(settings: ContextConfig, max_tokens: int | None) -> ContextConfi
     return settings.model_copy(update={"max_tokens": max_tokens})
 
 
-async def check_citations(run: Run, store: Store, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
-    """Compare citations with what a store has now, in one read.
+async def check_citations(
+    run: Run, stores: Mapping[str, Store], citations: Sequence[Citation]
+) -> tuple[CitationCheck, ...]:
+    """Compare citations with what their indexes say now, each in one read.
 
     Raises:
-        RetrievalError: The store cannot be read, or not in time.
+        RetrievalError: An index cannot be read, or not in time.
     """
-    fetched = value_of(await run.on("store").call("verify", store.fetch, request_to_check(citations)))
-    return tuple(check_citation(citation, fetched) for citation in citations)
+    own: dict[str, list[int]] = {}
+    checks: dict[int, CitationCheck] = {}
+    for place, citation in enumerate(citations):
+        name = "" if "" in stores else index_of(citation)
+        if name in stores:
+            own.setdefault(name, []).append(place)
+        else:
+            problem = f"the document {citation.document_id!r} is of none of the indexes {', '.join(stores)}"
+            checks[place] = CitationCheck(citation, (problem,))
+
+    async def check(name: str, places: Sequence[int]) -> None:
+        cited = [unscoped(name, citations[place]) if name else citations[place] for place in places]
+        fetch = run.on(f"index {name}" if name else "store").call("verify", stores[name].fetch, request_to_check(cited))
+        fetched = value_of(await fetch)
+        for place, citation in zip(places, cited, strict=True):
+            checks[place] = replace(check_citation(citation, fetched), citation=citations[place])
+
+    await asyncio.gather(*(check(name, places) for name, places in own.items()))
+    return tuple(checks[place] for place in range(len(citations)))

@@ -32,9 +32,29 @@ class QueryOptions(TypedDict, total=False):
     ``content``. The last 100 count, each with its first 10,000 characters."""
     session_id: str | None
     """Whose question it is; counts where the semantic cache is kept for each session."""
+    indexes: Sequence[str] | None
+    """Of several indexes alone: the names of those to ask; all of them where it is not given."""
+    max_results_per_query: int | None
+    """Of several indexes alone: the most passages taken from each, 1 to 1000."""
 
 
-def check_names(options: Mapping[str, Any], known: Sequence[str] = tuple(QueryOptions.__annotations__)) -> None:
+class AnswerOptions(QueryOptions, total=False):
+    """The options of any query, and those of an answer; ``None``, or left out, means what is configured."""
+
+    max_tokens: int | None
+    """The budget of the passages that the answer is written from, at least 1."""
+    verify: bool | None
+    """Whether each sentence of a written answer is held against the passages."""
+    prompt_override: str | None
+    """Instructions to the language model in place of the configured ones."""
+
+
+OF_SEVERAL = ("indexes", "max_results_per_query")
+OF_EACH = tuple(name for name in QueryOptions.__annotations__ if name not in OF_SEVERAL)
+"""The options that one index has."""
+
+
+def check_names(options: Mapping[str, Any], known: Sequence[str] = OF_EACH) -> None:
     """Refuse arguments that there are not, as Python does for those of a signature.
 
     Raises:

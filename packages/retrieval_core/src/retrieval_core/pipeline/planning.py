@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.search_loop import Parts
+    from retrieval_core.pipeline.search_index import Parts
     from retrieval_core.ports import Side, Store
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
@@ -82,9 +82,9 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
 
 
 def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:
-    asked = options.get("transforms")
-    if asked is not None:
-        return chosen(asked, tuple(parts.transformers))
+    wanted = options.get("transforms")
+    if wanted is not None:
+        return chosen(wanted, tuple(parts.transformers))
     # A configured one that needs a language model is absent where there is none, as other stages are.
     return tuple([name for name in config.transform.use if name in parts.transformers])
 

@@ -1,83 +1,86 @@
-"""From what the stages came to, to what the caller gets."""
+"""From the rounds of a search to the caller's result, with its evaluation."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.search_loop import context_of
-from retrieval_core.types import Degradation, RetrievalResult
+from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.search_loop import context_of, raise_faults
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.search_loop import Round
-    from retrieval_core.pipeline.stages.fuse import Ranked
-    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.rewrite import Rewriting
-    from retrieval_core.ports import Candidate
-    from retrieval_core.run.outcomes import Failed
+    from retrieval_core.ports import Evaluator
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query
+    from retrieval_core.types.filters import Filter
 
 logger = logging.getLogger("retrieval_core")
 
 
-def make_result(
-    run: Run, query: Query, rewriting: Rewriting[Round], plan: Plan, config: RetrievalConfig, *, note: str | None = None
+async def make_result(
+    run: Run,
+    query: Query,
+    rewriting: Rewriting,
+    condition: Filter | None,
+    config: RetrievalConfig,
+    *,
+    evaluator: Evaluator | None = None,
+    note: str | None = None,
 ) -> RetrievalResult:
-    """Return the best round's hits, with everything that was decided on the way.
+    """Return the best round's hits, with everything that was decided on the way and, with an evaluator, its scores.
 
     Args:
         run: Has the trace.
         query: The question.
         rewriting: All rounds.
-        plan: What was asked of them.
+        condition: What every passage had to pass.
         config: How the context is written.
-        note: Why nothing was found, where that is known.
+        evaluator: Scores the result.
+        note: Why nothing was found, where the search does not say.
+
+    Raises:
+        RetrievalError: The evaluator is set up wrongly; or, with ``strict``, it failed.
     """
     best = rewriting.best
-    found, hits = best.found, best.hits
+    searched, hits = best.searched, best.hits
     context = context_of(hits, config)
-    filtered = best.filtered
     metadata: dict[str, JSON] = {
         "query_normalized": query.text,
         "query_truncated": query.truncated,
-        "mode": plan.mode,
-        "filters_applied": to_json(plan.condition) if plan.condition is not None else {},
-        "documents_fetched": len(_ids(found.candidates).union(*(_ids(other.ranked) for other in best.beside))),
+        "filters_applied": to_json(condition) if condition is not None else {},
+        **searched.metadata,
         "documents_after_compression": len(hits),
-        "filtered_count": filtered.filtered_count if filtered is not None else 0,
+        "filtered_count": len(best.selected) - len(hits),
         "relevance_score": best.relevance,
         "query_rewritten": bool(rewriting.rewrites),
         "rewrite_attempts": rewriting.attempts,
-        "query_searched": best.query.text,
+        "query_searched": searched.query.text,
         "context_truncated": context.truncated,
     }
-    if best.beside:
-        metadata["searched_beside"] = [{"kind": other.origin.kind, "text": other.origin.text} for other in best.beside]
+    if searched.indexes:
+        taken = Counter(hit.source_index for hit in hits)
+        metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()}
+    note = note or searched.note
+    if best.selected and not hits:
+        note = f"{len(best.selected)} passages were found, and the relevance filter let none of them through"
     if note is not None:
         metadata["note"] = note
-    if filtered is not None and best.selected.hits and not hits:
-        metadata["note"] = (
-            f"{len(best.selected.hits)} passages were found, and the relevance filter let none of them through"
-        )
-    if (failure := best.selected.failure) is not None and not hits:
-        metadata["error"] = failure.reason
-    degraded = tuple(
-        dict.fromkeys(
-            (
-                *(Degradation(item.stage, item.reason) for item in best.failures + rewriting.failures),
-                *best.selected.degraded,
-            )
-        )
-    )
+    if searched.error is not None and not hits:
+        metadata["error"] = searched.error
+    own = [Degradation(item.stage, item.reason) for item in best.failures + rewriting.failures]
+    degraded = tuple(dict.fromkeys((*own, *best.degraded)))
+    logged = searched.degraded if searched.indexes else ()  # by the indexes themselves
     for entry in degraded:
-        logger.warning("%s: %s", entry.stage, entry.reason)
-    return RetrievalResult(
+        if entry not in logged:
+            logger.warning("%s: %s", entry.stage, entry.reason)
+    result = RetrievalResult(
         query=query.original,
         hits=hits,
         formatted_context=context.text,
@@ -87,10 +90,35 @@ def make_result(
         trace=run.records,
         rewrites=rewriting.rewrites,
     )
+    if evaluator is None:
+        return result
+    return await evaluated(run, evaluator, query.text, result, result.formatted_context, strict=config.strict)
 
 
-def _ids(found: Sequence[Candidate | Ranked]) -> set[str]:
-    return {item.chunk_id for item in found}
+async def evaluated(
+    run: Run, evaluator: Evaluator, query: str, result: RetrievalResult, response: str, *, strict: bool
+) -> RetrievalResult:
+    """Return a result with its scores for a response; where the evaluator fails, they are ``None``.
+
+    Raises:
+        RetrievalError: The evaluator is set up wrongly; or, with ``strict``, it failed.
+    """
+    outcome = await run.call("evaluate", evaluator.evaluate, query, result.documents, response)
+    trace = (*result.trace, run.records[-1])
+    if isinstance(outcome, Ok):
+        if _are_scores(outcome.value):
+            return replace(result, evaluation=outcome.value, trace=trace)
+        problem = f"the evaluator's answer cannot be used: {outcome.value!r:.120}"
+        outcome = Failed("evaluate", MalformedAnswerError(problem))
+    raise_faults((outcome,), strict=strict)
+    return with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
+
+
+def _are_scores(value: object) -> bool:
+    """Whether an evaluator's answer is one: each score is known and between 0 and 1, or not known."""
+    if not isinstance(value, EvaluationScores):
+        return False
+    return all(score is None or 0 <= score <= 1 for score in (value.context_precision, value.response_relevancy))
 
 
 def with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:

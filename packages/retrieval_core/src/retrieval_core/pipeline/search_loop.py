@@ -1,12 +1,13 @@
-"""One search after another, each through all stages, until one is good enough."""
+"""The search loop: search, rerank, filter by relevance, and again in other words while too little is found; then prune.
+
+It is the same for one index and for several: only the function that searches once differs.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from retrieval_core.errors import (
     MissingExtraError,
@@ -14,58 +15,34 @@ from retrieval_core.errors import (
     RetrievalError,
     SearchError,
     ServiceConnectionError,
-    as_embedding_error,
 )
 from retrieval_core.pipeline.stages.format import FormattedContext, format_context
-from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge, with_cosines
+from retrieval_core.pipeline.stages.merge import weighted
 from retrieval_core.pipeline.stages.prune import prune
-from retrieval_core.pipeline.stages.query_expansion import search_beside
 from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.pipeline.stages.rewrite import Rewriting, rewrite_while_poor
-from retrieval_core.pipeline.stages.search import search
-from retrieval_core.pipeline.stages.select import Selected, depth_of, select
-from retrieval_core.pipeline.stages.transform import SearchedQuestion, transform
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage
-from retrieval_core.types import Scores
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Never
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.prune import Pruned
-    from retrieval_core.pipeline.stages.query_expansion import Beside
-    from retrieval_core.pipeline.stages.relevance import RelevanceResult
-    from retrieval_core.pipeline.stages.rerank import KeptScores, Reranked
-    from retrieval_core.pipeline.stages.search import SearchResults, Sources
-    from retrieval_core.ports import (
-        Embedder,
-        Evaluator,
-        Pruner,
-        QueryTransformer,
-        RelevanceFilter,
-        Reranker,
-        Rewriter,
-        Store,
-    )
+    from retrieval_core.pipeline.stages.rerank import KeptScores
+    from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Hit, Query
-
+    from retrieval_core.types import JSON, Degradation, Hit, Query
 
 T = TypeVar("T")
 
-TRANSFORM_SHARE = 0.25
-"""The part of the deadline by which a question must be transformed."""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """The plug-ins that work on what a search found; ``None``, or nothing, for a stage that there is not."""
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a pipeline is made of."""
-
-    sources: Sources
-    condenser: QueryTransformer | None = None
-    transformers: Mapping[str, QueryTransformer] = field(default_factory=dict[str, "QueryTransformer"])
     rerankers: tuple[Reranker, ...] = ()
     relevance_filter: RelevanceFilter | None = None
     pruner: Pruner | None = None
@@ -74,21 +51,23 @@ class Parts:
     reranked: KeptScores | None = None
 
     @property
-    def plugged_in(self) -> tuple[object, ...]:
-        """Everything but store and transformers, ``None`` for what there is not."""
-        models = (self.evaluator, self.rewriter, self.pruner, self.relevance_filter, *self.rerankers, self.condenser)
-        return (*models, *self.sources.retrievers.values(), self.embedder)
+    def models(self) -> tuple[object, ...]:
+        """All plug-ins, ``None`` for what there is not."""
+        return (self.evaluator, self.rewriter, self.pruner, self.relevance_filter, *self.rerankers)
 
     @property
-    def store(self) -> Store:
-        """Where is searched."""
-        return self.sources.store
+    def shares(self) -> tuple[float, float, float, float]:
+        """By which part of the deadline searching, reading, reranking and filtering by relevance have to be done."""
+        if self.rewriter is not None:
+            return 0.4, 0.5, 0.6, 0.7
+        if self.relevance_filter is not None:
+            return 0.5, 0.6, 0.75, 0.9
+        return (0.5, 0.6, 0.95, 1.0) if self.rerankers else (0.8, 1.0, 1.0, 1.0)
 
     @property
-    def embedder(self) -> Embedder | None:
-        """What embeds the questions."""
-        questions = self.sources.questions
-        return None if questions is None else questions.embedder
+    def share_of_indexes(self) -> float:
+        """By which part of the deadline several indexes must have answered: as long as one may search and read."""
+        return min(0.95, self.shares[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +84,10 @@ class Bounds:
     rewrite: Run
 
     @classmethod
-    def of(cls, run: Run, parts: Parts) -> Bounds:
+    def of(cls, run: Run, stages: Stages) -> Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
-        if parts.rewriter is not None:
-            return cls(first.until(0.4), first.until(0.5), first.until(0.6), first.until(0.7), run.until(0.95))
-        if parts.relevance_filter is not None:
-            return cls(first.until(0.5), first.until(0.6), first.until(0.75), first.until(0.9), run)
-        if parts.rerankers:
-            return cls(first.until(0.5), first.until(0.6), first.until(0.95), first, run)
-        return cls(first.until(0.8), first, first, first, run)
+        return cls(*map(first.until, stages.shares), rewrite=run.until(0.95))
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""
@@ -123,185 +96,145 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What one search came to.
+class Searched:
+    """What one search found, before it is reranked.
 
     Attributes:
+        query: What was searched for.
+        hits: Best first, more than are wanted where they are reranked.
+        failures: Of its calls.
+        degraded: What else was done without.
+        error: Why nothing could be searched or read.
+        metadata: What a result tells of it.
+        found: What the sides of the index found, where one was searched.
+        note: Why nothing was found, where that is known.
+        indexes: What the result tells of each of several indexes that answered, by name.
+        weights: Of several indexes: what the scores of a reranker are weighted with.
+    """
+
+    query: Query
+    hits: tuple[Hit, ...] = ()
+    failures: tuple[Failed, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    error: str | None = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict[str, "JSON"])
+    found: SearchResults | None = None
+    note: str | None = None
+    indexes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict[str, "Mapping[str, JSON]"])
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+class SearchOnce(Protocol):
+    """Searches for the question or, in a later round, for another one in its place."""
+
+    async def __call__(self, bounds: Bounds, again: Query | None) -> Searched:
+        """Return what was found; ``again`` is ``None`` in the first round.
+
+        Raises:
+            RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One search with the stages that follow it.
+
+    Attributes:
+        selected: The best hits, before any was left out.
+        hits: Those that are left.
+        failures: Of all calls.
+        degraded: What else was done without.
         relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
     """
 
-    found: SearchResults
-    selected: Selected
-    beside: tuple[Beside, ...] = ()
-    failed_beside: tuple[Failed, ...] = ()
-    reranked: Reranked | None = None
-    filtered: RelevanceResult | None = None
-    relevance: float | None = None
-    pruned: Pruned | None = None
+    searched: Searched
+    selected: tuple[Hit, ...]
+    hits: tuple[Hit, ...]
+    failures: tuple[Failed, ...]
+    degraded: tuple[Degradation, ...]
+    relevance: float | None
 
     @property
     def query(self) -> Query:
         """What was searched for."""
-        return self.found.query
-
-    @property
-    def hits(self) -> tuple[Hit, ...]:
-        """The hits that are left."""
-        last = self.pruned or self.filtered or self.selected
-        return last.hits
-
-    @property
-    def failures(self) -> tuple[Failed, ...]:
-        """What failed on the way."""
-        failures = (*self.found.failures, *self.failed_beside)
-        if (failure := self.selected.failure) is not None and all(failure is not item for item in failures):
-            failures += (failure,)
-        for stage in (self.reranked, self.filtered, self.pruned):
-            failures += () if stage is None else stage.failures
-        return failures
+        return self.searched.query
 
 
 async def search_in_rounds(
-    run: Run, parts: Parts, query: Query, plan: Plan, config: RetrievalConfig
-) -> Rewriting[Round]:
+    run: Run, stages: Stages, plan: Plan, question: str, *, search_once: SearchOnce, config: RetrievalConfig
+) -> Rewriting:
     """Search for a question and, where that does badly and there is a rewriter, for others in its place.
+
+    Args:
+        run: Makes the calls.
+        stages: What works on the hits.
+        plan: Says how many hits are wanted.
+        question: What the stages hold the hits against, whatever is searched for.
+        search_once: One search.
+        config: The settings of the stages.
 
     Raises:
         RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
     """
-    bounds = Bounds.of(run, parts)
-    asked = SearchedQuestion(query)
-    if plan.transforms or plan.history:
-        asked = await transform(
-            run.until(TRANSFORM_SHARE),
-            query,
-            plan,
-            condenser=parts.condenser,
-            transformers=parts.transformers,
+    bounds, later, strict = Bounds.of(run, stages), count(2), config.strict
+
+    async def one_round(bounds: Bounds, again: Query | None = None) -> Round:
+        searched = await search_once(bounds, again)
+        hits, failures, degraded = searched.hits, searched.failures, searched.degraded
+        if stages.rerankers and hits:
+            reranked = await rerank(
+                bounds.rerank, stages.rerankers, question, hits, config.reranker, cache=stages.reranked
+            )
+            raise_faults(reranked.failures, strict=strict, is_fault=_is_fault_of_an_improvement)
+            hits = weighted(reranked.hits, searched.weights) if searched.weights else reranked.hits
+            failures, degraded = failures + reranked.failures, degraded + reranked.degraded
+        if strict and degraded:
+            raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in degraded))
+        hits = selected = hits[: plan.top_k]
+        filtered = None
+        if stages.relevance_filter is not None and hits:
+            filtered = await keep_relevant(
+                bounds.relevance,
+                stages.relevance_filter,
+                question,
+                hits,
+                concurrency=config.relevance_filter.concurrency,
+            )
+            raise_faults(filtered.failures, strict=strict)
+            hits, failures = filtered.hits, failures + filtered.failures
+        could_not_search = searched.error is not None and not selected
+        relevance = None if could_not_search else relevance_of(selected, filtered)
+        return Round(searched, selected, hits, failures, degraded, relevance)
+
+    rewriting = Rewriting(await one_round(bounds))
+    if stages.rewriter is not None:
+        rewriting = await rewrite_while_poor(
+            bounds.rewrite,
+            stages.rewriter,
+            rewriting.best,
+            search_again=lambda again: one_round(bounds.in_round(next(later)), again),
+            context_of=lambda searched: context_of(searched.hits, config).text,
+            threshold=config.rewriter.relevance_threshold,
+            max_attempts=config.rewriter.max_attempts,
             settings=config.query,
         )
-        raise_what_must_not_be_hidden(asked.failures, strict=config.strict)
-    search_once = partial(_search_once, parts=parts, question=asked.query.text, plan=plan, config=config)
-    rewriting = Rewriting(await search_once(bounds, asked, is_first=True))
-    if parts.rewriter is not None:
-        rewriting = await _rewritten(bounds, parts.rewriter, rewriting.best, search_once, config)
+        # Each search has raised what it must: what one of several indexes cannot do is not to hide the others' hits.
+        raise_faults((item for item in rewriting.failures if item.stage == "rewrite"), strict=strict)
     best = rewriting.best
-    if parts.pruner is not None and best.hits:
-        pruned = await prune(run, parts.pruner, asked.query.text, best.hits, concurrency=config.pruner.concurrency)
-        _raise_unless_missing(pruned.failures, strict=config.strict)
-        rewriting = replace(rewriting, best=replace(best, pruned=pruned))
-    return replace(rewriting, failures=asked.failures + rewriting.failures) if asked.failures else rewriting
+    if stages.pruner is not None and best.hits:
+        pruned = await prune(run, stages.pruner, question, best.hits, concurrency=config.pruner.concurrency)
+        raise_faults(pruned.failures, strict=strict, is_fault=_is_fault_of_an_improvement)
+        best = replace(best, hits=pruned.hits, failures=best.failures + pruned.failures)
+    return replace(rewriting, best=best)
 
 
-async def _rewritten(
-    bounds: Bounds,
-    rewriter: Rewriter,
-    first: Round,
-    search_once: Callable[..., Awaitable[Round]],
-    config: RetrievalConfig,
-) -> Rewriting[Round]:
-    later = count(2)
-    rewriting = await rewrite_while_poor(
-        bounds.rewrite,
-        rewriter,
-        first,
-        search_again=lambda again: search_once(bounds.in_round(next(later)), SearchedQuestion(again)),
-        context_of=lambda result: context_of(result.hits, config).text,
-        threshold=config.rewriter.relevance_threshold,
-        max_attempts=config.rewriter.max_attempts,
-        settings=config.query,
-    )
-    raise_what_must_not_be_hidden(rewriting.failures, strict=config.strict)
-    return rewriting
-
-
-async def _search_once(
-    bounds: Bounds,
-    asked: SearchedQuestion,
-    *,
-    parts: Parts,
-    question: str,
-    plan: Plan,
-    config: RetrievalConfig,
-    is_first: bool = False,
-) -> Round:
-    found, beside, failed_beside = await _search_everything(bounds.search, asked, parts, plan)
-    _raise_what_stops_a_search(found, failed_beside, strict=config.strict)
-    if not (found.sides or beside):
-        if is_first:
-            _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
-        return Round(found, Selected(failure=found.failures[-1]), failed_beside=failed_beside)
-    ranked = _in_one_order(bounds.search, found, beside, plan)
-    selected = await select(bounds.select, parts.store, found, ranked, plan, beside=beside)
-    if selected.failure is not None:
-        raise_what_must_not_be_hidden((selected.failure,), strict=config.strict)
-    reranked = None
-    if parts.rerankers and selected.hits:
-        reranked = await rerank(
-            bounds.rerank, parts.rerankers, question, selected.hits, config.reranker, cache=parts.reranked
-        )
-        _raise_unless_missing(reranked.failures, strict=config.strict)
-        selected = replace(selected, hits=reranked.hits, degraded=selected.degraded + reranked.degraded)
-    if config.strict and selected.degraded:
-        raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in selected.degraded))
-    if len(selected.hits) > plan.top_k:
-        selected = replace(selected, hits=selected.hits[: plan.top_k])
-    filtered = None
-    if parts.relevance_filter is not None and selected.hits:
-        filtered = await keep_relevant(
-            bounds.relevance,
-            parts.relevance_filter,
-            question,
-            selected.hits,
-            concurrency=config.relevance_filter.concurrency,
-        )
-        raise_what_must_not_be_hidden(filtered.failures, strict=config.strict)
-    could_not_read = selected.failure is not None and not selected.hits
-    relevance = None if could_not_read else relevance_of(selected.hits, filtered)
-    return Round(found, selected, beside, failed_beside, reranked, filtered, relevance)
-
-
-async def _search_everything(
-    run: Run, asked: SearchedQuestion, parts: Parts, plan: Plan
-) -> tuple[SearchResults, tuple[Beside, ...], tuple[Failed, ...]]:
-    """Search for the question, and at the same time for what is asked beside it."""
-    searching = search(run, parts.sources, asked.query, plan)
-    if not (asked.variants or asked.linked or parts.sources.retrievers):
-        return await searching, (), ()
-    found, (beside, failures) = await asyncio.gather(searching, search_beside(run, parts.sources, asked, plan))
-    known = {(item.stage, item.reason) for item in found.failures}
-    return found, beside, tuple(item for item in failures if (item.stage, item.reason) not in known)
-
-
-def _in_one_order(run: Run, found: SearchResults, beside: Sequence[Beside], plan: Plan) -> tuple[Ranked, ...]:
-    started = run.elapsed_ms
-    depth = depth_of(plan)
-    method = "rrf" if plan.fusion == "native" else plan.fusion
-    if found.both is not None:
-        best = tuple(Ranked(item.chunk_id, Scores(fused=item.score, final=item.score)) for item in found.both)
-    else:
-        dense = found.dense if found.combined is None else found.combined
-        limit = None if beside else depth
-        best = fuse(dense, found.lexical, method=method, dense_weight=plan.dense_weight, limit=limit)
-        if found.combined is not None:
-            best = with_cosines(best, found.dense)
-    if beside:
-        # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
-        method = method if all(other.is_search for other in beside) else "rrf"
-        best = merge(best, [(other.ranked, other.weight) for other in beside], method=method, limit=depth)
-    count_in = sum(map(len, (*found.sides, *[other.ranked for other in beside])))
-    run.note("fuse", started, count_in, len(best))
-    return best[:depth]
-
-
-def _raise_unless_missing(failures: tuple[Failed, ...], *, strict: bool) -> None:
-    """Raise what must not be hidden of stages that only improve on the hits there are.
+def _is_fault_of_an_improvement(error: Exception) -> bool:
+    """Whether to raise the error of a stage that only improves on the hits there are.
 
     What is not installed there, package or model, can be done without like what fails, and is listed like it.
     """
-    missing = (MissingExtraError, ModelNotFoundError)
-    told = failures if strict else tuple(item for item in failures if not isinstance(item.error, missing))
-    raise_what_must_not_be_hidden(told, strict=strict)
+    return is_callers_fault(error) and not isinstance(error, (MissingExtraError, ModelNotFoundError))
 
 
 def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedContext:
@@ -315,18 +248,29 @@ def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedConte
     )
 
 
-def raise_what_must_not_be_hidden(failures: tuple[Failed, ...], *, strict: bool) -> None:
-    """Raise the first failure that says that something is set up or asked wrongly; with ``strict``, the first one."""
+def raise_faults(
+    failures: Iterable[Failed], *, strict: bool, is_fault: Callable[[Exception], bool] = is_callers_fault
+) -> None:
+    """Raise the first failure that is the caller's fault and must not be hidden; with ``strict``, the first one.
+
+    Args:
+        is_fault: Whether an error is one; by default where something is set up or asked wrongly.
+    """
     for failure in failures:
-        if strict or is_callers_fault(failure.error):
+        if strict or is_fault(failure.error):
             value_of(failure)
 
 
-def _raise_what_stops_a_search(found: SearchResults, failed_beside: tuple[Failed, ...], *, strict: bool) -> None:
-    """Raise what must not be hidden, but not that the index cannot be searched by one side where the other one did."""
-    for failure in (*found.failures, *failed_beside):
-        if strict or not (found.sides and is_damage(failure.error)):
-            raise_what_must_not_be_hidden((failure,), strict=strict)
+def raise_nothing_searched(failed: Failed) -> Never:
+    """Raise why nothing could be searched.
+
+    Raises:
+        RetrievalError: Always.
+    """
+    if isinstance(failed.error, RetrievalError):
+        raise failed.error
+    msg = f"nothing could be searched: {failed.reason}"
+    raise ServiceConnectionError(msg) from failed.error
 
 
 def value_of(outcome: Ok[T] | Failed) -> T:
@@ -341,15 +285,3 @@ def value_of(outcome: Ok[T] | Failed) -> T:
         raise outcome.error
     msg = f"{outcome.stage}: {outcome.reason}"
     raise SearchError(msg) from outcome.error
-
-
-def _raise_where_nothing_is_left(found: SearchResults, plan: Plan, *, raise_on_error: bool) -> None:
-    """Raise that a question could not be embedded, where words are no way out, and what is asked to be raised."""
-    last = found.failures[-1]
-    if last.stage == "embed" and not plan.has_words:
-        raise as_embedding_error(last.error, "the query", found.query.original)
-    if raise_on_error:
-        if isinstance(last.error, RetrievalError):
-            raise last.error
-        msg = f"nothing could be searched: {last.reason}"
-        raise ServiceConnectionError(msg) from last.error

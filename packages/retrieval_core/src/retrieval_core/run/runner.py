@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
@@ -13,7 +13,7 @@ from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
 from retrieval_core.types import StageRecord, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from retrieval_core.run.breaker import CircuitBreaker
     from retrieval_core.run.clock import Clock
@@ -186,6 +186,11 @@ class Run:
             StageRecord(stage, took, count_in, count_out, decision=decision, round=self._round, dropped=dropped)
         )
 
+    def include(self, name: str, records: Iterable[StageRecord]) -> None:
+        """Record what a run inside of this one did, under its name."""
+        for record in records:
+            self._records.append(replace(record, stage=f"{name}: {record.stage}", round=self._round))
+
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> Ok[T] | Failed:
@@ -327,4 +332,5 @@ def _is_the_backends_fault(error: Exception) -> bool:
 
 
 def _size(value: object) -> int | None:
+    value = getattr(value, "hits", value)
     return len(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.answer.asked import AnswerOutcome
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, plain
 from retrieval_core.pipeline.answer.confidence import (
     CALIBRATED_SCORER,
@@ -21,6 +20,7 @@ from retrieval_core.pipeline.answer.confidence import (
 )
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, request_without_documents
+from retrieval_core.pipeline.answer.values import AnswerOutcome
 from retrieval_core.pipeline.answer.verifying import verify
 from retrieval_core.pipeline.answer.writing import AnswerDraft, write
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
@@ -42,7 +42,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.pipeline.answer.asked import Evidence, Question, Search
+    from retrieval_core.pipeline.answer.values import Evidence, Question, Search
     from retrieval_core.ports import LLM, Reranker, Verifier
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (

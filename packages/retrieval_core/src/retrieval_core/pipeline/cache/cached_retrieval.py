@@ -11,9 +11,10 @@ from retrieval_core.pipeline.cache.fingerprint import fingerprint_of
 from retrieval_core.pipeline.cache.key import partition_key, result_key
 from retrieval_core.pipeline.cache.lookup import ask_cache, keep
 from retrieval_core.pipeline.cache.similar import SimilarQuestions
-from retrieval_core.pipeline.evaluating import evaluated
+from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.results import make_result, with_troubles
-from retrieval_core.pipeline.search_loop import Parts, raise_what_must_not_be_hidden, search_in_rounds
+from retrieval_core.pipeline.search_index import Parts, search_index
+from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.unmatched import why_nothing_passes
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
@@ -22,6 +23,8 @@ from retrieval_core.run.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.options import QueryOptions
+    from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import ResultCache
     from retrieval_core.run.clock import Clock
@@ -88,6 +91,15 @@ class CachedRetrieval:
         if self.cache is not None:
             await self.cache.clear()
 
+    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
+        """Put settings and a caller's arguments together.
+
+        Raises:
+            RetrievalError: An argument is outside its range, or asks for what store or embedder cannot do.
+            TypeError: There is no such argument.
+        """
+        return make_plan(self._parts, self._config, filters, options)
+
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query, from the cache or from the stages.
 
@@ -101,7 +113,7 @@ class CachedRetrieval:
         if self.cache is not None:
             cached = await ask_cache(run, self.cache, names.key)
             if isinstance(cached, Failed):
-                raise_what_must_not_be_hidden((cached,), strict=self._config.strict)
+                raise_faults((cached,), strict=self._config.strict)
                 troubles = (cached,)
             elif cached is not None:
                 latency = run.elapsed_ms
@@ -187,7 +199,7 @@ class CachedRetrieval:
             if query.embedding is not None:
                 found = await similar.ask(run, query, query.embedding, partition)
                 if isinstance(found, Failed):
-                    raise_what_must_not_be_hidden((found,), strict=self._config.strict)
+                    raise_faults((found,), strict=self._config.strict)
                     troubles += () if troubles else (found,)
                 elif found is not None:
                     return with_troubles(found, troubles)
@@ -199,15 +211,12 @@ class CachedRetrieval:
             if similar is not None and partition is not None and query.embedding is not None:
                 similar.known.add(partition, query.text, query.embedding, names.key)
             return result
-        raise_what_must_not_be_hidden((kept,), strict=self._config.strict)
+        raise_faults((kept,), strict=self._config.strict)
         return with_troubles(result, (kept,))
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        rewriting = await search_in_rounds(run, self._parts, query, plan, self._config)
-        note = await why_nothing_passes(run, self._parts.store, plan.condition, rewriting.best.found)
-        result = make_result(run, query, rewriting, plan, self._config, note=note)
-        if self._parts.evaluator is None:
-            return result
-        return await evaluated(
-            run, self._parts.evaluator, query.text, result, result.formatted_context, strict=self._config.strict
-        )
+        rewriting = await search_index(run, self._parts, query, plan, self._config)
+        found = rewriting.best.searched.found
+        note = None if found is None else await why_nothing_passes(run, self._parts.store, plan.condition, found)
+        evaluator = self._parts.evaluator
+        return await make_result(run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note)

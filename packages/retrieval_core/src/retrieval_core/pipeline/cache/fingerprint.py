@@ -11,7 +11,7 @@ from retrieval_core.ports import Versioned
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.search_loop import Parts
+    from retrieval_core.pipeline.search_index import Parts
 
 SECTIONS = {
     *("query", "transform", "vectors", "search", "reranker", "relevance_filter", "rewriter", "pruner", "format"),

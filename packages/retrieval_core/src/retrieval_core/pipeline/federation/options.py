@@ -9,14 +9,15 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.options import QueryOptions, check_names, chosen, turns
-from retrieval_core.pipeline.planning import MAX_TOP_K
+from retrieval_core.pipeline.options import OF_EACH, OF_SEVERAL, QueryOptions, check_names, chosen, turns
+from retrieval_core.pipeline.planning import MAX_TOP_K, condition_of
+from retrieval_core.pipeline.stages.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Message
+    from retrieval_core.pipeline.planning import Filters
 
 _NAME = re.compile(r"[^\s:]+")
 
@@ -24,31 +25,18 @@ SHARED_CANDIDATES = 30
 """The least that each index is asked for, so that scores can be told apart; measured, more makes no difference."""
 
 
-class SeveralOptions(QueryOptions, total=False):
-    """The options of any query, and those of several indexes; ``None``, or left out, means what is configured."""
-
-    indexes: Sequence[str] | None
-    """Names of the indexes to ask; all of them where it is not given."""
-    max_results_per_query: int | None
-    """The most passages taken from each index, 1 to 1000."""
-
-
 @dataclass(frozen=True, slots=True)
-class FederatedQuery:
-    """What one query asks of each index.
+class FederatedPlan(Plan):
+    """The settings of one query, and what it asks of each index, which makes a plan of its own.
 
     Attributes:
         names: Of the indexes, in their order.
-        top_k: The most hits of the result.
         of_each: The options of each index.
-        history: The conversation before the question.
         instead: In place of ``of_each``, by the name of the index.
     """
 
-    names: tuple[str, ...]
-    top_k: int
-    of_each: QueryOptions
-    history: tuple[Message, ...] = ()
+    names: tuple[str, ...] = ()
+    of_each: QueryOptions = field(default_factory=QueryOptions)
     instead: Mapping[str, QueryOptions] = field(default_factory=dict[str, QueryOptions])
 
     def of(self, name: str) -> QueryOptions:
@@ -56,40 +44,60 @@ class FederatedQuery:
         return self.instead.get(name, self.of_each)
 
     @property
-    def in_other_words(self) -> FederatedQuery:
+    def without_transforms(self) -> FederatedPlan:
         """The same for a question that was rewritten: it stands alone, and is searched for as it is."""
         of_each: QueryOptions = {**self.of_each, "transforms": (), "history": None}
         return replace(self, of_each=of_each, history=(), instead={})
 
 
-def federated_query(
-    options: SeveralOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int
-) -> FederatedQuery:
+def make_federated_plan(
+    filters: Filters, options: QueryOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int
+) -> FederatedPlan:
     """Put settings and a caller's arguments together.
 
     Args:
+        filters: What every passage must pass.
         options: The caller's.
         weights: Of all indexes.
         config: The settings.
         reranked: How many hits are reranked; 0 for none.
 
     Raises:
+        FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or names an index that there is not.
         TypeError: There is no such argument.
     """
-    check_names(options, tuple(SeveralOptions.__annotations__))
+    check_names(options, (*OF_EACH, *OF_SEVERAL))
+    settings = config.search
     top_k, most = options.get("top_k"), options.get("max_results_per_query")
     allowed = config.limits.max_results
-    top_k = _checked("top_k", config.search.top_k if top_k is None else top_k, allowed)
+    top_k = _checked("top_k", settings.top_k if top_k is None else top_k, allowed)
     most = config.federation.max_results_per_query if most is None else most
     most = min(_checked("max_results_per_query", most, MAX_TOP_K), allowed)
-    of_each: dict[str, Any] = {name: value for name, value in options.items() if name in QueryOptions.__annotations__}
+    of_each: dict[str, Any] = {name: value for name, value in options.items() if name in OF_EACH}
     names = _names(options.get("indexes"), weights)
     of_each["top_k"] = min(most, max(top_k, reranked, SHARED_CANDIDATES))
     history = turns(options.get("history"))
-    if (transforms := options.get("transforms")) is not None:
+    transforms = options.get("transforms")
+    if transforms is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
-    return FederatedQuery(names, top_k, cast("QueryOptions", of_each), history)
+    return FederatedPlan(
+        mode=of_each.get("mode") or settings.mode,
+        has_words=True,
+        top_k=top_k,
+        candidates=top_k,
+        condition=condition_of(filters),
+        fusion=settings.fusion,
+        dense_weight=settings.dense_weight,
+        score_threshold=settings.score_threshold,
+        on_unscored=settings.on_unscored,
+        fetch_k=None,
+        lambda_mult=settings.lambda_mult,
+        transforms=tuple(dict.fromkeys(config.transform.use if transforms is None else transforms)),
+        history=history,
+        names=names,
+        of_each=cast("QueryOptions", of_each),
+    )
 
 
 def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:
@@ -109,10 +117,10 @@ def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:
         if name not in weights:
             msg = f"there is no index {name!r:.80}; there are {', '.join(weights)}"
             raise InvalidParameterError(msg)
-    if not (asked := tuple(name for name in names if weights[name])):
+    if not (left := tuple(name for name in names if weights[name])):
         msg = f"no index is left to ask: {', '.join(names)} have the weight 0"
         raise InvalidParameterError(msg)
-    return asked
+    return left
 
 
 def _checked(name: str, number: object, most: int) -> int:

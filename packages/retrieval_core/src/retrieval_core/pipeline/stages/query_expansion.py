@@ -1,4 +1,4 @@
-"""Searching for what is asked beside the question: its variants, further retrievers, and chunks that it leads to."""
+"""Query expansion: searching for variants of the question, asking further retrievers, and reading linked chunks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """One list of what was found beside the question.
+class Expansion:
+    """What one variant, retriever or link found, as one list.
 
     Attributes:
         ranked: Best first.
@@ -43,27 +43,29 @@ class Beside:
     is_search: bool = True
 
 
-async def search_beside(
-    run: Run, sources: Sources, asked: SearchedQuestion, plan: Plan
-) -> tuple[tuple[Beside, ...], tuple[Failed, ...]]:
+async def search_expansions(
+    run: Run, sources: Sources, question: SearchedQuestion, plan: Plan
+) -> tuple[tuple[Expansion, ...], tuple[Failed, ...]]:
     """Search for each variant, and ask each further retriever, all at once.
 
     Returns:
         What each of them found, and what failed on the way; a variant whose search failed in part has the rest.
     """
-    searches = [_search_variant(run, sources, asked.query, variant, plan) for variant in asked.variants]
-    asking = [_ask_retriever(run, name, retriever, asked.query, plan) for name, retriever in sources.retrievers.items()]
-    reading = [_read_linked(run, sources.store, link, plan) for link in asked.linked]
+    searches = [_search_variant(run, sources, question.query, variant, plan) for variant in question.variants]
+    asking = [
+        _ask_retriever(run, name, retriever, question.query, plan) for name, retriever in sources.retrievers.items()
+    ]
+    reading = [_read_linked(run, sources.store, link, plan) for link in question.linked]
     outcomes = await asyncio.gather(*searches, *asking, *reading)
     lists = [found for found, _ in outcomes if found is not None]
     failures = [failure for _, failed in outcomes for failure in failed]
     return tuple(found for found in lists if found.ranked), tuple(failures)
 
 
-def origins_of(beside: Sequence[Beside], depth: int) -> dict[str, tuple[Origin, ...]]:
+def origins_of(expansions: Sequence[Expansion], depth: int) -> dict[str, tuple[Origin, ...]]:
     """Return for each chunk what has it among its best, ``depth`` at most, in the order of the lists."""
     origins: dict[str, tuple[Origin, ...]] = {}
-    for found in beside:
+    for found in expansions:
         for item in found.ranked[:depth]:
             origins[item.chunk_id] = (*origins.get(item.chunk_id, ()), found.origin)
     return origins
@@ -71,7 +73,7 @@ def origins_of(beside: Sequence[Beside], depth: int) -> dict[str, tuple[Origin, 
 
 async def _search_variant(
     run: Run, sources: Sources, question: Query, variant: Variant, plan: Plan
-) -> tuple[Beside | None, tuple[Failed, ...]]:
+) -> tuple[Expansion | None, tuple[Failed, ...]]:
     mode: SearchMode = "hybrid" if len(variant.sides) > 1 else next(iter(variant.sides))
     questions = sources.questions
     query = Query(question.original, variant.text)
@@ -85,12 +87,12 @@ async def _search_variant(
     found = await search(run, sources, query, own)
     ranked = fuse(found.combined or found.dense, found.lexical, method=fusion, dense_weight=plan.dense_weight)
     chunks = {item.chunk_id: item.chunk for item in found.candidates if item.chunk is not None}
-    return Beside(Origin(variant.kind, variant.text), variant.weight, ranked, chunks), found.failures
+    return Expansion(Origin(variant.kind, variant.text), variant.weight, ranked, chunks), found.failures
 
 
 async def _ask_retriever(
     run: Run, name: str, retriever: Retriever, query: Query, plan: Plan
-) -> tuple[Beside | None, tuple[Failed, ...]]:
+) -> tuple[Expansion | None, tuple[Failed, ...]]:
     outcome = await run.on(f"retriever {name}").call("retrieve", retriever.search, query.text, plan.candidates)
     if isinstance(outcome, Failed):
         return None, (replace(outcome, of=name),)
@@ -105,10 +107,10 @@ async def _ask_retriever(
     if plan.condition is not None:
         chunks = {chunk_id: chunk for chunk_id, chunk in chunks.items() if matches(plan.condition, chunk_fields(chunk))}
     passing = [item for item in found if item.chunk_id in chunks]
-    return Beside(Origin(name, query.text), 1.0, _ranked(passing), chunks, is_search=False), ()
+    return Expansion(Origin(name, query.text), 1.0, _ranked(passing), chunks, is_search=False), ()
 
 
-async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tuple[Beside | None, tuple[Failed, ...]]:
+async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tuple[Expansion | None, tuple[Failed, ...]]:
     """Read the chunks, so that what is gone, or stopped by the filter, takes nobody's place."""
     ranked = _ranked(link.candidates)[: plan.candidates]
     request = FetchRequest(chunk_ids=tuple([item.chunk_id for item in ranked]), filter=plan.condition)
@@ -120,7 +122,7 @@ async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tupl
         return None, (Failed("fetch", SearchError(problem), of=link.kind),)
     chunks = outcome.value.chunks
     ranked = tuple([item for item in ranked if item.chunk_id in chunks])
-    return Beside(Origin(link.kind, link.text), link.weight, ranked, chunks, is_search=False), ()
+    return Expansion(Origin(link.kind, link.text), link.weight, ranked, chunks, is_search=False), ()
 
 
 def _ranked(candidates: Sequence[Candidate]) -> tuple[Ranked, ...]:

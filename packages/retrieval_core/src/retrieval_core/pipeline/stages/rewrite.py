@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.normalize import normalize
@@ -15,43 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from retrieval_core.config import QueryConfig
+    from retrieval_core.pipeline.search_loop import Round
     from retrieval_core.ports import Rewriter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query
 
 
-class Searched(Protocol):
-    """What one search came to."""
-
-    @property
-    def query(self) -> Query:
-        """What was searched for."""
-        ...
-
-    @property
-    def relevance(self) -> float | None:
-        """How well it did, in [0, 1]; ``None`` where that cannot be told, or nothing could be searched."""
-        ...
-
-    @property
-    def failures(self) -> tuple[Failed, ...]:
-        """What failed on the way."""
-        ...
-
-
-S = TypeVar("S", bound=Searched)
-
-
 @dataclass(frozen=True, slots=True)
-class Rewriting(Generic[S]):
-    """The best of all searches, and how it came about.
+class Rewriting:
+    """The best of all rounds, and how it came about.
 
     Attributes:
         attempts: How often the rewriter was asked.
         rewrites: One for each search that followed.
     """
 
-    best: S
+    best: Round
     attempts: int = 0
     rewrites: tuple[RewriteResult, ...] = ()
     failures: tuple[Failed, ...] = ()
@@ -65,14 +44,14 @@ def should_rewrite(relevance: float | None, threshold: float) -> bool:
 async def rewrite_while_poor(
     run: Run,
     rewriter: Rewriter,
-    first: S,
+    first: Round,
     *,
-    search_again: Callable[[Query], Awaitable[S]],
-    context_of: Callable[[S], str],
+    search_again: Callable[[Query], Awaitable[Round]],
+    context_of: Callable[[Round], str],
     threshold: float,
     max_attempts: int,
     settings: QueryConfig,
-) -> Rewriting[S]:
+) -> Rewriting:
     """Rewrite and search again until it is good enough, nothing new comes, or the attempts are used up.
 
     Args:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.query_expansion import Beside
+    from retrieval_core.pipeline.stages.query_expansion import Expansion
     from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
@@ -34,7 +34,13 @@ class Selected:
 
 
 async def select(
-    run: Run, store: Store, found: SearchResults, ranked: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside] = ()
+    run: Run,
+    store: Store,
+    found: SearchResults,
+    ranked: Sequence[Ranked],
+    plan: Plan,
+    *,
+    expansions: Sequence[Expansion] = (),
 ) -> Selected:
     """Read the chunks of the best candidates, in one request, and choose among them.
 
@@ -42,7 +48,7 @@ async def select(
     the search brought along has to do.
     """
     pool = tuple(ranked[: depth_of(plan)])
-    fetched, failure, degraded = await _fetch(run, store, found, pool, plan, beside=beside)
+    fetched, failure, degraded = await _fetch(run, store, found, pool, plan, expansions=expansions)
     pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
     pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
     if plan.score_threshold is not None:
@@ -56,8 +62,8 @@ async def select(
         degraded += not_compared
         run.note("diversify", started, before, len(pool))
     hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
-    if beside:
-        origins = origins_of(beside, plan.shortlist)
+    if expansions:
+        origins = origins_of(expansions, plan.shortlist)
         hits = tuple([replace(hit, found_by=origins.get(hit.id, ())) for hit in hits])
     return Selected(hits, degraded, failure)
 
@@ -68,15 +74,15 @@ def depth_of(plan: Plan) -> int | None:
 
 
 async def _fetch(
-    run: Run, store: Store, found: SearchResults, pool: Sequence[Ranked], plan: Plan, *, beside: Sequence[Beside]
+    run: Run, store: Store, found: SearchResults, pool: Sequence[Ranked], plan: Plan, *, expansions: Sequence[Expansion]
 ) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
     """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
 
     Where the index cannot read their vectors, it is asked for the passages alone.
     """
     at_hand: dict[str, Chunk] = {}
-    for other in beside:
-        at_hand.update(other.chunks)
+    for expansion in expansions:
+        at_hand.update(expansion.chunks)
     at_hand.update([(item.chunk_id, item.chunk) for item in found.candidates if item.chunk is not None])
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()

@@ -1,4 +1,4 @@
-"""What goes into answering, and what comes of it."""
+"""The values of answering: the question, the searches and the evidence they find, the outcome."""
 
 from __future__ import annotations
 

@@ -1,0 +1,166 @@
+"""One search of one index: what the question and its expansion find, in one order, with the chunks read."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import as_embedding_error
+from retrieval_core.pipeline.search_loop import Searched, Stages, raise_faults, raise_nothing_searched, search_in_rounds
+from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge, with_cosines
+from retrieval_core.pipeline.stages.query_expansion import search_expansions
+from retrieval_core.pipeline.stages.search import search
+from retrieval_core.pipeline.stages.select import depth_of, select
+from retrieval_core.pipeline.stages.transform import SearchedQuestion, transform
+from retrieval_core.run.outcomes import Failed, is_callers_fault, is_damage
+from retrieval_core.types import Scores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.search_loop import Bounds
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.query_expansion import Expansion
+    from retrieval_core.pipeline.stages.rewrite import Rewriting
+    from retrieval_core.pipeline.stages.search import SearchResults, Sources
+    from retrieval_core.ports import Candidate, Embedder, QueryTransformer, Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import JSON, Query
+
+TRANSFORM_SHARE = 0.25
+"""The part of the deadline by which a question must be transformed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts(Stages):
+    """What a pipeline is made of."""
+
+    sources: Sources
+    condenser: QueryTransformer | None = None
+    transformers: Mapping[str, QueryTransformer] = field(default_factory=dict[str, "QueryTransformer"])
+
+    @property
+    def plugged_in(self) -> tuple[object, ...]:
+        """Everything but store and transformers, ``None`` for what there is not."""
+        return (*self.models, self.condenser, *self.sources.retrievers.values(), self.embedder)
+
+    @property
+    def store(self) -> Store:
+        """Where is searched."""
+        return self.sources.store
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What embeds the questions."""
+        questions = self.sources.questions
+        return None if questions is None else questions.embedder
+
+
+async def search_index(run: Run, parts: Parts, query: Query, plan: Plan, config: RetrievalConfig) -> Rewriting:
+    """Transform a question and search for it, in as many rounds as that takes.
+
+    Raises:
+        RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
+    """
+    question = SearchedQuestion(query)
+    if plan.transforms or plan.history:
+        question = await transform(
+            run.until(TRANSFORM_SHARE),
+            query,
+            plan,
+            condenser=parts.condenser,
+            transformers=parts.transformers,
+            settings=config.query,
+        )
+        raise_faults(question.failures, strict=config.strict)
+    search_once = partial(_search_once, first=question, parts=parts, plan=plan, config=config)
+    rewriting = await search_in_rounds(run, parts, plan, question.query.text, search_once=search_once, config=config)
+    return replace(rewriting, failures=question.failures + rewriting.failures)
+
+
+async def _search_once(
+    bounds: Bounds,
+    again: Query | None,
+    *,
+    first: SearchedQuestion,
+    parts: Parts,
+    plan: Plan,
+    config: RetrievalConfig,
+) -> Searched:
+    question = first if again is None else SearchedQuestion(again)
+    found, expansions, failures = await _search_everything(bounds.search, question, parts, plan)
+    # That the index cannot be searched by one side may be hidden where the other one did.
+    raise_faults(
+        failures,
+        strict=config.strict,
+        is_fault=lambda error: is_callers_fault(error) and not (found.sides and is_damage(error)),
+    )
+    metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": _distinct(found, expansions)}
+    if expansions:
+        metadata["searched_beside"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
+    if not (found.sides or expansions):
+        if again is None:
+            _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
+        return Searched(found.query, failures=failures, error=found.failures[-1].reason, metadata=metadata, found=found)
+    ranked = _in_one_order(bounds.search, found, expansions, plan)
+    selected = await select(bounds.select, parts.store, found, ranked, plan, expansions=expansions)
+    error = None
+    if selected.failure is not None:
+        raise_faults((selected.failure,), strict=config.strict)
+        failures, error = (*failures, selected.failure), selected.failure.reason
+    return Searched(found.query, selected.hits, failures, selected.degraded, error, metadata, found)
+
+
+async def _search_everything(
+    run: Run, question: SearchedQuestion, parts: Parts, plan: Plan
+) -> tuple[SearchResults, tuple[Expansion, ...], tuple[Failed, ...]]:
+    """Search for the question and, at the same time, for its expansion; return what was found, and what failed."""
+    searching = search(run, parts.sources, question.query, plan)
+    if not (question.variants or question.linked or parts.sources.retrievers):
+        found = await searching
+        return found, (), found.failures
+    found, (expansions, failures) = await asyncio.gather(
+        searching, search_expansions(run, parts.sources, question, plan)
+    )
+    known = {(item.stage, item.reason) for item in found.failures}
+    further = (item for item in failures if (item.stage, item.reason) not in known)
+    return found, expansions, (*found.failures, *further)
+
+
+def _distinct(found: SearchResults, expansions: Sequence[Expansion]) -> int:
+    """Return how many chunks were found, whatever found them."""
+    lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *(each.ranked for each in expansions)]
+    return len({item.chunk_id for items in lists for item in items})
+
+
+def _in_one_order(run: Run, found: SearchResults, expansions: Sequence[Expansion], plan: Plan) -> tuple[Ranked, ...]:
+    started = run.elapsed_ms
+    depth = depth_of(plan)
+    method = "rrf" if plan.fusion == "native" else plan.fusion
+    if found.both is not None:
+        best = tuple(Ranked(item.chunk_id, Scores(fused=item.score, final=item.score)) for item in found.both)
+    else:
+        dense = found.dense if found.combined is None else found.combined
+        limit = None if expansions else depth
+        best = fuse(dense, found.lexical, method=method, dense_weight=plan.dense_weight, limit=limit)
+        if found.combined is not None:
+            best = with_cosines(best, found.dense)
+    if expansions:
+        # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
+        method = method if all(each.is_search for each in expansions) else "rrf"
+        best = merge(best, [(each.ranked, each.weight) for each in expansions], method=method, limit=depth)
+    count_in = sum(map(len, (*found.sides, *[each.ranked for each in expansions])))
+    run.note("fuse", started, count_in, len(best))
+    return best[:depth]
+
+
+def _raise_where_nothing_is_left(found: SearchResults, plan: Plan, *, raise_on_error: bool) -> None:
+    """Raise that a question could not be embedded, where words are no way out, and what is asked to be raised."""
+    last = found.failures[-1]
+    if last.stage == "embed" and not plan.has_words:
+        raise as_embedding_error(last.error, "the query", found.query.original)
+    if raise_on_error:
+        raise_nothing_searched(last)
