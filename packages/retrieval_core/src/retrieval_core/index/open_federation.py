@@ -152,8 +152,8 @@ def _together(
     """Return what the indexes of some names use together."""
     # As long as their results are kept, the indexes need not be asked again; without a cache, for one query.
     seconds = config.cache.ttl_seconds if config.cache.enabled else KEPT_SECONDS
-    asked = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
-    transformers = {name: transformer for name, transformer in asked.items() if transformer is not made[name]}
+    sharing = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
+    transformers = {name: transformer for name, transformer in sharing.items() if transformer is not made[name]}
     of_each = [name for name in made if name not in transformers]
     if config.graph.file is not None or config.graph.extract:
         of_each.append("graph")

@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.errors import InvalidParameterError, SearchError
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.federation.scopes import index_of, scoped, scoped_surroundings, unscoped
 from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.ports import Fetched
+from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import CitationCheck, ContextPack, Degradation, LedgerEntry
 
@@ -94,13 +94,9 @@ async def _surroundings(
     if request is None:
         return NOTHING
     stage = f"index {name}: surroundings" if name else "surroundings"
-    bound = run.until(0.95).on(f"index {name}") if name else run.on("store")
-    outcome = await bound.call(stage, store.fetch, request)
-    if isinstance(outcome, Failed):
-        return outcome
-    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return Failed(stage, SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched"))
-    return surroundings_of(outcome.value, condition)
+    bound, backend = (run.until(0.95), f"index {name}") if name else (run, "store")
+    outcome = await fetch(bound, store, request, stage=stage, backend=backend)
+    return outcome if isinstance(outcome, Failed) else surroundings_of(outcome.value, condition)
 
 
 def pack_of(
@@ -218,8 +214,9 @@ async def check_citations(
 
     async def check(name: str, places: Sequence[int]) -> None:
         cited = [unscoped(name, citations[place]) if name else citations[place] for place in places]
-        fetch = run.on(f"index {name}" if name else "store").call("verify", stores[name].fetch, request_to_check(cited))
-        fetched = value_of(await fetch)
+        backend = f"index {name}" if name else "store"
+        outcome = await fetch(run, stores[name], request_to_check(cited), stage="verify", backend=backend)
+        fetched = value_of(outcome)
         for place, citation in zip(places, cited, strict=True):
             checks[place] = replace(check_citation(citation, fetched), citation=citations[place])
 

@@ -73,11 +73,11 @@ async def answer_many(
         msg = f"queries must be a list of questions, got {type(queries).__name__}; for one question use retrieve"
         raise InvalidParameterError(msg)
     normal = [_normalized(query, config) for query in queries]
-    asked = [query for query in normal if not isinstance(query, RetrievalError)]
+    valid = [query for query in normal if not isinstance(query, RetrievalError)]
     vectors: dict[str, Vector] = {}
     # In a conversation, or where a question is replaced, what is searched for is another text.
     if questions is not None and plan.mode != "lexical" and not plan.history:
-        vectors = await _embedded(make_run, questions, [query.text for query in asked])
+        vectors = await _embedded(make_run, questions, [query.text for query in valid])
     slots = asyncio.Semaphore(AT_A_TIME)
 
     async def outcome(given: str, query: Query | RetrievalError) -> QueryOutcome:

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.pipeline.stages.sound import sound
+from retrieval_core.run.outcomes import Ok
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.rewrite import Rewriting
     from retrieval_core.ports import Evaluator
+    from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query
     from retrieval_core.types.filters import Filter
@@ -105,20 +106,17 @@ async def evaluated(
     """
     outcome = await run.call("evaluate", evaluator.evaluate, query, result.documents, response)
     trace = (*result.trace, run.records[-1])
+    outcome = sound(outcome, "evaluate", "the evaluator", EvaluationScores, _problem)
     if isinstance(outcome, Ok):
-        if _are_scores(outcome.value):
-            return replace(result, evaluation=outcome.value, trace=trace)
-        problem = f"the evaluator's answer cannot be used: {outcome.value!r:.120}"
-        outcome = Failed("evaluate", MalformedAnswerError(problem))
+        return replace(result, evaluation=outcome.value, trace=trace)
     raise_faults((outcome,), strict=strict)
     return with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
 
 
-def _are_scores(value: object) -> bool:
-    """Whether an evaluator's answer is one: each score is known and between 0 and 1, or not known."""
-    if not isinstance(value, EvaluationScores):
-        return False
-    return all(score is None or 0 <= score <= 1 for score in (value.context_precision, value.response_relevancy))
+def _problem(given: EvaluationScores) -> str | None:
+    """Return what is wrong with an evaluator's scores, each of which may be unknown; ``None`` for nothing."""
+    scores = (given.context_precision, given.response_relevancy)
+    return None if all(score is None or 0 <= score <= 1 for score in scores) else f"{given!r:.120}"
 
 
 def with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:

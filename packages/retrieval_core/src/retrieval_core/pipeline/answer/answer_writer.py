@@ -174,14 +174,14 @@ class AnswerWriter:
         evidence = found.value
         pack = evidence.pack
         told.searched, told.result = len(run.records), evidence.result
-        asked = str(evidence.result.metadata.get("query_searched") or question.text)
-        confidence = retrieval_confidence(asked, evidence.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
+        query = str(evidence.result.metadata.get("query_searched") or question.text)
+        confidence = retrieval_confidence(query, evidence.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
         emit(RetrievalDone(pack, confidence))
         grounded = Made(pack=pack, confidence=confidence)
         if not pack.passages or self._is_unlikely(confidence):
             return self._end(run, question, self._abstained(grounded, told), told)
         if self.llm is None:
-            return self._end(run, question, await self._extracted(run, asked, evidence, grounded, told), told)
+            return self._end(run, question, await self._extracted(run, query, evidence, grounded, told), told)
         request = answer_request(
             question.text,
             question.history,
@@ -195,12 +195,12 @@ class AnswerWriter:
         if failed is None:
             made = grounded.drafted(draft, "abstained" if _admits(draft.text) else "written")
             if question.verify and made.kind == "written":
-                made = await self._verified(run, asked, evidence, made, told)
+                made = await self._verified(run, query, evidence, made, told)
         elif draft.has_begun or question.strict or is_callers_fault(failed.error):
             made = replace(grounded.drafted(draft, "written"), failed=failed)
         else:
             told.fall_back("extracted", failed)
-            made = await self._extracted(run, asked, evidence, grounded, told)
+            made = await self._extracted(run, query, evidence, grounded, told)
         return self._end(run, question, made, told)
 
     def _is_unlikely(self, confidence: Confidence | None, least_chance: float = 0.0) -> bool:

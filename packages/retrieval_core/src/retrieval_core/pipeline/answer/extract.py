@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
-from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.answer.candidates import MOST, candidates
+from retrieval_core.pipeline.stages.rerank import scores_problem
+from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import AnswerSentence, Attribution, Span
@@ -102,7 +103,8 @@ async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) 
     run = run.on(f"reranker {scorer.id}")
 
     async def score(part: Sequence[str]) -> Ok[RerankScores] | Failed:
-        return _checked(await run.call("extract", scorer.score, query, part), scorer, len(part))
+        outcome = await run.call("extract", scorer.score, query, part)
+        return sound(outcome, "extract", scorer.id, RerankScores, partial(scores_problem, len(part)))
 
     scores: list[float] = []
     for outcome in await asyncio.gather(*(score(texts[start : start + size]) for start in range(0, len(texts), size))):
@@ -112,29 +114,9 @@ async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) 
     return tuple(scores)
 
 
-def _checked(outcome: Ok[RerankScores] | Failed, scorer: Reranker, expected: int) -> Ok[RerankScores] | Failed:
-    """Return a call's outcome, as a failure where it does not give each text a number."""
-    if isinstance(outcome, Failed):
-        return outcome
-    answer: Any = outcome.value  # a plug-in may give anything
-    scores = cast("Any", answer.scores) if isinstance(answer, RerankScores) else None
-    if (
-        isinstance(scores, (tuple, list))
-        and len(cast("Sequence[object]", scores)) == expected
-        and all(_is_score(score) for score in cast("Sequence[object]", scores))
-    ):
-        return outcome
-    problem = f"the answer of {scorer.id} cannot be used: no scores from 0 to 1 for {expected} texts in {answer!r:.200}"
-    return Failed("extract", MalformedAnswerError(problem, scorer.id))
-
-
 def _as_read(candidate: QuoteCandidate) -> str:
     """Return what a scorer reads: passages are scored with their titles too."""
     return f"{candidate.above}\n{candidate.text}" if candidate.above else candidate.text
-
-
-def _is_score(score: object) -> bool:
-    return type(score) is not bool and isinstance(score, Real) and 0 <= cast("float", score) <= 1
 
 
 def choose(

@@ -51,15 +51,15 @@ async def verify(
         All sentences; those of a call that failed have no check.
     """
     quoted = [(passage.citation.number, quote) for passage in pack.passages for quote in passage.citation.quotes]
-    asked = [number for number, sentence in enumerate(sentences) if sentence.says_something]
-    if not quoted or not asked:
+    numbers = [number for number, sentence in enumerate(sentences) if sentence.says_something]
+    if not quoted or not numbers:
         return Checked(tuple(sentences))
     texts = [quote.text for _, quote in quoted]
     size = verifier.batch_size
     if type(size) is not int or size < 1:
         problem = f"its batch_size must be a whole number of at least 1, got {size!r:.40}"
         return Checked(tuple(sentences), (_unusable(problem),))
-    batches = [asked[start : start + size] for start in range(0, len(asked), size)]
+    batches = [numbers[start : start + size] for start in range(0, len(numbers), size)]
     free = asyncio.Semaphore(_AT_A_TIME)
 
     async def judge(batch: Sequence[int]) -> Ok[Verdicts] | Failed:

@@ -144,10 +144,10 @@ class CachedRetrieval:
         version: str | None = None
         if self._versioned is not None:
             naming = run.until(NAMING_SHARE).without_retries().on("store")
-            asked = await naming.call("version", self._versioned.version)
-            if isinstance(asked, Failed):  # searching will tell what is wrong
+            outcome = await naming.call("version", self._versioned.version)
+            if isinstance(outcome, Failed):  # searching will tell what is wrong
                 return None
-            version = asked.value
+            version = outcome.value
         parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
         if plan.transforms or self._parts.sources.retrievers:
             identities = await self._identities(run, plan)
@@ -176,10 +176,10 @@ class CachedRetrieval:
         for name, part in plugged_in.items():
             version: str | None = None
             if isinstance(part, Versioned):  # what it knows may change, as a graph's file does
-                asked = await run.until(NAMING_SHARE).without_retries().on(name).call("version", part.version)
-                if isinstance(asked, Failed):
+                outcome = await run.until(NAMING_SHARE).without_retries().on(name).call("version", part.version)
+                if isinstance(outcome, Failed):
                     return None
-                version = asked.value
+                version = outcome.value
             identity = getattr(part, "id", "")
             if not identity:
                 return None

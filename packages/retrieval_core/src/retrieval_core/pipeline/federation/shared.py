@@ -127,8 +127,8 @@ class SharedTransformer:
 
     async def transform(self, query: str, context: QueryContext) -> Transformed | str:
         """Transform a question, or wait for the answer that is on its way."""
-        asked = repr((query, [(turn.role, turn.content) for turn in context.history]))
-        key = sha256(asked.encode()).hexdigest()  # a conversation may be long, and many keys are kept
+        text = repr((query, [(turn.role, turn.content) for turn in context.history]))
+        key = sha256(text.encode()).hexdigest()  # a conversation may be long, and many keys are kept
         began = False
 
         async def ask() -> Transformed | str:

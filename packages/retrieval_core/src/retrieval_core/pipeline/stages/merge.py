@@ -83,13 +83,13 @@ def merge(
 
 
 def _are_comparable(answers: Sequence[IndexResult]) -> bool:
-    asked = [answer for answer in answers if answer.hits]
-    if len({(answer.sides, answer.embedder_id) for answer in asked}) > 1:
+    found = [answer for answer in answers if answer.hits]
+    if len({(answer.sides, answer.embedder_id) for answer in found}) > 1:
         return False
     return all(
         ("dense" in answer.sides and hit.scores.dense is not None)
         or ("lexical" in answer.sides and hit.scores.lexical is not None)
-        for answer in asked
+        for answer in found
         for hit in answer.hits
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import Kept
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Span
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from retrieval_core.ports import Pruner
+    from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
     from retrieval_core.text.sentences import Sentence
     from retrieval_core.types import Hit
@@ -72,7 +74,9 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, co
 
     async def keep(batch: Sequence[_Divided]) -> Ok[Kept] | Failed:
         async with free:
-            return _checked(await run.call("prune", pruner.keep, query, [item.texts for item in batch]), batch)
+            outcome = await run.call("prune", pruner.keep, query, [item.texts for item in batch])
+        sizes = [len(item.sentences) for item in batch]
+        return sound(outcome, "prune", "the pruner", Kept, partial(_problem, sizes))
 
     outcomes = await asyncio.gather(*map(keep, batches))
     pruned = list(hits)
@@ -142,23 +146,13 @@ def _at_least_one(answer: Kept, number: int) -> tuple[bool, ...]:
     return tuple(position == best for position in range(len(kept)))
 
 
-def _checked(outcome: Ok[Kept] | Failed, batch: Sequence[_Divided]) -> Ok[Kept] | Failed:
-    """Return a call's outcome, as a failure where it does not say something sound about each of its sentences."""
-    if isinstance(outcome, Failed):
-        return outcome
-    # Whatever its port says, a plug-in may give something else.
-    answer = cast("Any", outcome.value)
-    problem = None
-    sizes = [len(item.sentences) for item in batch]
-    if not isinstance(answer, Kept):
-        problem = f"it gave {answer!r:.80}, which is no Kept"
-    elif not _fits(answer.kept, sizes, bool):
-        problem = f"what is kept does not fit the {sizes} sentences of {len(sizes)} passages: {answer.kept!r:.200}"
-    elif answer.scores and not _fits(answer.scores, sizes, (int, float)):
-        problem = f"the scores do not fit the {sizes} sentences of {len(sizes)} passages: {answer.scores!r:.200}"
-    if problem is None:
-        return outcome
-    return Failed("prune", MalformedAnswerError(f"the pruner's answer cannot be used: {problem}"))
+def _problem(sizes: Sequence[int], answer: Kept) -> str | None:
+    """Return what is wrong, if anything, with a verdict on each sentence of passages of these sizes."""
+    if not _fits(answer.kept, sizes, bool):
+        return f"what is kept does not fit the {sizes} sentences of {len(sizes)} passages: {answer.kept!r:.200}"
+    if answer.scores and not _fits(answer.scores, sizes, (int, float)):
+        return f"the scores do not fit the {sizes} sentences of {len(sizes)} passages: {answer.scores!r:.200}"
+    return None
 
 
 def _fits(told: object, sizes: Sequence[int], kind: type | tuple[type, ...]) -> bool:

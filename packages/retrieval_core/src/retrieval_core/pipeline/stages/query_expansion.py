@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError, SearchError
+from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse
-from retrieval_core.pipeline.stages.search import are_candidates, search
-from retrieval_core.ports import Fetched, FetchRequest
+from retrieval_core.pipeline.stages.search import candidates_problem, search
+from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Origin, Query, Scores
 from retrieval_core.types.filters import chunk_fields, matches
@@ -94,12 +95,10 @@ async def _ask_retriever(
     run: Run, name: str, retriever: Retriever, query: Query, plan: Plan
 ) -> tuple[Expansion | None, tuple[Failed, ...]]:
     outcome = await run.on(f"retriever {name}").call("retrieve", retriever.search, query.text, plan.candidates)
+    outcome = sound(outcome, "retrieve", f"the retriever {name!r}", problem=candidates_problem)
     if isinstance(outcome, Failed):
         return None, (replace(outcome, of=name),)
-    found = outcome.value[: plan.candidates] if isinstance(outcome.value, (tuple, list)) else outcome.value
-    if not are_candidates(found):
-        problem = f"the answer of the retriever {name!r} cannot be used: {outcome.value!r:.80} are no candidates"
-        return None, (Failed("retrieve", MalformedAnswerError(problem), of=name),)
+    found = outcome.value[: plan.candidates]
     chunks = {item.chunk_id: item.chunk for item in found if item.chunk is not None}
     if len(chunks) < len({item.chunk_id for item in found}):
         problem = f"the retriever {name!r} gave candidates without their chunks; make them Candidate(…, chunk=…)"
@@ -114,12 +113,9 @@ async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tupl
     """Read the chunks, so that what is gone, or stopped by the filter, takes nobody's place."""
     ranked = _ranked(link.candidates)[: plan.candidates]
     request = FetchRequest(chunk_ids=tuple([item.chunk_id for item in ranked]), filter=plan.condition)
-    outcome = await run.on("store").call("fetch", store.fetch, request)
+    outcome = await fetch(run, store, request)
     if isinstance(outcome, Failed):
         return None, (replace(outcome, of=link.kind),)
-    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
-        problem = f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched"
-        return None, (Failed("fetch", SearchError(problem), of=link.kind),)
     chunks = outcome.value.chunks
     ranked = tuple([item for item in ranked if item.chunk_id in chunks])
     return Expansion(Origin(link.kind, link.text), link.weight, ranked, chunks, is_search=False), ()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.ports import Judgements
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.prompting import shorten
 from retrieval_core.types import DroppedPassage, Judgement
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.ports import RelevanceFilter
+    from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Hit
 
@@ -61,12 +63,10 @@ async def keep_relevant(
 
     async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
         async with free:
-            return await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
+            outcome = await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
+        return sound(outcome, "relevance", "the relevance filter", Judgements, partial(_problem, len(batch)))
 
-    outcomes = [
-        _checked(outcome, batch)
-        for outcome, batch in zip(await asyncio.gather(*map(judge, batches)), batches, strict=True)
-    ]
+    outcomes = await asyncio.gather(*map(judge, batches))
     kept: list[Hit] = []
     scores: list[float] = []
     dropped: list[DroppedPassage] = []
@@ -93,27 +93,14 @@ def _judged(hit: Hit, judgement: Judgement) -> Hit:
     return replace(hit, scores=scores, relevance_reason=judgement.reason or None)
 
 
-def _checked(outcome: Ok[Judgements] | Failed, batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
-    """Return a call's outcome, as a failure where it does not say something sound about each of its passages."""
-    if isinstance(outcome, Failed):
-        return outcome
-    judgements = _judgements(outcome.value)
-    if judgements is None:
-        problem = f"it gave {outcome.value!r:.80}, which are no Judgements"
-    elif len(judgements) != len(batch):
-        problem = f"it gave {len(judgements)} judgements for {len(batch)} passages"
-    elif unsound := [item.score for item in judgements if not 0 <= item.score <= 1]:
-        problem = f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1"
-    else:
-        return outcome
-    return Failed("relevance", MalformedAnswerError(f"the relevance filter's answer cannot be used: {problem}"))
-
-
-def _judgements(answer: object) -> tuple[Judgement, ...] | None:
-    """Return what a plug-in gave, ``None`` where it is something else, whatever its port says."""
-    if not isinstance(answer, Judgements):
-        return None
-    return answer.judgements if all(map(_is_judgement, answer.judgements)) else None
+def _problem(expected: int, answer: Judgements) -> str | None:
+    """Return what is wrong with judgements that are to say something about each of so many passages, if anything."""
+    if not are(answer.judgements, _is_judgement):
+        return f"it gave {answer!r:.80}, which are no Judgements"
+    if len(answer.judgements) != expected:
+        return f"it gave {len(answer.judgements)} judgements for {expected} passages"
+    unsound = [item.score for item in answer.judgements if not 0 <= item.score <= 1]
+    return f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1" if unsound else None
 
 
 def _is_judgement(item: object) -> bool:

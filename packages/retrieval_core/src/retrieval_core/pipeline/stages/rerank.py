@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from math import fsum, sqrt
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.ports import Repairing, RerankScores
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Degradation, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from retrieval_core.config import RerankerConfig
     from retrieval_core.ports import Reranker
@@ -121,9 +122,8 @@ async def _score(
             return kept
         async with free:
             texts = [chunk.indexed_text for chunk in chunks]
-            outcome = _checked(
-                await run.repairing(repair).call("rerank", reranker.score, query, texts), reranker, len(texts)
-            )
+            outcome = await run.repairing(repair).call("rerank", reranker.score, query, texts)
+        outcome = sound(outcome, "rerank", name, RerankScores, partial(scores_problem, len(texts)))
         if isinstance(outcome, Failed):
             return outcome
         if cache is not None and not outcome.value.problems:
@@ -142,30 +142,17 @@ async def _score(
     )
 
 
-def _checked(outcome: Ok[RerankScores] | Failed, reranker: Reranker, expected: int) -> Ok[RerankScores] | Failed:
-    """Return a call's outcome, as a failure where it does not give each passage a number."""
-    if isinstance(outcome, Failed):
-        return outcome
-    answer: Any = outcome.value  # a plug-in may give anything
-    if not isinstance(answer, RerankScores):
-        problem = f"it gave a {type(answer).__name__}, which is no RerankScores"
-    elif not _are(answer.scores, _is_score):
-        problem = "its scores are no tuple of numbers from 0 to 1"
-    elif len(answer.scores) != expected:
-        problem = f"it gave {len(answer.scores)} scores for {expected} passages"
-    elif not _are(answer.evidence, lambda item: item is None or isinstance(item, Evidence)):
-        problem = "its evidence is no tuple of Evidence"
-    elif len(answer.evidence) not in {0, expected}:
-        problem = f"it gave evidence on {len(answer.evidence)} of {expected} passages"
-    elif not _are(answer.problems, lambda item: isinstance(item, str)):
-        problem = "its problems are no tuple of texts"
-    else:
-        return outcome
-    return Failed("rerank", MalformedAnswerError(f"the answer of {reranker.id} cannot be used: {problem}"))
-
-
-def _are(items: object, fits: Callable[[object], bool]) -> bool:
-    return isinstance(items, (tuple, list)) and all(map(fits, cast("Sequence[object]", items)))
+def scores_problem(expected: int, answer: RerankScores) -> str | None:
+    """Return what is wrong with scores that are to give each of so many passages a number; ``None`` for nothing."""
+    if not are(answer.scores, _is_score):
+        return "its scores are no tuple of numbers from 0 to 1"
+    if len(answer.scores) != expected:
+        return f"it gave {len(answer.scores)} scores for {expected} passages"
+    if not are(answer.evidence, lambda item: item is None or isinstance(item, Evidence)):
+        return "its evidence is no tuple of Evidence"
+    if len(answer.evidence) not in {0, expected}:
+        return f"it gave evidence on {len(answer.evidence)} of {expected} passages"
+    return None if are(answer.problems, lambda item: isinstance(item, str)) else "its problems are no tuple of texts"
 
 
 def _is_score(score: object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import Rewritten
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import RewriteResult
@@ -26,7 +26,7 @@ class Rewriting:
     """The best of all rounds, and how it came about.
 
     Attributes:
-        attempts: How often the rewriter was asked.
+        attempts: How often the rewriter was original.
         rewrites: One for each search that followed.
     """
 
@@ -64,29 +64,27 @@ async def rewrite_while_poor(
         max_attempts: The most calls of the rewriter, at least 0.
         settings: How a question is normalised.
     """
-    best, asked = first, first.query
-    tried = {asked.text.casefold()}
+    best, original = first, first.query
+    tried = {original.text.casefold()}
     rewrites: list[RewriteResult] = []
     failures: list[Failed] = []
     attempt = 0
     while attempt < max_attempts and should_rewrite(best.relevance, threshold) and not run.is_over:
         attempt += 1
-        outcome = await run.call("rewrite", rewriter.rewrite, asked.text, context_of(best))
+        outcome = await run.call("rewrite", rewriter.rewrite, original.text, context_of(best))
+        outcome = sound(outcome, "rewrite", "the rewriter", Rewritten, _problem)
         if isinstance(outcome, Failed):
             failures.append(outcome)
             break
         rewritten = outcome.value
-        if (problem := _problem(rewritten)) is not None:
-            failures.append(Failed("rewrite", MalformedAnswerError(f"the rewriter gave {problem}")))
-            break
-        query = replace(normalize(rewritten.query, settings), original=asked.original)
+        query = replace(normalize(rewritten.query, settings), original=original.original)
         if query.text.casefold() in tried:
             run.note("rewrite", run.elapsed_ms, None, None, f"{query.text!r:.200} was searched for already")
             break
         tried.add(query.text.casefold())
         result = await search_again(query)
         # Not as it was typed: whoever asks the same in other white space may get this result from the cache.
-        rewrites.append(RewriteResult(asked.text, query.text, attempt, rewritten.reason, result.relevance))
+        rewrites.append(RewriteResult(original.text, query.text, attempt, rewritten.reason, result.relevance))
         failures += result.failures  # also of searches that are not kept
         if result.relevance is None:
             break
@@ -95,8 +93,7 @@ async def rewrite_while_poor(
     return Rewriting(best, attempt, tuple(rewrites), tuple(failures))
 
 
-def _problem(rewritten: object) -> str | None:
-    """Return what is wrong with a plug-in's answer."""
-    if not isinstance(rewritten, Rewritten) or not isinstance(rewritten.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"{rewritten!r:.80}, which is no Rewritten"
-    return None if rewritten.query.strip() else "an empty question"
+def _problem(rewritten: Rewritten) -> str | None:
+    if not isinstance(rewritten.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"it gave {rewritten!r:.80}, which is no Rewritten"
+    return None if rewritten.query.strip() else "it gave an empty question"

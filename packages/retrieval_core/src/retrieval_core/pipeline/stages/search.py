@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import IncompleteSearchError, SearchError
 from retrieval_core.pipeline.stages.combine import combine_vectors
+from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
@@ -200,14 +201,17 @@ async def _ask(
     """Return what a store answered, as a failure where these are no candidates."""
     # Counted by the kind of search: one that is dead must not keep the others, and the passages, from being read.
     outcome = await run.on(f"the store's {stage} search").call(stage, function, request)
-    if isinstance(outcome, Failed) or are_candidates(outcome.value):
-        return outcome
-    return Failed(stage, SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} are no candidates"))
+    return sound(outcome, stage, "the store", problem=candidates_problem, error=SearchError)
+
+
+def candidates_problem(answer: object) -> str | None:
+    """Return what is wrong with what a search found; ``None`` for nothing."""
+    return None if are_candidates(answer) else f"it gave {answer!r:.80}, which are no candidates"
 
 
 def are_candidates(answer: object) -> bool:
-    """Whether this is what a search should find, whatever its port says."""
-    return isinstance(answer, (tuple, list)) and all(map(_is_candidate, cast("Sequence[object]", answer)))
+    """Whether this is what a search should find."""
+    return are(answer, _is_candidate)
 
 
 def _is_candidate(item: Any) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import DimensionMismatchError, SearchError
+from retrieval_core.errors import DimensionMismatchError
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score
 from retrieval_core.pipeline.stages.query_expansion import origins_of
+from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.types import Degradation, Hit
@@ -93,16 +94,13 @@ async def _fetch(
     if not missing:
         return Fetched(chunks=at_hand), None, ()
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
-    outcome = await run.on("store").call("fetch", store.fetch, request)
+    outcome = await fetch(run, store, request)
     degraded: tuple[Degradation, ...] = ()
     if isinstance(outcome, Failed) and request.with_vectors and is_damage(outcome.error):
         degraded = (Degradation(outcome.stage, outcome.reason),)
-        outcome = await run.on("store").call("fetch", store.fetch, replace(request, with_vectors=False))
+        outcome = await fetch(run, store, replace(request, with_vectors=False))
     if isinstance(outcome, Failed):
         return Fetched(chunks=at_hand), outcome, ()
-    if not isinstance(outcome.value, Fetched):  # pyright: ignore[reportUnnecessaryIsInstance]
-        problem = SearchError(f"the store's answer cannot be used: {outcome.value!r:.80} is no Fetched")
-        return Fetched(chunks=at_hand), Failed("fetch", problem), ()
     if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
         return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
     return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded

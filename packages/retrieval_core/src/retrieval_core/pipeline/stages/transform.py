@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.search import are_candidates, is_finite
+from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
 from retrieval_core.run.outcomes import Failed, Ok
 
@@ -70,7 +70,7 @@ async def transform(
     failures: list[Failed] = []
     variants: list[Variant] = []
     linked: list[Linked] = []
-    asked = query
+    current = query
     if plan.history and condenser is not None:
         condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run
         asking = condensing.on("condense").call("condense", condenser.transform, query.text, context)
@@ -78,10 +78,10 @@ async def transform(
         if isinstance(outcome, Failed):
             failures.append(outcome)
         else:
-            asked = _replaced(asked, outcome.value, settings)
+            current = _replaced(current, outcome.value, settings)
             variants += outcome.value.variants
-            run.note("condense", run.elapsed_ms, None, None, outcome.value.reason or f"searched for: {asked.text}")
-    question = asked.text
+            run.note("condense", run.elapsed_ms, None, None, outcome.value.reason or f"searched for: {current.text}")
+    question = current.text
     answers = await asyncio.gather(
         *(_ask(run, name, transformers[name], question, context) for name in plan.transforms)
     )
@@ -90,8 +90,8 @@ async def transform(
             failures.append(replace(outcome, of=name))
             continue
         made = outcome.value
-        if made.query is not None and asked.text == question:
-            asked = _replaced(asked, made, settings)
+        if made.query is not None and current.text == question:
+            current = _replaced(current, made, settings)
         elif made.query is not None:
             variants.append(Variant(name, made.query))
         variants += made.variants
@@ -99,7 +99,7 @@ async def transform(
         count = len(made.variants) + len(made.linked)
         run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
     return SearchedQuestion(
-        asked, _distinct(asked, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures)
+        current, _distinct(current, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures)
     )
 
 
@@ -131,27 +131,24 @@ def _distinct(query: Query, variants: list[Variant], plan: Plan, settings: Query
 
 def _sound(stage: str, name: str, outcome: Ok[Transformed | str] | Failed) -> Ok[Transformed] | Failed:
     """Return what a transformer made, as a failure where it cannot be used."""
-    if isinstance(outcome, Failed):
-        return outcome
-    made = Transformed(query=outcome.value) if isinstance(outcome.value, str) else outcome.value
-    if (problem := _problem(made)) is not None:
-        return Failed(stage, MalformedAnswerError(f"{name} gave {problem}"))
-    return Ok(made)
+    if isinstance(outcome, Ok) and isinstance(outcome.value, str):
+        outcome = Ok(Transformed(query=outcome.value))
+    return cast("Ok[Transformed] | Failed", sound(outcome, stage, name, problem=_problem))
 
 
 def _problem(made: object) -> str | None:
     if not isinstance(made, Transformed):
-        return f"{made!r:.80}, which is neither text nor a Transformed"
+        return f"it gave {made!r:.80}, which is neither text nor a Transformed"
     if made.query is not None and not _is_text(made.query):
-        return f"{made.query!r:.80} as the question"
+        return f"it gave {made.query!r:.80} as the question"
     if not isinstance(made.variants, (tuple, list)) or not isinstance(made.linked, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"{made!r:.120}, whose variants or linked are no tuple"
+        return f"it gave {made!r:.120}, whose variants or linked are no tuple"
     for variant in cast("tuple[object, ...]", made.variants):
         if not _is_variant(variant):
-            return f"{variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
+            return f"it gave {variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
     for link in cast("tuple[object, ...]", made.linked):
         if not _is_linked(link):
-            return f"{link!r:.120}, which is no Linked with candidates and a weight above 0"
+            return f"it gave {link!r:.120}, which is no Linked with candidates and a weight above 0"
     return None
 
 
