@@ -10,6 +10,7 @@ import pytest
 from retrieval_core.errors import (
     FilterError,
     InvalidParameterError,
+    MissingExtraError,
     QueryValidationError,
     RetrievalError,
     ServiceConnectionError,
@@ -20,7 +21,7 @@ from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker, FakeRewriter
-from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk, EvaluationScores
 from support.groups import NAMES, QUESTION, Group, settings_with, sources, stages
 from support.pipelines import TEXTS, TroubledStore, filled
 
@@ -351,3 +352,41 @@ class TestContexts:
         assert not result.degraded
         assert "index docs: surroundings" in [item.stage for item in pack.degraded]
         assert {passage.id.split(":")[0] for passage in pack.passages} == set(NAMES)
+
+
+class TestAsOneIndex:
+    """Several indexes are searched by the loop of one, and asked what one is asked."""
+
+    def test_a_reranker_that_is_not_installed_is_done_without(self) -> None:
+        """The first stage's order stays, and what is missing is listed; with ``strict`` it is raised."""
+        reranker = FakeReranker()
+        reranker.failure = MissingExtraError("local", "the reranker")
+        result = asyncio.run(Group().indexes(reranker=reranker).aretrieve(QUESTION))
+        assert [item.stage for item in result.degraded] == ["rerank"]
+        assert result.hits
+        with pytest.raises(MissingExtraError):
+            asyncio.run(Group(strict=True).indexes(reranker=reranker).aretrieve(QUESTION))
+
+    def test_a_result_is_scored_afterwards(self) -> None:
+        """By the evaluator that several indexes have, as by a pipeline's."""
+
+        class Evaluator:
+            id = "fixed"
+
+            async def evaluate(self, query: str, documents: Any, response: str) -> EvaluationScores:
+                return EvaluationScores(response_relevancy=float(response == query))
+
+        indexes = Group().indexes(evaluator=Evaluator())
+        result = indexes.evaluate(indexes.retrieve(QUESTION), QUESTION)
+        assert result.evaluation == EvaluationScores(response_relevancy=1.0)
+        with pytest.raises(InvalidParameterError, match="no evaluator"):
+            Group().indexes().evaluate(result, QUESTION)
+
+    def test_an_answer_may_be_of_some_of_the_indexes(self) -> None:
+        """And one index has no such option."""
+        group = Group()
+        answer = group.indexes().answer(QUESTION, indexes=["wiki"])
+        assert answer.pack is not None
+        assert {passage.id.split(":")[0] for passage in answer.pack.passages} == {"wiki"}
+        with pytest.raises(TypeError, match="indexes"):
+            group.pipelines["wiki"].answer(QUESTION, indexes=["wiki"])

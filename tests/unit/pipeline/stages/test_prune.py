@@ -143,7 +143,7 @@ def test_answers_that_cannot_be_used(answer: Any) -> None:
     assert result.hits[0].excerpts == ()
     (failure,) = result.failures
     assert isinstance(failure.error, MalformedAnswerError)
-    assert "the pruner's answer cannot be used" in failure.reason
+    assert "the answer of the pruner cannot be used" in failure.reason
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

@@ -1,4 +1,4 @@
-"""What everything that answers questions has beside its answers: runs, someone who watches, and an end."""
+"""The life cycle of a query engine: its runs, its observer, and its end."""
 
 from __future__ import annotations
 

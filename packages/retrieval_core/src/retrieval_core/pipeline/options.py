@@ -1,4 +1,4 @@
-"""What a single query may ask for in place of the configuration, checked before anything is done."""
+"""The options of a query, in place of the configuration, checked before anything is done."""
 
 from __future__ import annotations
 

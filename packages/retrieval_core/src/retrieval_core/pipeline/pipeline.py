@@ -1,4 +1,4 @@
-"""The way of a question, and what the pipeline promises around it: one deadline, one run, one result."""
+"""The retrieval pipeline: one index, and the plug-ins that its questions go through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is plugged into a pipeline: checked when it comes, and closed with it."""
+"""Plug-ins of a pipeline: they are checked when they come, and closed with it."""
 
 from __future__ import annotations
 

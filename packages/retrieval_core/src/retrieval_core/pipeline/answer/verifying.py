@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.answer.attribution import plain
+from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import Quote, SentenceCheck, Span, Usage
@@ -57,8 +59,8 @@ async def verify(
     texts = [quote.text for _, quote in quoted]
     size = verifier.batch_size
     if type(size) is not int or size < 1:
-        problem = f"its batch_size must be a whole number of at least 1, got {size!r:.40}"
-        return Checked(tuple(sentences), (_unusable(problem),))
+        problem = f"the verifier cannot be used: its batch_size must be a whole number of at least 1, got {size!r:.40}"
+        return Checked(tuple(sentences), (Failed("verify_answer", MalformedAnswerError(problem)),))
     batches = [numbers[start : start + size] for start in range(0, len(numbers), size)]
     free = asyncio.Semaphore(_AT_A_TIME)
 
@@ -66,7 +68,7 @@ async def verify(
         claims = [plain(sentences[number].text) for number in batch]
         async with free:
             outcome = await run.call("verify_answer", verifier.verify, query, claims, texts)
-        return outcome if isinstance(outcome, Failed) else _usable(outcome.value, len(batch), texts)
+        return sound(outcome, "verify_answer", "the verifier", Verdicts, partial(_problem, len(batch), texts))
 
     outcomes = await asyncio.gather(*map(judge, batches))
     checked = list(sentences)
@@ -89,30 +91,18 @@ def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]])
     return SentenceCheck(number, verified.verdict, passage, Quote(verified.quote, span), verified.reason)
 
 
-def _usable(answer: object, count: int, texts: Sequence[str]) -> Ok[Verdicts] | Failed:
-    """Return a verifier's answer, as a failure where it does not say something sound about each sentence."""
-    problem = None
-    # Whatever its port says, a plug-in may give something else.
-    if not isinstance(answer, Verdicts):
-        problem = f"it gave {answer!r:.80}, which is no Verdicts"
-    elif not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
-        problem = f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
-    elif not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        problem = f"its usage is {answer.usage!r:.80}"
-    elif len(answer.verdicts) != count:
-        problem = f"it gave {len(answer.verdicts)} verdicts on {count} sentences"
-    else:
-        problem = next((_problem(verified, texts) for verified in answer.verdicts if _problem(verified, texts)), None)
-    if problem is None:
-        return Ok(cast("Verdicts", answer))
-    return _unusable(problem)
+def _problem(count: int, texts: Sequence[str], answer: Verdicts) -> str | None:
+    """Return what is wrong with verdicts that are to be on so many sentences; ``None`` for nothing."""
+    if not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
+    if not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"its usage is {answer.usage!r:.80}"
+    if len(answer.verdicts) != count:
+        return f"it gave {len(answer.verdicts)} verdicts on {count} sentences"
+    return next(filter(None, (_problem_of_one(verified, texts) for verified in answer.verdicts)), None)
 
 
-def _unusable(problem: str) -> Failed:
-    return Failed("verify_answer", MalformedAnswerError(f"the verifier's answer cannot be used: {problem}"))
-
-
-def _problem(verified: Any, texts: Sequence[str]) -> str | None:
+def _problem_of_one(verified: Any, texts: Sequence[str]) -> str | None:
     """Return what is wrong with a verdict, if anything: it must name a passage that holds its quote, or none."""
     if not isinstance(verified, Verified):
         return f"{verified!r:.80} is no verdict"

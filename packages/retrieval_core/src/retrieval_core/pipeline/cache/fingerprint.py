@@ -1,4 +1,4 @@
-"""What the results of a pipeline depend on, apart from the question and the index."""
+"""The fingerprint of a pipeline: what its results depend on apart from the question and the index."""
 
 from __future__ import annotations
 

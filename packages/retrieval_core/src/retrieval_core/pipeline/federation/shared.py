@@ -1,4 +1,4 @@
-"""Models for several indexes, which are asked once about a question however many of them search for it."""
+"""Shared models: an embedder or a transformer that is called once for a question, however many indexes search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a question once, before several indexes search for it."""
+"""Query transformation for several indexes: once, before they search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What some of the indexes use together. Each of them has it too, and finds there what came of the first call.
+    """The models that some of the indexes share. Each of them has these too, and finds what came of the first call.
 
     Attributes:
         names: Of these indexes.

@@ -1,4 +1,4 @@
-"""Turning questions into vectors: each once, and again by an embedder that was opened anew where that can help."""
+"""Query embedding: each question once, and again by an embedder that was opened anew where that can help."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def merge(
     method: FusionMethod = "zscore",
     limit: int | None = None,
 ) -> tuple[Ranked, ...]:
-    """Put what was found for the question and what was found beside it into one order, each chunk once.
+    """Put what was found for the question and for its expansion into one order, each chunk once.
 
     Each list's scores are made comparable in the way of the module's methods and added up with the lists' weights.
 

@@ -1,4 +1,4 @@
-"""Showing of each passage only the sentences that bear on the question."""
+"""Sentence pruning: of each passage, only the sentences that bear on the question are shown."""
 
 from __future__ import annotations
 

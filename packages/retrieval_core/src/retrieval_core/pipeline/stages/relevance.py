@@ -1,4 +1,4 @@
-"""Leaving out passages that do not bear on the question."""
+"""The relevance filter: passages that do not bear on the question are left out."""
 
 from __future__ import annotations
 

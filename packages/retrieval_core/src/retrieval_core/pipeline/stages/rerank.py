@@ -1,4 +1,4 @@
-"""Putting the best hits into a better order, with a model that reads question and passage together."""
+"""Reranking: the best hits are put into a better order by a model that reads question and passage together."""
 
 from __future__ import annotations
 

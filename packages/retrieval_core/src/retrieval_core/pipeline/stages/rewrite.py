@@ -1,4 +1,4 @@
-"""Asking again in other words, as long as too little was found."""
+"""Query rewriting: the question is put into other words as long as too little was found."""
 
 from __future__ import annotations
 

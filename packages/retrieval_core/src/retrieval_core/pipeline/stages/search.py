@@ -1,4 +1,4 @@
-"""Asking both sides of the index, side by side."""
+"""Searching an index by meaning and by words, side by side."""
 
 from __future__ import annotations
 

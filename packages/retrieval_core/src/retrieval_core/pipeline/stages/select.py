@@ -1,4 +1,4 @@
-"""From ranked ids to hits: reading the chunks, and choosing which of them the caller gets."""
+"""Selection of hits: the chunks of ranked ids are read, and those chosen that the caller gets."""
 
 from __future__ import annotations
 

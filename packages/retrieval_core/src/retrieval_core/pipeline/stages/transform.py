@@ -1,4 +1,4 @@
-"""What is looked at before the search: the conversation, and what else than the question should be searched for."""
+"""Query transformation: a question of a conversation is made to stand alone, and variants of it are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Query
 
 MOST_VARIANTS = 16
-"""What is searched for beside one question, at most, and as many lists of linked chunks: each of them is a search."""
+"""Variants of one question, at most, and as many lists of linked chunks: each of them is a search."""
 HEAVIEST = 1000.0
 """The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
@@ -33,7 +33,7 @@ class SearchedQuestion:
 
     Attributes:
         query: Stands alone, whatever was said before it.
-        variants: Searched for beside it.
+        variants: Searched for too.
         linked: Candidates that need no search.
         failures: Of transformers, which were done without.
     """
@@ -55,8 +55,8 @@ async def transform(
 ) -> SearchedQuestion:
     """Make a question stand alone, then ask all transformers about it at once.
 
-    Of several that replace the question, the first does, in the order of the plan; what the others put in its place is
-    searched for beside it.
+    Of several that replace the question, the first does, in the order of the plan; what the others put in its place
+    becomes a variant.
 
     Args:
         run: Makes the calls.
