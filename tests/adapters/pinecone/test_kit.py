@@ -123,7 +123,6 @@ class _Conformance(CataloguedStoreConformance):
                 (InvalidParameterError, Change((good, chunk("x")), units(1))),
                 (InvalidParameterError, Change((good, chunk("x")), None)),
                 (InvalidParameterError, Change((good, good), units(2))),
-                (InvalidParameterError, Change((good, chunk("x", "\ud800")), units(2))),
                 (InvalidParameterError, Change((good, chunk("x", "x" * MOST_METADATA)), units(2))),
                 (InvalidParameterError, Change((good,), units(1), sources=(SourceState("s" * 50_000, "h", "r", 1),))),
             ]

@@ -198,7 +198,6 @@ def nesting(depth: int) -> dict[str, Any]:
         ({"all_chunks": {"a": 1}}, InvalidParameterError),
         ({"llm_config": "gpt-4o"}, InvalidParameterError),
         ({"llm_config": LLMConfig(kind="nothing.there:factory")}, ConfigurationError),
-        ({"all_chunks": [Chunk("\ud800", "d", "text")]}, InvalidParameterError),
     ],
 )
 def test_wrong_arguments_of_retrieve(arguments: dict[str, Any], kind: type[Exception]) -> None:

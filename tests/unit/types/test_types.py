@@ -20,8 +20,11 @@ from retrieval_core.types import (
     Document,
     FrozenDict,
     Hit,
+    Query,
     RetrievalResult,
     Scores,
+    Section,
+    Span,
     content_hash,
     freeze,
 )
@@ -94,6 +97,21 @@ def test_content_hash_is_sha256_and_computed_when_missing(text: str) -> None:
 
 def test_content_hash_takes_lone_surrogates() -> None:
     assert content_hash("\ud800") != content_hash("\ud801")
+
+
+def test_values_are_made_of_valid_unicode() -> None:
+    """A lone surrogate is U+FFFD in every value that a text is kept or searched by; the halves of a pair are joined."""
+    bad, good = "a\ud800b\ud83d\ude00", "a\ufffdb\U0001f600"
+    metadata: Any = {bad: [bad, {"x": bad}]}
+    kept: Any = {good: (good, {"x": good})}
+    chunk = Chunk(bad, bad, bad, section_path=(bad,), parent_id=bad, title=bad, source=bad, metadata=metadata)
+    assert chunk == Chunk(
+        good, good, good, section_path=(good,), parent_id=good, title=good, source=good, metadata=kept
+    )
+    assert chunk.content_hash == content_hash(good)
+    assert Document(bad, bad, bad, bad, bad, metadata) == Document(good, good, good, good, good, kept)
+    assert Section(bad, bad, "page", (bad,), Span(0, 1)) == Section(good, good, "page", (good,), Span(0, 1))
+    assert Query(bad, bad) == Query(good, good)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.types import FrozenDict
+from retrieval_core.types import FrozenDict, Span
 from support.results import results
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_a_hit_copies_nothing() -> None:
     assert asyncio.run(cache.get("key")) is result
 
 
-@pytest.mark.parametrize("where", ["result", "hits", "path", "chunk", "frozen"])
+@pytest.mark.parametrize("where", ["result", "hits", "excerpts", "chunk", "frozen"])
 def test_what_could_be_changed_is_sealed(where: str) -> None:
     """Lists, and mappings that only claim to be frozen, are replaced on the way in, wherever they are."""
     result, inside = a_result(), ["a", ["b"], {"c": ["d"]}]
@@ -111,9 +111,7 @@ def test_what_could_be_changed_is_sealed(where: str) -> None:
     changed: dict[str, Any] = {
         "result": lambda: replace(result, metadata=FrozenDict({"list": inside})),
         "hits": lambda: replace(result, hits=cast("Any", [hit])),
-        "path": lambda: replace(
-            result, hits=(replace(hit, chunk=replace(hit.chunk, section_path=cast("Any", ["a"]))),)
-        ),
+        "excerpts": lambda: replace(result, hits=(replace(hit, excerpts=cast("Any", [Span(0, 1)])),)),
         "chunk": lambda: replace(result, hits=(replace(hit, chunk=replace(hit.chunk, metadata=FrozenDict(a=inside))),)),
         "frozen": lambda: replace(result, metadata=FrozenDict(a=FrozenDict(b=FrozenDict(c=inside)))),
     }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.errors import ModelNotFoundError
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def tokenizer() -> Tokenizer:
 @given(text=TEXTS, limit=st.integers(1, 9))
 def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: int) -> None:
     """The start of a text has the tokens that it has within the whole text, wherever it had to be cut."""
-    from retrieval_core.adapters.local_models.tokens import encode_start, valid_unicode
+    from retrieval_core.adapters.local_models.tokens import encode_start
 
     whole = tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids
     encoding = encode_start(tokenizer, text, limit)
@@ -56,7 +57,7 @@ def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: 
 @given(first=TEXTS, second=TEXTS, limit=st.integers(2, 40))
 def test_a_pair_is_cut_as_the_library_cuts_it(tokenizer: Tokenizer, first: str, second: str, limit: int) -> None:
     """Two texts have the tokens that the tokenizer's own truncation, longest first, leaves of them."""
-    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, encode_pair, valid_unicode
+    from retrieval_core.adapters.local_models.tokens import copy_tokenizer, encode_pair
 
     cutting = cast("Any", copy_tokenizer(tokenizer))
     cutting.enable_truncation(limit + 3, strategy="longest_first")
@@ -125,8 +126,6 @@ def test_marks_of_the_model_are_text_when_they_stand_in_a_text(tokenizer: Tokeni
 
 def test_surrogates() -> None:
     """The halves of a pair are joined, and a half alone is replaced."""
-    from retrieval_core.adapters.local_models.tokens import valid_unicode
-
     assert valid_unicode("a\ud83d\ude00b") == "a😀b"
     assert valid_unicode("a\ud83db") == "a\ufffdb"
     assert valid_unicode("plain") == "plain"
@@ -153,8 +152,6 @@ def counter(tokenizer: Tokenizer) -> Callable[[str], int]:
 @given(text=TEXTS | st.text(st.sampled_from(ODD), max_size=80))
 def test_counting_word_by_word(tokenizer: Tokenizer, counter: Callable[[str], int], text: str) -> None:
     """The number is that of the whole text's tokens, whatever is known of its words."""
-    from retrieval_core.adapters.local_models.tokens import valid_unicode
-
     assert counter(text) == len(tokenizer.encode(valid_unicode(text), add_special_tokens=False).ids)
 
 

@@ -12,6 +12,7 @@ from retrieval_core.ports import Completion
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Chunk, Judgement, Usage
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,11 @@ def test_a_hostile_passage_stays_inside_its_frame(text: str) -> None:
     system, user = hostile.requests[0].messages
     assert system == harmless.requests[0].messages[0]
     assert hostile.requests[0].schema == harmless.requests[0].schema
-    assert data_of(hostile.requests[0]) == [("question", "question?"), ("passage 1", text), ("passage 2", "other")]
+    assert data_of(hostile.requests[0]) == [
+        ("question", "question?"),
+        ("passage 1", valid_unicode(text)),
+        ("passage 2", "other"),
+    ]
     assert "<|" not in user.content
     user.content.encode()
 

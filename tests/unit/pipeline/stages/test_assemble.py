@@ -132,8 +132,8 @@ def test_a_window_of_chunks_that_overlap() -> None:
 
 
 def test_texts_are_never_read_as_templates() -> None:
-    """Braces, NUL and lone surrogates stand in a context as they stand in a chunk."""
-    text = "{number} {0.__class__} {{text}} \0 \ud800"
+    """Braces and NUL stand in a context as they stand in a chunk."""
+    text = "{number} {0.__class__} {{text}} \0"
     chunk = Chunk("{id}", "{d}", text, title="{text}", section_path=("{source}",))
     settings = ContextConfig(template="{{{number}}} {title} {source} {role} {citation}: {text}", delimiter="{}")
     result = assembled([chunk], Surroundings({}, {}, {}), settings)

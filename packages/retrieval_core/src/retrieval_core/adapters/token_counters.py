@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
-from retrieval_core.adapters.vendors.connection import sendable
 from retrieval_core.errors import ConfigurationError, install_line
 from retrieval_core.ports import CountsTokens
 from retrieval_core.run.lazy import Lazy
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ class BpeTokenCounter:
             MissingExtraError: ``bpe-openai`` is not installed.
         """
         loaded = self._loaded.get()
-        return sum(len(loaded.encode_ordinary(piece)) for piece in _pieces(sendable(text)))
+        return sum(len(loaded.encode_ordinary(piece)) for piece in _pieces(valid_unicode(text)))
 
     def __repr__(self) -> str:
         """Return how to make it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
+from retrieval_core.types.escapes import valid_unicode
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class SourceState:
     content_hash: str
     recipe: str
     documents: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", valid_unicode(self.source))
 
 
 @dataclass(frozen=True, slots=True)

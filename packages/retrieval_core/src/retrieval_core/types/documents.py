@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,13 +73,15 @@ def _checked_number(value: float) -> float:
 
 
 def freeze(value: Any, _depth: int = 0) -> Any:
-    """Return a JSON value with its mappings and lists made immutable, all the way down.
+    """Return a JSON value with its mappings and lists made immutable, all the way down, and its texts valid Unicode.
 
     Raises:
         InvalidParameterError: The value holds something that JSON cannot express, or nests deeper than
             :data:`MAX_METADATA_DEPTH`.
     """
-    if value is None or isinstance(value, (str, bool)):
+    if isinstance(value, str):
+        return valid_unicode(value)
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
         return _checked_number(value)
@@ -93,7 +96,7 @@ def freeze(value: Any, _depth: int = 0) -> Any:
             kinds = sorted({type(key).__name__ for key in items if not isinstance(key, str)})
             msg = f"metadata keys must be text, got keys of the type {', '.join(kinds)}"
             raise InvalidParameterError(msg)
-        return FrozenDict({key: freeze(item, _depth + 1) for key, item in items.items()})
+        return FrozenDict({valid_unicode(key): freeze(item, _depth + 1) for key, item in items.items()})
     if isinstance(value, (list, tuple)):
         return tuple(freeze(item, _depth + 1) for item in cast("list[Any]", value))
     msg = (
@@ -103,9 +106,20 @@ def freeze(value: Any, _depth: int = 0) -> Any:
     raise InvalidParameterError(msg)
 
 
+_CHUNK_TEXTS = ("id", "document_id", "text", "parent_id", "title", "source", "content_hash", "embedding_model")
+
+
 def content_hash(text: str) -> str:
     """SHA-256 of the text's UTF-8 bytes, in hexadecimal; lone surrogates are hashed as they stand."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def clean_texts(record: object, *names: str) -> None:
+    """Replace the lone surrogates in the named fields of a frozen value that is being made."""
+    for name in names:
+        text = getattr(record, name)
+        if text and not text.isascii():
+            object.__setattr__(record, name, valid_unicode(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +142,8 @@ class PageSpan:
 class Document:
     """A whole text as it was read, kept so that every span can be checked against it.
 
+    Lone surrogates, which UTF-8 cannot express, become U+FFFD in its texts, as in those of chunks and sections.
+
     Attributes:
         id: Unique in its index; for files the path relative to the index, for rows that path with ``#`` and the row.
         text: The text that all spans of its chunks and sections point into.
@@ -144,6 +160,7 @@ class Document:
     timestamp: datetime | None = None
 
     def __post_init__(self) -> None:
+        clean_texts(self, "id", "text", "source", "content_hash", "title")
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
@@ -163,6 +180,10 @@ class Section:
     path: tuple[str, ...]
     span: Span
     page_span: PageSpan | None = None
+
+    def __post_init__(self) -> None:
+        clean_texts(self, "id", "document_id")
+        object.__setattr__(self, "path", tuple(map(valid_unicode, self.path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +225,8 @@ class Chunk:
     metadata: Metadata = field(default_factory=FrozenDict)
 
     def __post_init__(self) -> None:
+        clean_texts(self, *_CHUNK_TEXTS)
+        object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
         for name, kind in (("page_span", PageSpan), ("span", Span)):
             value = getattr(self, name)

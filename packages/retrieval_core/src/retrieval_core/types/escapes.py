@@ -1,7 +1,7 @@
-"""Escapes by which no text can pass for a heading among passages, and no name for a further part of one.
+"""Text that can be written, and escapes by which none passes for a heading among passages, or a name for more than one.
 
-They cost nothing in the ordinary case: only a line that looks like a heading, and a name that could be taken for more
-than a name, are written in another way, and both can be read back.
+The escapes cost nothing in the ordinary case: only a line that looks like a heading, and a name that could be taken for
+more than a name, are written in another way, and both can be read back.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ _IN_NAMES = re.compile(
     r"|\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})"
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))")
+
+
+def valid_unicode(text: str) -> str:
+    """Return text that UTF-8 can express: surrogates that make a pair are joined, and lone ones become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def escape_text(text: str) -> str:

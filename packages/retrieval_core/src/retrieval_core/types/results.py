@@ -9,6 +9,7 @@ from retrieval_core.types.documents import (
     Chunk,
     FrozenDict,
     Span,
+    clean_texts,
     freeze,
 )
 
@@ -148,7 +149,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question on its way through the pipeline.
+    """A question on its way through the pipeline; lone surrogates in its texts become U+FFFD.
 
     Attributes:
         original: As it was asked.
@@ -161,6 +162,9 @@ class Query:
     text: str
     truncated: bool = False
     embedding: Vector | None = None
+
+    def __post_init__(self) -> None:
+        clean_texts(self, "original", "text")
 
 
 @dataclass(frozen=True, slots=True)

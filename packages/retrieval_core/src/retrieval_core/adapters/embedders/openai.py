@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.vendors.connection import sendable
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.errors import (
     ConfigurationError,
@@ -16,6 +15,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     MalformedAnswerError,
 )
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -233,7 +233,7 @@ def _requests(texts: Sequence[str], batch_size: int, window: int | None) -> Iter
 
 
 def _windows(row: int, text: str, size: int | None) -> Iterator[_Window]:
-    text = sendable(text) or " "
+    text = valid_unicode(text) or " "
     while text:
         piece = text if size is None else _first_bytes(text, size)
         yield _Window(row, piece, len(piece.encode()))
@@ -242,7 +242,7 @@ def _windows(row: int, text: str, size: int | None) -> Iterator[_Window]:
 
 def _first_bytes(text: str, size: int) -> str:
     """Return the longest beginning of a text that has no more bytes of UTF-8 than this."""
-    return sendable(text[:size]).encode()[:size].decode("utf-8", "ignore")
+    return valid_unicode(text[:size]).encode()[:size].decode("utf-8", "ignore")
 
 
 def _in_order(answer: CreateEmbeddingResponse, count: int, where: str) -> list[NDArray[np.float64]]:

@@ -7,11 +7,11 @@ import re
 from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.adapters.vendors.connection import sendable
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Completion
 from retrieval_core.types import Usage
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -118,7 +118,9 @@ class OpenAILLM:
     def _arguments(self, request: CompletionRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": message.role, "content": sendable(message.content)} for message in request.messages],
+            "messages": [
+                {"role": message.role, "content": valid_unicode(message.content)} for message in request.messages
+            ],
         }
         if not self._reasons:
             arguments["temperature"] = request.temperature

@@ -10,6 +10,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from retrieval_core.errors import ModelNotFoundError
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,12 +141,3 @@ def _settled(encoding: Encoding) -> int:
     """Return how many tokens lie before the last word."""
     words = encoding.word_ids
     return words.index(words[-1]) if words else 0
-
-
-def valid_unicode(text: str) -> str:
-    """Return text that can be encoded: surrogate pairs joined, and lone surrogates replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

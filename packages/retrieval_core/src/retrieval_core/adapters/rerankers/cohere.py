@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
-from retrieval_core.adapters.vendors.connection import sendable
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,8 +79,8 @@ class CohereReranker:
         with self._connection.mapped_errors():
             answer = await client.rerank(
                 model=self._model,
-                query=sendable(query),
-                documents=[sendable(passage) for passage in passages],
+                query=valid_unicode(query),
+                documents=[valid_unicode(passage) for passage in passages],
                 request_options={"max_retries": 0},
             )
         return _in_order(answer, len(passages), self.id)

@@ -15,6 +15,7 @@ from retrieval_core.errors import ConfigurationError, InvalidParameterError, Mod
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,8 +102,6 @@ class _FastembedReranker(ABC):
     def _prepare(self, query: str) -> Any:
         """Load the model if nothing has before, and do once what is the same for all passages."""
         model = self._loaded.get()
-        from retrieval_core.adapters.local_models.tokens import valid_unicode  # noqa: PLC0415 - loaded above
-
         try:
             return self._read_query(model, valid_unicode(query))
         except Exception as error:  # the libraries' errors have no common base
@@ -111,8 +110,6 @@ class _FastembedReranker(ABC):
 
     def _checked(self, query: Any, passage: str) -> float:
         model = self._loaded.get()
-        from retrieval_core.adapters.local_models.tokens import valid_unicode  # noqa: PLC0415 - loaded above
-
         try:
             score = self._score(model, query, valid_unicode(passage))
         except Exception as error:  # the libraries' errors have no common base

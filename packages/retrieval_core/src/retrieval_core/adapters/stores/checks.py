@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from retrieval_core.ports import Change, SearchRequest, Side
-    from retrieval_core.types import Chunk, Document, Matrix, Vector
+    from retrieval_core.types import Matrix, Vector
 
 MOST_VECTORS = 8
 """Further vectors that a chunk may have; each costs as much room as the one of the passage."""
@@ -176,19 +175,11 @@ def check_change(change: Change) -> None:
     """Refuse a change that no store can keep.
 
     Raises:
-        InvalidParameterError: An id occurs twice, or a text holds a lone surrogate, which UTF-8 cannot express.
+        InvalidParameterError: An id occurs twice.
     """
     _check_ids("chunk", (chunk.id for chunk in change.chunks))
     _check_ids("document", (document.id for document in change.documents))
     _check_ids("section", (section.id for section in change.sections))
-    for document in change.documents:
-        _check_text(f"document {document.id!r:.80}", *_document_texts(document))
-    for section in change.sections:
-        _check_text(f"section {section.id!r:.80}", section.id, section.document_id, *section.path)
-    for chunk in change.chunks:
-        _check_text(f"chunk {chunk.id!r:.80}", *_chunk_texts(chunk))
-    for state in change.sources:
-        _check_text(f"source {state.source!r:.80}", state.source, state.content_hash, state.recipe)
 
 
 def check_search(request: SearchRequest) -> None:
@@ -248,23 +239,3 @@ def _check_ids(kind: str, ids: Iterable[str]) -> None:
             msg = f"the {kind} id {name!r:.80} occurs twice in one change"
             raise InvalidParameterError(msg)
         seen.add(name)
-
-
-def _check_text(what: str, *texts: str | None) -> None:
-    for text in texts:
-        try:
-            (text or "").encode()
-        except UnicodeEncodeError as error:
-            msg = f"{what}: holds a lone surrogate, which is no character and cannot be stored: {error}"
-            raise InvalidParameterError(msg) from error
-
-
-def _document_texts(document: Document) -> tuple[str | None, ...]:
-    metadata = json.dumps(document.metadata, ensure_ascii=False)
-    return document.id, document.text, document.source, document.title, document.content_hash, metadata
-
-
-def _chunk_texts(chunk: Chunk) -> tuple[str | None, ...]:
-    metadata = json.dumps(chunk.metadata, ensure_ascii=False)
-    names = (chunk.id, chunk.document_id, chunk.parent_id, chunk.title, chunk.source, *chunk.section_path)
-    return (*names, chunk.text, chunk.content_hash, chunk.embedding_model, metadata)

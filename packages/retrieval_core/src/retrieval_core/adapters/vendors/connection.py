@@ -168,11 +168,6 @@ class VendorConnection(ABC, Generic[C]):
         return SecretStr(key) if key else None
 
 
-def sendable(text: str) -> str:
-    """Return text that can be written as UTF-8: half surrogate pairs become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _checked_host(url: str) -> str:
     try:
         return host_of(url)

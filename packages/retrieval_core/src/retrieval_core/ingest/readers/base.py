@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MissingExtraError, RetrievalError, UnreadableFileError
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -19,7 +20,6 @@ _NEWLINES = re.compile(r"\r\n?")
 _LONGEST_LINE = 1_000
 MOST_NESTING = 64
 """How deep the metadata of a file may be nested; everything behind the readers walks it recursively."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,7 @@ def vendor(path: Path, needed_for: str, failure: str) -> Generator[None]:
 
 def clean(text: str) -> str:
     """Return text with line feeds for all line ends, and without what no store can keep: NUL and lone surrogates."""
-    text = _NEWLINES.sub("\n", text).replace("\0", "")
-    if _SURROGATES.search(text):
-        # A round trip joins the halves of a pair that was written as two escapes, and marks those that stand alone.
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return valid_unicode(_NEWLINES.sub("\n", text).replace("\0", ""))
 
 
 def one_line(text: str | None) -> str:

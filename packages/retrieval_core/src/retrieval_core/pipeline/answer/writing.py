@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError, ServiceError, as_exception
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.sentence_stream import SentenceStream
 from retrieval_core.types import AnswerChunk, SentenceCited
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,6 @@ LONGEST_ANSWER = 20_000
 _PART = 500
 """The most code points that are traced at a time, so that a whole answer in one piece does not stop everybody else."""
 _PIECES_BETWEEN_TURNS = 64
-_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 _BEGINS_THINKING, _ENDS_THINKING = "<think>", "</think>"
 
 logger = logging.getLogger("retrieval_core")
@@ -70,8 +69,7 @@ class Thinking:
 
 
 def _parts(text: str) -> Iterator[str]:
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    whole = _HALF_CHARACTER.sub("\ufffd", whole)
+    whole = valid_unicode(text)
     for start in range(0, len(whole), _PART):
         yield whole[start : start + _PART]
 

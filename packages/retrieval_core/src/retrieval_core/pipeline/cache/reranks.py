@@ -51,6 +51,6 @@ def _key(reranker_id: str, query: str, chunks: Sequence[Chunk]) -> str:
     parts = [reranker_id, query, *(part for chunk in chunks for part in (chunk.id, chunk.indexed_text))]
     digest = sha256()
     for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
+        encoded = part.encode()
         digest.update(len(encoded).to_bytes(8, "big") + encoded)
     return digest.hexdigest()

@@ -59,7 +59,7 @@ class CatalogTests(StoreTestBase):
             await put(store, chunk("a"), documents=(document("d", source="s"),), sources=(state,))
             with pytest.raises(InvalidParameterError):
                 await put(
-                    store, chunk("b", "\ud800"), sources=(SourceState("s", "h2", "r", 1),), removed_sources=("s",)
+                    store, chunk("b"), chunk("b"), sources=(SourceState("s", "h2", "r", 1),), removed_sources=("s",)
                 )
             assert dict(await store.sources()) == {"s": state}
 

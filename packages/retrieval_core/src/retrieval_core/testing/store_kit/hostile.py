@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
@@ -22,7 +21,6 @@ from retrieval_core.testing.store_kit.base import (
     need_operators,
     put,
     unit,
-    units,
 )
 from retrieval_core.types import Section, Span
 from retrieval_core.types.filters import Eq, Text
@@ -31,9 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.ports import Store
+    from retrieval_core.types import Metadata
 
 MEGABYTE = 1_000_000
-SURROGATE = "lone \ud800 surrogate"
+SURROGATE, REPLACED = "lone \ud800 surrogate", "lone \ufffd surrogate"
 
 
 class HostileInputTests(StoreTestBase):
@@ -103,31 +102,19 @@ class HostileInputTests(StoreTestBase):
 
         self.run(tmp_path, test)
 
-    def test_lone_surrogates_are_refused(self, tmp_path: Path) -> None:
-        """What UTF-8 cannot express is refused by name when it is written, wherever it stands."""
+    def test_lone_surrogates_are_replaced(self, tmp_path: Path) -> None:
+        """What UTF-8 cannot express is U+FFFD in every value that is written, wherever it stands."""
+        metadata: Metadata = {SURROGATE: 1, "value": [{"key": SURROGATE}]}
+        whole = document("d", SURROGATE, title=SURROGATE, metadata=metadata)
+        path = ("fine", SURROGATE)
+        section = Section("s", "d", "section", path, Span(0, 1))
+        item = chunk(SURROGATE, SURROGATE, title=SURROGATE, section_path=path, metadata=metadata)
 
         async def test(store: Store) -> None:
-            await put(store, chunk("a"))
-            section = Section("s", "d", "section", (SURROGATE,), Span(0, 1))
-            changes = [
-                Change(documents=(document("d", SURROGATE),)),
-                Change(documents=(document("d", metadata={"list": [{"key": SURROGATE}]}),)),
-                Change(sections=(section,)),
-                *(
-                    Change((item,), units(1))
-                    for item in (
-                        chunk(SURROGATE),
-                        chunk("a", SURROGATE),
-                        chunk("a", title=SURROGATE),
-                        chunk("a", section_path=("fine", SURROGATE)),
-                        chunk("a", metadata={SURROGATE: 1}),
-                        chunk("a", metadata={"value": [SURROGATE]}),
-                    )
-                ),
-            ]
-            for change in changes:
-                with pytest.raises(InvalidParameterError, match="surrogate"):
-                    await store.upsert(change)
+            await put(store, item, documents=(whole,), sections=(section,))
+            assert await chunk_of(store, REPLACED) == item
+            assert item.text == whole.text == section.path[1] == REPLACED
+            assert item.metadata == {REPLACED: 1, "value": ({"key": REPLACED},)}
 
         self.run(tmp_path, test)
 

@@ -146,7 +146,6 @@ class WriteTests(StoreTestBase):
                 (InvalidParameterError, Change((good, chunk("x")), units(1))),
                 (InvalidParameterError, Change((good, chunk("x")), None)),
                 (InvalidParameterError, Change((good, good), units(2))),
-                (InvalidParameterError, Change((good, chunk("x", "\ud800")), units(2))),
             ]
             for error, change in faults:
                 removing = Change(
