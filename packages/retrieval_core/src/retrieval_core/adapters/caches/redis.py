@@ -215,7 +215,7 @@ class RedisCache:
 
     def _key(self, key: str) -> str:
         """Hashed, so that keys have one length and hold no text of a user."""
-        return f"{self._namespace}:result:{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        return f"{self._namespace}:result:{sha256(key.encode()).hexdigest()}"
 
     async def _pipeline(self) -> _Pipeline:
         return (await self._client()).pipeline(transaction=False)
