@@ -103,6 +103,9 @@ class _Reader:
                 self._end_clause()
                 self._border = max(self._border, APART if word.form in ";:|" else COMMA)
                 self._joined = word.form == ","
+        elif lower == "but" and self._before == "nothing":  # only
+            self._negator = ""
+            self._add(replace(_token(next(words_in("only")), "only"), typed=word.typed, start=word.start, end=word.end))
         elif lower in _JOINING:
             self._end_clause()
             self._border = APART if self._border else max(self._border, JOINED)
