@@ -17,7 +17,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.run.observe import Histogram, Latency, Metrics, Summary
-from retrieval_core.run.observe.buckets import SECONDS
+from retrieval_core.run.observe.metrics import SECONDS
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord

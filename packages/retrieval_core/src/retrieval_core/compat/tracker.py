@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.run.observe.metrics import Metrics
-from retrieval_core.run.observe.summary import Summary
-from retrieval_core.run.observe.times import STAGES
+from retrieval_core.run.observe.metrics import Metrics, Summary
+from retrieval_core.run.timeouts import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -62,7 +61,7 @@ class PerformanceTracker:
         - ``cache_hit_rate``: share of the answered ones whose result came from the cache, in [0, 1],
         - ``error_rate``: share of ``query_count`` that raised an error, in [0, 1],
         - ``embedding_time``, ``retrieval_time``, ``reranking_time``, ``synthesis_time``: mean seconds of a call of the
-          stages in :data:`~retrieval_core.run.observe.times.STAGES`, with all its attempts. Calls run side by side, so
+          stages in :data:`~retrieval_core.run.timeouts.STAGES`, with all its attempts. Calls run side by side, so
           these do not add up to the whole.
         """
         seen = self.snapshot()

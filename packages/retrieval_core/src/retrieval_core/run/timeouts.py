@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.run.observe.times import STAGES
-
 if TYPE_CHECKING:
     from retrieval_core.config import TimeoutsConfig
+
+STAGES = {
+    "embedding_time": ("embed",),
+    "retrieval_time": ("dense", "lexical", "hybrid", "retrieve", "fetch"),
+    "reranking_time": ("rerank",),
+    "synthesis_time": ("answer",),
+}
+"""Which stages the specification's times are made of: the calls of these."""
 
 
 def timeouts_of(config: TimeoutsConfig) -> dict[str, tuple[float, str]]:

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
         memory_of,
         monitor_memory_usage,
     )
-    from retrieval_core.run.observe.metrics import Histogram, Metrics, MetricsSnapshot, StageMetrics
+    from retrieval_core.run.observe.metrics import Histogram, Latency, Metrics, MetricsSnapshot, StageMetrics, Summary
     from retrieval_core.run.observe.observer import Observer, StageSpan
     from retrieval_core.run.observe.otel import OpenTelemetryObserver
     from retrieval_core.run.observe.several import SeveralObservers
-    from retrieval_core.run.observe.summary import Latency, Summary
     from retrieval_core.run.observe.totals import Totals, read_totals, reset_totals, totals_beside
     from retrieval_core.run.observe.trace import explain
     from retrieval_core.run.observe.usage import UsageStats
@@ -47,7 +46,7 @@ __all__ = [
 _HOMES = {
     "ComponentMemory": "memory",
     "Histogram": "metrics",
-    "Latency": "summary",
+    "Latency": "metrics",
     "Measurable": "memory",
     "MemoryUsage": "memory",
     "Metrics": "metrics",
@@ -57,7 +56,7 @@ _HOMES = {
     "SeveralObservers": "several",
     "StageSpan": "observer",
     "StageMetrics": "metrics",
-    "Summary": "summary",
+    "Summary": "metrics",
     "Totals": "totals",
     "UsageStats": "usage",
     "explain": "trace",

@@ -5,17 +5,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.run.observe.buckets import SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from retrieval_core.types import RetrievalResult, StageRecord
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper limits that durations are counted between, from a search in memory to the default deadline of a query."""
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,63 @@ class MetricsSnapshot:
         return self.queries - self.answered - self.failed - self.cancelled
 
 
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long something took, in seconds; ``None`` where it never happened.
+
+    Attributes:
+        count: How often it happened.
+        mean: Exactly.
+        p50: Half of the durations are not above this; interpolated, see
+            :meth:`~retrieval_core.run.observe.Histogram.quantile`.
+        p95: So are 95 of 100.
+    """
+
+    count: int
+    mean: float | None
+    p50: float | None
+    p95: float | None
+
+    @classmethod
+    def of(cls, durations: Histogram) -> Latency:
+        """Return what a histogram comes to."""
+        return cls(durations.count, durations.mean, durations.quantile(0.5), durations.quantile(0.95))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the counters of a snapshot come to; a rate is in [0, 1], and ``None`` where nothing was counted.
+
+    Attributes:
+        ended: Queries that were answered, or raised an error. Those whose caller went away are neither.
+        error_rate: Share of them that raised an error.
+        cache_hit_rate: Share of the answered ones whose result came from the cache.
+        degraded_rate: Share of the answered ones with at least one thing done without.
+        query: How long the answered ones took.
+        stages: How long the calls of each stage took, with all their attempts.
+    """
+
+    ended: int
+    error_rate: float | None
+    cache_hit_rate: float | None
+    degraded_rate: float | None
+    query: Latency
+    stages: Mapping[str, Latency]
+
+    @classmethod
+    def of(cls, seen: MetricsSnapshot) -> Summary:
+        """Return what a snapshot comes to."""
+        ended = seen.answered + seen.failed
+        return cls(
+            ended=ended,
+            error_rate=_share(seen.failed, ended),
+            cache_hit_rate=_share(seen.cache_hits, seen.answered),
+            degraded_rate=_share(seen.degraded_queries, seen.answered),
+            query=Latency.of(seen.seconds),
+            stages={stage: Latency.of(metrics.seconds) for stage, metrics in sorted(seen.stages.items())},
+        )
+
+
 class Metrics:
     """An :class:`~retrieval_core.run.observe.Observer` that counts.
 
@@ -214,9 +275,7 @@ class Metrics:
 
         Serve it as ``text/plain; version=0.0.4; charset=utf-8``.
         """
-        from retrieval_core.run.observe.exposition import exposition  # noqa: PLC0415 - most programs never ask for it
-
-        return exposition(self.snapshot())
+        return "".join(f"{line}\n" for line in _exposition(self.snapshot()))
 
 
 class _CountedSpan:
@@ -294,3 +353,59 @@ class _Counts:
             seconds=self.seconds.frozen(),
             stages={stage: counts.frozen() for stage, counts in self.stages.items()},
         )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _exposition(snapshot: MetricsSnapshot) -> Iterator[str]:
+    """Yield the lines of https://prometheus.io/docs/instrumenting/exposition_formats/, each family with its type."""
+    stages = sorted(snapshot.stages.items())
+    ends = (("answered", snapshot.answered), ("failed", snapshot.failed), ("cancelled", snapshot.cancelled))
+    yield from _family("retrieval_queries_total", "counter", "Queries that ended, by how they ended.")
+    yield from (_sample("retrieval_queries_total", count, outcome=outcome) for outcome, count in ends)
+    yield from _family("retrieval_queries_in_progress", "gauge", "Queries that have not ended.")
+    yield _sample("retrieval_queries_in_progress", snapshot.in_progress)
+    yield from _family("retrieval_cache_hits_total", "counter", "Answered queries whose result came from the cache.")
+    yield _sample("retrieval_cache_hits_total", snapshot.cache_hits)
+    yield from _family("retrieval_degraded_queries_total", "counter", "Answered queries with something done without.")
+    yield _sample("retrieval_degraded_queries_total", snapshot.degraded_queries)
+    yield from _family("retrieval_degraded_total", "counter", "Answered queries that lacked something of a stage.")
+    for stage, count in sorted(snapshot.degraded.items()):
+        yield _sample("retrieval_degraded_total", count, stage=stage)
+    yield from _family("retrieval_query_duration_seconds", "histogram", "How long answered queries took.")
+    yield from _histogram("retrieval_query_duration_seconds", snapshot.seconds)
+    yield from _family("retrieval_stage_duration_seconds", "histogram", "How long calls took, with all attempts.")
+    for stage, metrics in stages:
+        yield from _histogram("retrieval_stage_duration_seconds", metrics.seconds, stage=stage)
+    counters = (
+        ("retrieval_stage_attempts_total", "How often backends were asked.", "attempts"),
+        ("retrieval_stage_failures_total", "Calls that failed in the end.", "failures"),
+        ("retrieval_stage_cancellations_total", "Calls that were cancelled.", "cancellations"),
+    )
+    for name, text, attribute in counters:
+        yield from _family(name, "counter", text)
+        yield from (_sample(name, getattr(metrics, attribute), stage=stage) for stage, metrics in stages)
+    yield from _family("retrieval_tokens_total", "counter", "Tokens that models read and wrote, as far as they tell.")
+    for stage, metrics in stages:
+        for kind, count in (("input", metrics.input_tokens), ("output", metrics.output_tokens)):
+            if count:
+                yield _sample("retrieval_tokens_total", count, stage=stage, type=kind)
+
+
+def _family(name: str, kind: str, text: str) -> Iterable[str]:
+    return (f"# HELP {name} {text}", f"# TYPE {name} {kind}")
+
+
+def _sample(name: str, value: float, **labels: str) -> str:
+    inside = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+    return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
+
+
+def _histogram(name: str, histogram: Histogram, **labels: str) -> Iterator[str]:
+    limits = (*map(str, histogram.limits), "+Inf")
+    for limit, count in zip(limits, accumulate(histogram.counts), strict=True):
+        yield _sample(f"{name}_bucket", count, **labels, le=limit)
+    yield _sample(f"{name}_sum", histogram.total_seconds, **labels)
+    yield _sample(f"{name}_count", histogram.count, **labels)

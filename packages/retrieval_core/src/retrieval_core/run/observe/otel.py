@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import MissingExtraError, ServiceError
-from retrieval_core.run.observe.buckets import SECONDS
+from retrieval_core.run.observe.metrics import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

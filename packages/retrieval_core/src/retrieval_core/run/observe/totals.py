@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.errors import IndexFormatError, StoreError
-from retrieval_core.run.observe.buckets import SECONDS
-from retrieval_core.run.observe.metrics import Histogram, MetricsSnapshot, StageMetrics
+from retrieval_core.run.observe.metrics import SECONDS, Histogram, MetricsSnapshot, StageMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
