@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.headings import fit_headings
 from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
-from retrieval_core.ingest.split import ChunkSizes, split_document
+from retrieval_core.ingest.split import ChunkSizes, fit_headings, split_document
 from retrieval_core.types import Document, PageSpan, Span
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import unicodedata
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.sentences import SENTENCE_END
+from retrieval_core.text.sentences import LIST_ITEM, SENTENCE_END, trim
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from retrieval_core.text.blocks import Block
+    from retrieval_core.text.markdown import Block
 
 _LINE_END = re.compile(r"\n+")
-_ITEM_START = re.compile(r"\n+(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
+_ITEM_START = re.compile(rf"\n+(?=[ \t]*{LIST_ITEM}[ \t])")
 _WORD_END = re.compile(r"\s+")
 _JOINERS = "\u200d\ufe0e\ufe0f"
 # Only this many characters for each token allowed are looked at when words are counted out; no tokenizer takes more.
@@ -65,18 +65,6 @@ def _between(text: str, span: Span, boundary: re.Pattern[str], *, keep_indentati
         if piece is not None:
             yield piece
         start = end
-
-
-def trim(text: str, start: int, end: int, *, keep_indentation: bool = False) -> Span | None:
-    """Return a range without the white space around it, ``None`` where nothing else is in it."""
-    part = text[start:end]
-    kept = part.rstrip()
-    if not kept:
-        return None
-    first = len(kept) - len(kept.lstrip())
-    if keep_indentation:
-        first = kept.rfind("\n", 0, first) + 1
-    return Span(start + first, start + len(kept))
 
 
 def _cut_words(text: str, span: Span, limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retrieval_core.ingest.boundaries import cut_block, trim
-from retrieval_core.text.blocks import Block
+from retrieval_core.ingest.boundaries import cut_block
+from retrieval_core.text.markdown import Block
+from retrieval_core.text.sentences import trim
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:

@@ -12,12 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.headings import fit_headings
 from retrieval_core.ingest.packing import Packer, section_tree
 from retrieval_core.ingest.pages import page_span
 from retrieval_core.ingest.parents import parents_of, sections_of
-from retrieval_core.text.blocks import plain_blocks
-from retrieval_core.text.markdown import parse_markdown
+from retrieval_core.text.markdown import parse_markdown, plain_blocks
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
@@ -25,10 +23,13 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.parsed import ParsedDocument
     from retrieval_core.ports import TokenCounter
-    from retrieval_core.text.blocks import Block
+    from retrieval_core.text.markdown import Block
     from retrieval_core.types import Document, Section, Span
 
 _LEAST_TOKENS = 16
+_HEADING_WIDTHS = (160, 80, 40, 20, 10)
+# Joining headings, line end and text may cost a token or two more than each alone.
+_HEADING_MARGIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +151,39 @@ def _part_ranges(span: Span, blocks: Sequence[Block]) -> tuple[tuple[int, int] |
     high = bisect_left(parts, span.end, key=lambda part: part.start)
     numbers = (low + 1, high) if low < high else None
     return (numbers, None) if blocks[first].kind == "table" else (None, numbers)
+
+
+def fit_headings(
+    title: str | None, path: tuple[str, ...], window: int | None, count_tokens: TokenCounter
+) -> tuple[str | None, tuple[str, ...], int]:
+    """Return title and headings such that they take at most half of the window, and how many tokens they take.
+
+    Where they are longer, each is cut to 160 characters, then to 80, and so on; where 10 are too many still, the
+    outermost go.
+    """
+    budget = None if window is None else window // 2
+    cost = _heading_cost(title, path, count_tokens)
+    if budget is None or cost <= budget:
+        return title, path, cost
+    for width in _HEADING_WIDTHS:
+        title, path = title and _shorten(title, width), tuple(_shorten(part, width) for part in path)
+        cost = _heading_cost(title, path, count_tokens)
+        if cost <= budget:
+            return title, path, cost
+    while path and cost > budget:
+        title, path = None, path[1:]
+        cost = _heading_cost(title, path, count_tokens)
+    return (title, path, cost) if cost <= budget else (None, (), 0)
+
+
+def _heading_cost(title: str | None, path: tuple[str, ...], count_tokens: TokenCounter) -> int:
+    heading = " > ".join(dict.fromkeys(part for part in (title, *path) if part))
+    return count_tokens(heading + "\n") + _HEADING_MARGIN if heading else 0
+
+
+def _shorten(text: str, width: int) -> str:
+    """Cut a text before a word, so that it has at most so many characters, the ellipsis included."""
+    if len(text) <= width:
+        return text
+    words, _, _ = text[:width].rpartition(" ")
+    return (words or text[: width - 1]).rstrip()[: width - 1] + "…"

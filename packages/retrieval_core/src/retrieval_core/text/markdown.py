@@ -1,14 +1,14 @@
-"""Where the blocks of a Markdown text begin and end."""
+"""A text as a sequence of blocks: what a writer of Markdown, or with blank lines alone, separates as one thing."""
 
 from __future__ import annotations
 
 import re
 from array import array
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.text.blocks import Block
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-    from retrieval_core.text.blocks import BlockKind
-
     _SpanOf = Callable[[int, int], Span | None]
 
+BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
+
+_PARAGRAPH = re.compile(r"(?:^[^\S\n]*\S.*(?:\n|\Z))+", re.MULTILINE)
 _NEWLINE = re.compile(r"\r\n?|\n")
 _ANCHOR = re.compile(r"\s*\{[#.:][^{}]*\}\s*$")
 _LONGEST_HEADING = 1_000
@@ -36,6 +37,32 @@ _KINDS: dict[str, BlockKind] = {
 }
 _PART_TOKENS = {"list": "list_item_open", "table": "tr_open"}
 _PART_LEVELS = {"list": 1, "table": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive lines that belong together.
+
+    Attributes:
+        span: From the start of its first line, with its indentation, to its last character that is no white space.
+        level: 1 to 6 for headings, otherwise 0.
+        title: The words of a heading, without markup.
+        parts: Body rows of a table, or top-level items of a list.
+    """
+
+    kind: BlockKind
+    span: Span
+    level: int = 0
+    title: str = ""
+    parts: tuple[Span, ...] = ()
+
+
+def plain_blocks(text: str) -> tuple[Block, ...]:
+    """Return the paragraphs of a plain text in order; every character outside them is white space."""
+    return tuple(
+        Block("paragraph", Span(match.start(), match.start() + len(match[0].rstrip())))
+        for match in _PARAGRAPH.finditer(text)
+    )
 
 
 def parse_markdown(text: str, *, window: int = _WINDOW) -> tuple[Block, ...]:

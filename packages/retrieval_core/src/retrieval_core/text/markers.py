@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.claims import figures_of
+from retrieval_core.text.sentences import ASKS, LIST_ITEM
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ HALF_MARKER = rf"(?:{_OPEN}{_INSIDE}{{0,60}}|\\)?\Z"
 _MARKER = re.compile(MARKER)
 _NUMBERS = re.compile(_ITEM + _PLACE)
 _TICKS = re.compile("`+")
-_FENCE = re.compile(r"[\s>]*(?:(?:[-*+•]|\d{1,9}[.)])[^\S\n]+)?(`{3,}|~{3,})[^\n]*(?:\n|\Z)")
+_FENCE = re.compile(rf"[\s>]*(?:{LIST_ITEM}[^\S\n]+)?(`{{3,}}|~{{3,}})[^\n]*(?:\n|\Z)")
 _LAST_FENCE = re.compile(r"[^\S\n]*>?[^\S\n]*(`{3,}|~{3,})")
 _IDENTIFIER = re.compile(r"(?:\A|[^\w-])(?:[a-z]|\w{1,40}_\w{1,40})\Z")
 _INDEXED = re.compile(r"\s?=[^=]|\.[a-z_]\w*[ (=.]|\[\D")
@@ -148,14 +149,13 @@ _MOST_INTRODUCING = 20
 """Words of an introduction or an admission; a longer one says something beside."""
 _MOST_LABELLING = 6
 """Words of a line in bold, of a heading, or of a cell in the head of a table, that may be a name for what follows."""
-_LEAD = re.compile(r"[\s>]*(?:[-*+•]\s+|\d{1,9}[.)]\s+)?[*_\"'“]*")
+_LEAD = re.compile(rf"[\s>]*(?:{LIST_ITEM}\s+)?[*_\"'“]*")
 _EMPHASIS = "*_\"'”“"
 _HEADING = re.compile(r"#{1,6}(?:\s([^\n]*))?\Z")
 _BOLD = re.compile(r"(\*\*|__)([^*_\n]{1,100})\1:?\Z")
 _DEFINITION = re.compile(r"\[\^?\w{1,20}\]:\s*")
 _NOTE = re.compile(r"\[\^?(\d{1,15})\]:\s*")
 _TARGET = re.compile(r"\S*(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)))?\s*\Z")
-_QUESTION = re.compile("[?？؟][\"'”’»)\\]*_]*\\Z")  # noqa: RUF001
 _NUMBERED = re.compile(
     r"\s*(?:(?i:step|option|part|phase|method|example|section|chapter)\s\d{1,3}(?:[.:)](?=\s)|:?\Z)"
     r"|\d{1,3}[.)](?=\s))"
@@ -237,7 +237,7 @@ def _claims(said: str) -> bool:
     words = said[_end_of_lead(said) :].rstrip(_EMPHASIS).replace("’", "'")  # noqa: RUF001
     if _POLITE.fullmatch(words) or (words.endswith((":", "：")) and len(words.split()) <= _MOST_INTRODUCING):  # noqa: RUF001
         return bool(figures_of(words))
-    return bool(figures_of(words)) if _QUESTION.search(said) else not _admits(words)
+    return bool(figures_of(words)) if ASKS.search(said) else not _admits(words)
 
 
 def _end_of_lead(text: str) -> int:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from retrieval_core.text.markers import HALF_MARKER, MARKER, end_of_code
+from retrieval_core.text.sentences import LIST_ITEM
 from retrieval_core.types import Span
 
 LONGEST = 2000
@@ -16,7 +17,7 @@ _WINDOW = LONGEST + _AHEAD
 
 _GAP = r"[^\S\n]*+"
 _SPACE = re.compile(r"\s*")
-_ITEM = r"(?:[-*+•]|\d{1,9}[.)])[^\S\n]"
+_ITEM = rf"{LIST_ITEM}[^\S\n]"
 _TOKEN = re.compile(r"`+|\n|[.!?…؟۔।]+|[。！？｡]+")  # noqa: RUF001
 _EAST_ASIAN = frozenset("。！？｡")  # noqa: RUF001
 _CLOSERS = re.compile("[\"'”’»」』”’）)\\]*_]*")  # noqa: RUF001

@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Where sentences end, and the marks that lists begin with."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from retrieval_core.types import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LIST_ITEM = r"(?:[-*+•]|\d{1,9}[.)])"
+"""Matches the mark of a list's item, behind which white space stands."""
+_CLOSED = "[\"'”’»)\\]*_]*\\Z"  # noqa: RUF001
+ASKS = re.compile(f"[?？؟]{_CLOSED}")  # noqa: RUF001
+INTRODUCES = re.compile(f"[:：]{_CLOSED}")  # noqa: RUF001
+"""Found in what ends with a colon, whatever closes behind it."""
+
 # A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
 # full stops need no space after them. That nothing is tried in the middle of several marks keeps rows of dots cheap.
 SENTENCE_END = re.compile(
@@ -20,7 +27,7 @@ SENTENCE_END = re.compile(
 """Matches from the mark that ends a sentence to the beginning of the next one."""
 
 # What has no full stops ends with a paragraph, or before the next row or item.
-_BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:[-*+•|]|\d{1,9}[.)]))")
+_BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:\||" + LIST_ITEM + "))")
 _FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)", re.MULTILINE)
 _HEADING = re.compile(r"[^\S\n]*(?:#|<!--)")
 _ROW = re.compile(r"[^\S\n]*\|")
@@ -29,7 +36,7 @@ _RULE = re.compile(r"[^\S\n]*\|[ \t:|-]*")
 _ITEM_NUMBER = re.compile(r"(?:^|\n)[^\S\n]*\d{1,3}\Z")
 _HEADINGS = re.compile(r"(?:#{1,6}[^\S\n][^\n]*(?:\n\s*+|\Z))+")
 _TABLE_HEAD = re.compile(r"\|[^\n]*\n[^\S\n]*\|[ \t:|-]*(?=\n)")
-_ITEM = re.compile(r"[^\S\n]*(?:[-*+•]|\d{1,9}[.)])[^\S\n]")
+_ITEM = re.compile(rf"[^\S\n]*{LIST_ITEM}[^\S\n]")
 _LINE_START = 12
 """How far before its full stop the line of an item's number is looked for to begin, in code points."""
 
@@ -102,8 +109,7 @@ def sentences_of(text: str) -> tuple[Sentence, ...]:
     group: Span | None = None  # the table's head, or the words that introduce the list
     begin = 0
     for end in sentence_ends(text):
-        start = _after_space(text, begin, end)
-        body = start
+        start = body = end - len(text[begin:end].lstrip())
         if (headings := _HEADINGS.match(text, start, end)) is not None:
             body = headings.end()
             above, group = None, None  # its own
@@ -131,7 +137,13 @@ def _is_block(text: str, start: int) -> bool:
     return text.startswith(("```", "~~~"), start) or any(kind.match(text, start) for kind in (_ITEM, _ROW))
 
 
-def _after_space(text: str, start: int, end: int) -> int:
-    while start < end and text[start].isspace():
-        start += 1
-    return start
+def trim(text: str, start: int, end: int, *, keep_indentation: bool = False) -> Span | None:
+    """Return a range without the white space around it, ``None`` where nothing else is in it."""
+    part = text[start:end]
+    kept = part.rstrip()
+    if not kept:
+        return None
+    first = len(kept) - len(kept.lstrip())
+    if keep_indentation:
+        first = kept.rfind("\n", 0, first) + 1
+    return Span(start + first, start + len(kept))

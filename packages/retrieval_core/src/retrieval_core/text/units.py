@@ -8,13 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from retrieval_core.text.markdown import parse_markdown
-from retrieval_core.text.sentences import sentence_ends
+from retrieval_core.text.sentences import INTRODUCES, sentence_ends, trim
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from retrieval_core.text.blocks import Block
+    from retrieval_core.text.markdown import Block
 
 Kind: TypeAlias = Literal["text", "row", "rest"]
 """The last: a fragment, such as a part of a block of code that is too long or does not end."""
@@ -25,9 +25,6 @@ LONGEST_RUN = 400
 """Code points of a paragraph, and of the runs of sentences, items or rows that what is longer is divided into."""
 
 LINK = re.compile(r"!?\[[^\]\n]{0,300}\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,300}\])|<?\bhttps?://[^\s>]{1,2000}>?")
-ENDS_OPEN = re.compile("[?？؟:：][\"'”’»)\\]*_]*\\Z")  # noqa: RUF001
-"""Ends what asks, and what introduces something."""
-_INTRODUCES = re.compile("[:：][\"'”’»)\\]*_]*\\Z")  # noqa: RUF001
 _FENCE = re.compile(
     r"^[^\S\n]*(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]+)?(?:`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)(?:\n|\Z)", re.MULTILINE
 )
@@ -117,7 +114,7 @@ def _belongs(text: str, before: Block, block: Block) -> bool:
 
 
 def _introduces(text: str, block: Block) -> bool:
-    return block.kind != "code" and _INTRODUCES.search(text, block.span.start, block.span.end) is not None
+    return block.kind != "code" and INTRODUCES.search(text, block.span.start, block.span.end) is not None
 
 
 def _is_html(text: str, block: Block) -> bool:
@@ -183,8 +180,7 @@ def _parts(text: str, block: Block) -> list[Span]:
         parts = list[Span]()
         begin = 0
         for stop in ends:
-            begin += len(said[begin:stop]) - len(said[begin:stop].lstrip())
-            parts.append(Span(start + begin, start + stop))
+            parts.append(Span(start + stop - len(said[begin:stop].lstrip()), start + stop))
             begin = stop
     else:
         parts = [block.span]
@@ -198,9 +194,8 @@ def _cut(text: str, span: Span) -> Iterator[Span]:
         stop = min(end, start + LONGEST_RUN)
         if stop < end:
             stop = next((at for at in range(stop, start + LONGEST_RUN // 2, -1) if text[at].isspace()), stop)
-        part = text[start:stop]
-        if part.strip():
-            yield Span(start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
+        if (part := trim(text, start, stop)) is not None:
+            yield part
         start = stop
 
 

@@ -9,7 +9,8 @@ from itertools import groupby, islice
 from math import fsum, log
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.units import ENDS_OPEN, LINK, units_of
+from retrieval_core.text.sentences import ASKS, INTRODUCES
+from retrieval_core.text.units import LINK, units_of
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _divided(pack: ContextPack) -> Iterator[QuoteCandidate]:
 
 def _is_whole(candidate: QuoteCandidate) -> bool:
     """Whether it is neither a fragment nor the introduction of something that is not there."""
-    return candidate.kind != "rest" and not ENDS_OPEN.search(candidate.said)
+    return candidate.kind != "rest" and not any(open_end.search(candidate.said) for open_end in (ASKS, INTRODUCES))
 
 
 def _identity(candidate: QuoteCandidate) -> tuple[str, Span | str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.config.templates import parse_template
 from retrieval_core.pipeline.stages.excerpts import OMISSION
 from retrieval_core.pipeline.stages.expand import Item, place_of
+from retrieval_core.text.sentences import trim
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
 from retrieval_core.types.escapes import escape_name, escape_text
 
@@ -173,10 +173,8 @@ def _trimmed(text: str) -> str:
 
     What its first line is indented by stays: in code it means something.
     """
-    return _EMPTY_LINES.sub("", text.rstrip(), count=1)
-
-
-_EMPTY_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+    kept = trim(text, 0, len(text), keep_indentation=True)
+    return text[kept.start : kept.end] if kept else ""
 
 
 def _pages(spans: Iterable[PageSpan | None]) -> PageSpan | None:
