@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from retrieval_core.config import VectorsConfig, load_config
-from retrieval_core.config.vectors import MOST_VECTORS
+from retrieval_core.config.model import MOST_VECTORS
 from retrieval_core.errors import ConfigurationError
 
 FIELDS = {"title": "title", "summary": "metadata.summary"}

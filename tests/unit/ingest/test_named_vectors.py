@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig, VectorsConfig
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
-from retrieval_core.index.builders.vectors import named_fields
+from retrieval_core.index.builders.backends import named_fields
 from retrieval_core.ingest.embedding import LONGEST_TEXT, ChunkVectors
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.ports import SearchRequest

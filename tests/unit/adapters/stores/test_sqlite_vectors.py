@@ -15,7 +15,7 @@ import pytest
 from retrieval_core.adapters.stores import checks
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore, schema, snapshot, write
-from retrieval_core.config.vectors import MOST_VECTORS
+from retrieval_core.config.model import MOST_VECTORS
 from retrieval_core.errors import EmbedderMismatchError, IndexFormatError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, put, unit, units

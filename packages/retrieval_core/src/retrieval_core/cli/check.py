@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
-from retrieval_core.cli.finding import Finding
 from retrieval_core.cli.probes import examine_parts
+from retrieval_core.cli.probing import Finding
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.cli.stats import size_of
 from retrieval_core.errors import install_line

@@ -179,7 +179,7 @@ def search_command(
 ) -> None:
     """Find the passages that answer QUERY, in one index or in several."""
     from retrieval_core.cli.render import print_result  # noqa: PLC0415
-    from retrieval_core.index.builders.analysis import build_analyzer  # noqa: PLC0415 - help and completion need none of it
+    from retrieval_core.index.builders.backends import build_analyzer  # noqa: PLC0415 - help and completion need none of it
     from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415
     from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.cli.probes_of_questions import condenser, pruner, transformer, verifier
 from retrieval_core.cli.probing import AbsentError, ask, bounded, built_llm, llm_for_a_stage, made_by, secrets_of
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError
@@ -15,7 +14,7 @@ from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, Ret
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from retrieval_core.cli.finding import Finding
+    from retrieval_core.cli.probing import Finding
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import Embedder, RelevanceFilter, ResultCache, Store
 
@@ -82,22 +81,22 @@ def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[Ret
     if config.relevance_filter.enabled and config.relevance_filter.kind != "none":
         yield "relevance_filter", MODEL_SECONDS, _relevance_filter
     if config.pruner.kind != "none":
-        yield "pruner", MODEL_SECONDS, pruner
+        yield "pruner", MODEL_SECONDS, _pruner
     if config.rewriter.kind != "none":
         yield "rewriter", SERVICE_SECONDS, _rewriter
     if config.evaluation.enabled:
         yield "evaluation", MODEL_SECONDS, _evaluation
     if config.answer.verify or ":" in config.answer.verifier:
-        yield "verifier", MODEL_SECONDS, verifier
+        yield "verifier", MODEL_SECONDS, _verifier
     if config.cache.enabled and config.cache.kind != "memory":
         yield "cache", SERVICE_SECONDS, _cache
 
 
 def _of_questions(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
     for name in config.transform.use:
-        yield f"transformer {name}", MODEL_SECONDS, partial(transformer, name)
+        yield f"transformer {name}", MODEL_SECONDS, partial(_transformer, name)
     if config.transform.history != "auto":
-        yield "conversations", SERVICE_SECONDS, condenser
+        yield "conversations", SERVICE_SECONDS, _condenser
 
 
 def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
@@ -166,6 +165,65 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
     return f"RAGAS can be used: {evaluator.id}"
 
 
+def _transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
+    """Make a transformer; those that ask a language model say which, and whether that answers is another finding."""
+    from retrieval_core.index.builders.transformers import NEED_AN_LLM, build_transformers, model_for  # noqa: PLC0415
+
+    if name == "graph":
+        return _graph(config)
+    if name in NEED_AN_LLM:
+        return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
+    build_transformers(config.transform.model_copy(update={"use": (name,)}), None)
+    return made_by(name)
+
+
+def _graph(config: RetrievalConfig) -> str:
+    from retrieval_core.index.builders.graph import graph_files  # noqa: PLC0415
+
+    files = graph_files(config.graph, Path(config.index))
+    if files is None:
+        msg = "there is no graph and it is left out without one; see graph.file"
+        raise AbsentError(msg)
+    graph = files.get()
+    return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
+
+
+def _condenser(config: RetrievalConfig, _seconds: float) -> str:
+    """Say what makes a question of a conversation stand alone."""
+    kind = config.transform.history
+    if kind != "llm":
+        return "the question stays as it is" if kind == "none" else "by a rule, without a language model"
+    if config.llm.kind == "none":
+        msg = "there is no language model, so a rule does it; set llm.kind"
+        raise AbsentError(msg)
+    from retrieval_core.index.builders.transformers import model_for  # noqa: PLC0415
+
+    return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
+
+
+def _pruner(config: RetrievalConfig, seconds: float) -> str:
+    """Have two sentences judged."""
+    from retrieval_core.index.builders.pruner import build_pruner  # noqa: PLC0415
+    from retrieval_core.index.open import build_embedder, local_cross_encoder  # noqa: PLC0415
+
+    made = build_pruner(config.pruner, build_embedder(config.embedder), local_cross_encoder)
+    if made is None or ":" in config.pruner.kind:
+        return made_by(config.pruner.kind)
+    ask(seconds, lambda: made.keep("Does it work?", [["It works.", "It rains."]]), made)
+    return f"{made.id} judges sentences"
+
+
+def _verifier(config: RetrievalConfig, _seconds: float) -> str:
+    """Make what holds answers against their passages; one that asks a language model says which."""
+    from retrieval_core.index.builders.answers import build_verifier  # noqa: PLC0415
+
+    kind = config.answer.verifier
+    if kind == "llm" or (kind == "auto" and config.llm.kind != "none"):
+        return f"asks {llm_for_a_stage(config).id}"
+    build_verifier(config.answer, None)
+    return made_by(kind) if ":" in kind else "words and figures are compared on this machine"
+
+
 class _ReachedError(Exception):
     """A model was asked."""
 
@@ -195,8 +253,7 @@ def _cache(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _index(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.builders.analysis import build_analyzer  # noqa: PLC0415
-    from retrieval_core.index.builders.vectors import named_fields  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import build_analyzer, named_fields  # noqa: PLC0415
     from retrieval_core.index.open import build_embedder, build_store  # noqa: PLC0415
 
     embedder: Embedder | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from retrieval_core.cli.finding import Finding
 from retrieval_core.config import without_credentials, without_secrets
 from retrieval_core.config.addresses import names_a_secret
 from retrieval_core.errors import IndexNotFoundError, RetrievalError
@@ -29,6 +29,15 @@ GRACE_SECONDS = 5.0
 _SHORTEST_KEY = 8
 _SHORTEST_PASSWORD = 4
 SEE_LLM = "not looked at, as the language model cannot be used; see there"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``missing`` is optional and absent, ``wrong`` has to be mended."""
+
+    subject: str
+    verdict: Literal["ok", "missing", "wrong"]
+    detail: str
 
 
 class AbsentError(Exception):

@@ -4,12 +4,12 @@ In the environment a key is written ``RETRIEVAL_SEARCH__TOP_K``, on the command 
 all sources is reported at once, with its key.
 """
 
-from retrieval_core.config.addresses import checked_host, host_of, without_credentials, without_secrets
-from retrieval_core.config.analysis import AnalysisConfig
-from retrieval_core.config.answer import AnswerConfig
-from retrieval_core.config.backends import (
+from retrieval_core.config.adapters import (
+    AnswerConfig,
+    CacheConfig,
     CohereRerankerConfig,
     EmbedderConfig,
+    EvaluationConfig,
     FastembedRerankerConfig,
     LanceDBConfig,
     LLMConfig,
@@ -17,32 +17,33 @@ from retrieval_core.config.backends import (
     OpenAIEmbedderConfig,
     OpenAILLMConfig,
     PineconeConfig,
-    StoreConfig,
-)
-from retrieval_core.config.federation import FederationConfig
-from retrieval_core.config.graph import GraphConfig
-from retrieval_core.config.limits import LimitsConfig, TimeoutsConfig
-from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
-from retrieval_core.config.model import (
-    BreakerConfig,
-    CacheConfig,
-    ChunkingConfig,
-    ContextConfig,
-    EvaluationConfig,
-    FormatterConfig,
-    QueryConfig,
+    PrunerConfig,
     RelevanceFilterConfig,
     RerankerConfig,
+    RewriterConfig,
+    SemanticCacheConfig,
+    StoreConfig,
+    TransformConfig,
+)
+from retrieval_core.config.addresses import checked_host, host_of, without_credentials, without_secrets
+from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
+from retrieval_core.config.model import (
+    AnalysisConfig,
+    BreakerConfig,
+    ChunkingConfig,
+    ContextConfig,
+    FederationConfig,
+    FormatterConfig,
+    GraphConfig,
+    LimitsConfig,
+    QueryConfig,
     RetrievalConfig,
     RetryConfig,
-    RewriterConfig,
     SearchConfig,
+    TimeoutsConfig,
+    VectorsConfig,
 )
 from retrieval_core.config.needs import check_complete, missing_settings
-from retrieval_core.config.pruner import PrunerConfig
-from retrieval_core.config.semantic_cache import SemanticCacheConfig
-from retrieval_core.config.transform import TransformConfig
-from retrieval_core.config.vectors import VectorsConfig
 
 __all__ = [
     "ENVIRONMENT_PREFIX",

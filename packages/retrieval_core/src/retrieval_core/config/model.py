@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+import re
+from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from retrieval_core.config.analysis import AnalysisConfig
-from retrieval_core.config.answer import AnswerConfig
-from retrieval_core.config.backends import (
-    CohereRerankerConfig,
+from retrieval_core.config.adapters import (
+    AnswerConfig,
+    CacheConfig,
     EmbedderConfig,
-    FastembedRerankerConfig,
+    EvaluationConfig,
     LLMConfig,
-    LocalRerankerConfig,
+    PrunerConfig,
+    RelevanceFilterConfig,
+    RerankerConfig,
+    RewriterConfig,
     Settings,
     StoreConfig,
-    WithOptions,
+    TransformConfig,
 )
-from retrieval_core.config.federation import FederationConfig
-from retrieval_core.config.graph import GraphConfig
-from retrieval_core.config.limits import LimitsConfig, TimeoutsConfig
-from retrieval_core.config.pruner import PrunerConfig
-from retrieval_core.config.semantic_cache import SemanticCacheConfig
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
-from retrieval_core.config.transform import TransformConfig
-from retrieval_core.config.vectors import VectorsConfig
 from retrieval_core.errors import ConfigurationError
+
+MOST_VECTORS = 8
+"""Further vectors of a passage: each of them is a search of its own."""
+MOST_WEIGHT = 1000.0
+DEFAULT_WEIGHTS = {"max": 1.0, "mean": 0.3}
+"""By rule; measured with titles, see ``docs/measurements.md``. Under ``max`` a lower weight soon takes away all effect,
+since cosines of one question lie close together; under ``mean`` a higher one costs dense search more than it brings."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def _well_formed(template: str, known: set[str] | None = None) -> str:
@@ -130,42 +135,6 @@ class FormatterConfig(Settings):
             raise ValueError(str(error)) from error
 
 
-class RerankerConfig(WithOptions):
-    """Putting the best hits into a better order, with a model that reads question and passage together."""
-
-    _kinds_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
-
-    enabled: bool = True
-    """Whether the reranker named by ``kind`` is used."""
-    kind: str = "none"
-    """``none``, ``local`` (a cross-encoder on this machine), ``llm``, ``cohere``, ``cross-encoder`` and
-    ``late-interaction`` (both with ``fastembed``) or ``"package.module:factory"``."""
-    fallbacks: tuple[str, ...] = ()
-    """Kinds that are asked in this order when it fails; where they fail too, the hits keep their order."""
-    candidates: int = Field(default=30, ge=1, le=1000)
-    """How many hits are scored."""
-    weight: float = Field(default=0.3, ge=0, le=1)
-    """Weight of the reranker's order; that of the search has the rest. With 1 its scores alone count."""
-    concurrency: int = Field(default=4, ge=1, le=100)
-    """Requests at a time."""
-    batch_size: int = Field(default=10, ge=1, le=100)
-    """For ``llm``: passages scored in one request."""
-    max_characters: int = Field(default=1200, ge=4)
-    """For ``llm``: the longest part of a passage that is shown."""
-    strict_json: bool = True
-    """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
-    prompt: str | None = None
-    """For ``llm``: instructions in place of the built-in rubric."""
-    local: LocalRerankerConfig = LocalRerankerConfig()
-    """For the kind ``local``."""
-    cohere: CohereRerankerConfig = CohereRerankerConfig()
-    """For the kind ``cohere``."""
-    cross_encoder: FastembedRerankerConfig = FastembedRerankerConfig()
-    """For the kind ``cross-encoder``."""
-    late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
-    """For the kind ``late-interaction``."""
-
-
 class ContextConfig(Settings):
     """How hits and what stands around them become one text within a token budget."""
 
@@ -196,56 +165,6 @@ class ContextConfig(Settings):
         return _well_formed(value, {"number", "citation", "text", "title", "source", "role"})
 
 
-class RelevanceFilterConfig(WithOptions):
-    """Leaving out passages that do not bear on the question."""
-
-    enabled: bool = True
-    """Whether the relevance filter named by ``kind`` is used."""
-    kind: str = "none"
-    """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
-    relevance_prompt: str | None = None
-    """For ``llm``: instructions in place of the built-in ones."""
-    relevance_threshold: float = Field(default=0.0001, ge=0, le=1)
-    """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
-    batch_size: int = Field(default=1, ge=1, le=100)
-    """For ``llm``: passages judged in one request."""
-    concurrency: int = Field(default=8, ge=1, le=100)
-    """Requests at a time."""
-
-
-class RewriterConfig(WithOptions):
-    """Asking again in other words when too little was found."""
-
-    kind: str = "none"
-    """``none``, ``llm`` or ``"package.module:factory"``."""
-    max_attempts: int = Field(default=2, ge=0, le=10)
-    """Further searches after the first one."""
-    relevance_threshold: float = Field(default=0.5, ge=0, le=1)
-    """A question whose passages reach this is not rewritten."""
-    rewrite_prompt: str | None = None
-    """For ``llm``: instructions in place of the built-in ones."""
-
-
-class CacheConfig(WithOptions):
-    """Keeping results for the next time the same is asked."""
-
-    enabled: bool = True
-    kind: str = "memory"
-    """``memory``, ``redis`` (shared by several processes) or ``"package.module:factory"``."""
-    ttl_seconds: float = Field(default=300, gt=0)
-    """How long a result is kept."""
-    max_size: int = Field(default=1000, ge=1)
-    """The most results in memory; those asked for longest ago go first."""
-    embeddings: int = Field(default=1000, ge=0)
-    """The most embedded questions in memory; 0 for none."""
-    reranks: int = Field(default=1000, ge=0)
-    """The most calls of rerankers whose scores are kept in memory; 0 for none."""
-    semantic: SemanticCacheConfig = SemanticCacheConfig()
-    """Answering a question with the result of one that asks the same in other words."""
-    url: SecretStr | None = None
-    """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
-
-
 class RetryConfig(Settings):
     """Calling a backend again that failed in a way that may pass."""
 
@@ -268,13 +187,114 @@ class BreakerConfig(Settings):
     """For how long."""
 
 
-class EvaluationConfig(WithOptions):
-    """Scores of how good a result is, computed with each query."""
+class AnalysisConfig(Settings):
+    """How text becomes terms. An index keeps what it was made with, and is opened with the same."""
 
-    enabled: bool = False
-    kind: str = "auto"
-    """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (the former where it is possible) or
-    ``"package.module:factory"``."""
+    language: str = Field(default="english", pattern=r"^[a-z_]{1,32}$")
+    """Whose stemmer removes endings: a language of Snowball, such as ``german``; ``porter`` for English by Porter's
+    original rules; ``none`` for whole words."""
+    stop_words: tuple[str, ...] | None = None
+    """What questions drop, unless they have nothing else; those of the language where not set, ``[]`` for none."""
+    word_ngrams: int = Field(default=1, ge=1, le=4)
+    """Up to so many neighbouring words are one term, too."""
+    character_ngrams: int = Field(default=0, ge=0, le=8)
+    """The length, from 2, of the parts of words that are terms, too; 0 for none."""
+
+    @field_validator("character_ngrams")
+    @classmethod
+    def _parts_are_shorter_than_words(cls, value: int) -> int:
+        if value == 1:
+            msg = "parts of one character are in every text; use 0 for none, or 2 to 8"
+            raise ValueError(msg)
+        return value
+
+
+class VectorsConfig(Settings):
+    """Further vectors of each passage, such as that of its title, which are compared with the question too."""
+
+    fields: dict[str, str] = Field(default_factory=dict)
+    """By the vector's name, what is embedded for it: ``title``, ``section`` (the headings), or ``metadata.summary`` for
+    text in the field ``summary``. An index keeps the names that it was made with."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """By name, the weight of its cosine; the passage's own has 1, and so have those that are not named, or 0.3 where
+    ``rule`` is ``mean``. Without ``fields``, what is named here is searched as it is in the store."""
+    rule: Literal["mean", "max"] = "max"
+    """How the cosines become one score; see ``retrieval_core.pipeline.stages.combine``."""
+
+    @field_validator("fields")
+    @classmethod
+    def _fields_are_known(cls, value: dict[str, str]) -> dict[str, str]:
+        if len(value) > MOST_VECTORS:
+            msg = f"there may be {MOST_VECTORS} further vectors, got {len(value)}"
+            raise ValueError(msg)
+        for name, source in value.items():
+            if not _NAME.fullmatch(name):
+                msg = f"{name!r:.80} is no name of a vector: lower-case letters, digits and underscores, a letter first"
+                raise ValueError(msg)
+            if source not in {"title", "section"} and not (source.startswith("metadata.") and source[9:]):
+                msg = f"{source!r:.80} is nothing to embed; use title, section or metadata.<field>"
+                raise ValueError(msg)
+        return value
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_are_of_vectors(cls, value: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        if wrong := {name: weight for name, weight in value.items() if not 0 < weight <= MOST_WEIGHT}:
+            msg = f"weights must be above 0 and at most {MOST_WEIGHT:g}, and these are not: {wrong}"
+            raise ValueError(msg)
+        fields = info.data.get("fields")  # none where they are wrong themselves, which is told already
+        if fields and (unknown := sorted(value.keys() - fields.keys())):
+            msg = f"there is no vector {', '.join(unknown)}; vectors.fields has {', '.join(sorted(fields))}"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def weighted(self) -> dict[str, float]:
+        """The weight of every further vector that is searched, by name."""
+        return {**dict.fromkeys(self.fields, DEFAULT_WEIGHTS[self.rule]), **self.weights}
+
+
+class GraphConfig(Settings):
+    """Facts as triples, which lead from the names in a question to chunks."""
+
+    file: Path | None = None
+    """A file of triples of your own, one JSON object a line."""
+    extract: bool = False
+    """Whether a language model notes the facts of chunks as they are indexed, in a file beside the index."""
+    prompt: str | None = None
+    """For ``extract``: instructions in place of the built-in ones."""
+
+
+class TimeoutsConfig(Settings):
+    """The longest time of one call to a backend in seconds, with all its attempts; a query's deadline holds as well."""
+
+    embedding: float | None = Field(default=None, gt=0, le=86_400)
+    """Embedding a question; no bound but the deadline where it is not set, here and below."""
+    retrieval: float | None = Field(default=None, gt=0, le=86_400)
+    """Searching one side, and reading the passages that were found: each of these calls."""
+    reranking: float | None = Field(default=None, gt=0, le=86_400)
+    """Scoring the passages of one request."""
+    synthesis: float | None = Field(default=None, gt=0, le=86_400)
+    """Writing an answer, from the request to its last word."""
+
+
+class LimitsConfig(Settings):
+    """What other settings, and callers, may not exceed."""
+
+    max_results: int = Field(default=1000, ge=1, le=1000)
+    """The most that ``top_k`` may be, of the configuration or of a call."""
+    max_chunk_tokens: int = Field(default=8192, ge=16, le=8192)
+    """The most that ``chunking.max_tokens`` may be."""
+
+
+class FederationConfig(Settings):
+    """Searching several indexes as one."""
+
+    max_results_per_query: int = Field(default=100, ge=1, le=1000)
+    """The most passages that one query takes from each index."""
+    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """What the scores of an index's passages are multiplied by, by its name; 1 where it is not set, and an index with 0
+    is not asked."""
 
 
 class RetrievalConfig(Settings):

@@ -9,7 +9,7 @@ from retrieval_core.errors import ConfigurationError
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from retrieval_core.config.backends import CohereRerankerConfig, OpenAIEmbedderConfig, OpenAILLMConfig
+    from retrieval_core.config.adapters import CohereRerankerConfig, OpenAIEmbedderConfig, OpenAILLMConfig
     from retrieval_core.config.model import RetrievalConfig
 
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.builders.analysis import build_analyzer, build_word_analyzer
 from retrieval_core.index.builders.answers import build_answer_writer
-from retrieval_core.index.builders.backends import build_cache, build_embedder, build_llm, build_store
+from retrieval_core.index.builders.backends import (
+    build_analyzer,
+    build_cache,
+    build_embedder,
+    build_llm,
+    build_store,
+    build_word_analyzer,
+    named_fields,
+)
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.index.builders.pruner import build_pruner
 from retrieval_core.index.builders.stages import (
@@ -22,7 +29,6 @@ from retrieval_core.index.builders.stages import (
     local_cross_encoder,
 )
 from retrieval_core.index.builders.transformers import build_condenser, build_transformers
-from retrieval_core.index.builders.vectors import named_fields
 from retrieval_core.index.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline

@@ -1,11 +1,11 @@
-"""What a pipeline runs on, as it is configured: embedder, store, language model and cache."""
+"""What a pipeline runs on, as it is configured: embedder, store, analysis, language model and cache."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.builders.factories import (
     CACHE_ABILITIES,
     EMBEDDER_ABILITIES,
@@ -15,9 +15,17 @@ from retrieval_core.index.builders.factories import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from retrieval_core.config import CacheConfig, EmbedderConfig, LLMConfig, RetrievalConfig, StoreConfig
+    from retrieval_core.config import (
+        AnalysisConfig,
+        CacheConfig,
+        EmbedderConfig,
+        LLMConfig,
+        RetrievalConfig,
+        StoreConfig,
+        VectorsConfig,
+    )
     from retrieval_core.ports import LLM, CataloguedStore, Embedder, ResultCache
     from retrieval_core.run.observe import UsageStats
     from retrieval_core.text.analysis import Analyzer
@@ -140,3 +148,33 @@ def build_cache(config: CacheConfig) -> ResultCache | None:
         return RedisCache(config.url, ttl_seconds=config.ttl_seconds)
     made = call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
     return cast("ResultCache", made)
+
+
+def build_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into terms, for stores and for highlighting.
+
+    Raises:
+        ConfigurationError: There is no such language, or its stop words are not installed.
+    """
+    from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415
+
+    try:
+        return Analyzer(
+            config.language,
+            stop_words=config.stop_words,
+            word_ngrams=config.word_ngrams,
+            character_ngrams=config.character_ngrams,
+        )
+    except InvalidParameterError as error:
+        msg = f"analysis: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
+    return build_analyzer(config.model_copy(update={"word_ngrams": 1, "character_ngrams": 0}))
+
+
+def named_fields(config: VectorsConfig, embedder: Embedder | None) -> Mapping[str, str]:
+    """Return what is embedded for each further vector, by its name; nothing without an embedder."""
+    return {} if embedder is None else config.fields

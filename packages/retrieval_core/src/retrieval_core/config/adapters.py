@@ -1,0 +1,395 @@
+"""Settings of what there are several kinds of: a section for each port, and in it one for each kind that has some."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from retrieval_core.config.addresses import checked_host, host_of, without_secrets
+
+PROMPTS = ("keywords", "decompose", "hyde", "history")
+"""What of ``transform`` has instructions of its own."""
+HIDDEN = "**********"
+"""Stands for a secret, as Pydantic has it."""
+
+
+def _address(value: str | None) -> str | None:
+    """Check an address of a server; blank text, as an empty variable of the environment gives it, is none."""
+    address = (value or "").strip()
+    if not address:
+        return None
+    host_of(address)
+    return address
+
+
+def _host(value: str | None) -> str | None:
+    return checked_host(value) if value else None
+
+
+def _hidden(options: dict[str, Any]) -> dict[str, Any]:
+    return {without_secrets(name): HIDDEN for name in options}
+
+
+Options: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
+"""Keyword arguments for a factory; any of them may be a secret, so a dump has their names alone."""
+
+
+class Settings(BaseModel):
+    """What all sections have in common."""
+
+    # What was given is told by load_config, which knows what must not show.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _is_not_what_stands_for_a_secret(cls, value: Any) -> Any:
+        given = value.get_secret_value() if isinstance(value, SecretStr) else value
+        values = cast("dict[str, Any]", given).values() if isinstance(given, dict) else (given,)
+        if any(isinstance(one, str) and one == HIDDEN for one in values):
+            msg = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
+            raise ValueError(msg)
+        return value
+
+
+class WithOptions(Settings):
+    """A section with options for a factory of the user's own, which no built-in kind takes."""
+
+    options: Options = Field(default_factory=dict, repr=False)
+    """Keyword arguments for a factory of your own."""
+    _kinds_in: ClassVar[tuple[str, ...]] = ("kind",)
+    """The settings that may name a factory."""
+    _take_options: ClassVar[tuple[str, ...]] = ()
+    """Built-in kinds that take some after all."""
+
+    @model_validator(mode="after")
+    def _options_are_for_something(self) -> Self:
+        named: list[str] = []
+        for setting in self._kinds_in:
+            value = getattr(self, setting)
+            named += [value] if isinstance(value, str) else value
+        if not self.options or any(":" in kind or kind in self._take_options for kind in named):
+            return self
+        if set(named) <= {"none"} and not self.model_fields_set.isdisjoint(self._kinds_in):
+            return self  # what has a factory was switched off
+        setting, kinds = self._kinds_in[0], ", ".join(map(repr, named)) or "empty"
+        msg = f'options are for a factory of your own, and {setting} is {kinds}; set it to "package.module:factory"'
+        raise ValueError(msg)
+
+
+class PineconeConfig(Settings):
+    """An index at Pinecone."""
+
+    api_key: SecretStr | None = None
+    """``PINECONE_API_KEY`` of the environment where it is not set."""
+    index_name: str | None = None
+    """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
+    host: Annotated[str | None, AfterValidator(_host)] = None
+    """Address of the index; saves the request that looks it up by name."""
+    namespace: str = ""
+    """``PINECONE_NAMESPACE`` of the environment where it is not set."""
+    sparse: bool = False
+    """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
+    fields: dict[str, str] = Field(default_factory=dict)
+    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
+
+
+class LanceDBConfig(Settings):
+    """A folder that LanceDB keeps."""
+
+    table: str = Field(default="text_pages", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
+    """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
+
+
+class OpenAIEmbedderConfig(Settings):
+    """An embedding model behind OpenAI's API, or any other that speaks it."""
+
+    model: str = "text-embedding-3-large"
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector; the model's own number where it is known and this is not set."""
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol."""
+    api_key: SecretStr | None = None
+    """``OPENAI_API_KEY`` of the environment where it is not set."""
+    batch_size: int = Field(default=128, ge=1, le=2048)
+    """Texts in one request."""
+    query_prefix: str = ""
+    """Put before questions, never before passages, where the model was trained so."""
+
+
+class OpenAILLMConfig(Settings):
+    """A language model behind OpenAI's API, or any other that speaks it."""
+
+    model: str = "gpt-4.1-mini"
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
+    api_key: SecretStr | None = None
+    """``OPENAI_API_KEY`` of the environment where it is not set."""
+
+
+class CohereRerankerConfig(Settings):
+    """A reranking model of Cohere's."""
+
+    model: str = "rerank-v3.5"
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol."""
+    api_key: SecretStr | None = None
+    """``CO_API_KEY`` of the environment where it is not set."""
+
+
+class LocalRerankerConfig(Settings):
+    """The cross-encoder of this machine."""
+
+    batch_size: int = Field(default=32, ge=1, le=1000)
+    """Passages of one call."""
+
+
+class FastembedRerankerConfig(Settings):
+    """A reranking model that ``fastembed`` runs on this machine."""
+
+    model: str | None = None
+    """Its name on the hub; the kind's own default where it is not set."""
+    model_folder: Path | None = None
+    """Folder with the model's files; nothing is downloaded then."""
+    batch_size: int = Field(default=32, ge=1, le=1000)
+    """Passages of one call."""
+
+
+class StoreConfig(WithOptions):
+    """Where the index is kept."""
+
+    kind: str = "sqlite"
+    """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
+    ``pinecone`` or ``"package.module:factory"``."""
+    busy_timeout: float = Field(default=30.0, ge=0)
+    """Seconds that a writer waits for another one."""
+    lancedb: LanceDBConfig = LanceDBConfig()
+    """For the kind ``lancedb``."""
+    pinecone: PineconeConfig = PineconeConfig()
+    """For the kind ``pinecone``."""
+
+
+class EmbedderConfig(WithOptions):
+    """What turns text into vectors."""
+
+    kind: str = "local"
+    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``none`` (lexical search only) or
+    ``"package.module:factory"``."""
+    model_folder: Path | None = None
+    """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
+    threads: int | None = Field(default=None, ge=1, le=256)
+    """Texts embedded at a time; as many as there are processors where it is not set."""
+    openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
+    """For the kind ``openai``."""
+
+
+class LLMConfig(WithOptions):
+    """The language model for the stages that need one; without it they are absent."""
+
+    kind: str = "none"
+    """``none``, ``openai`` or ``"package.module:factory"``."""
+    openai: OpenAILLMConfig = OpenAILLMConfig()
+    """For the kind ``openai``."""
+
+
+class RerankerConfig(WithOptions):
+    """Putting the best hits into a better order, with a model that reads question and passage together."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
+
+    enabled: bool = True
+    """Whether the reranker named by ``kind`` is used."""
+    kind: str = "none"
+    """``none``, ``local`` (a cross-encoder on this machine), ``llm``, ``cohere``, ``cross-encoder`` and
+    ``late-interaction`` (both with ``fastembed``) or ``"package.module:factory"``."""
+    fallbacks: tuple[str, ...] = ()
+    """Kinds that are asked in this order when it fails; where they fail too, the hits keep their order."""
+    candidates: int = Field(default=30, ge=1, le=1000)
+    """How many hits are scored."""
+    weight: float = Field(default=0.3, ge=0, le=1)
+    """Weight of the reranker's order; that of the search has the rest. With 1 its scores alone count."""
+    concurrency: int = Field(default=4, ge=1, le=100)
+    """Requests at a time."""
+    batch_size: int = Field(default=10, ge=1, le=100)
+    """For ``llm``: passages scored in one request."""
+    max_characters: int = Field(default=1200, ge=4)
+    """For ``llm``: the longest part of a passage that is shown."""
+    strict_json: bool = True
+    """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
+    prompt: str | None = None
+    """For ``llm``: instructions in place of the built-in rubric."""
+    local: LocalRerankerConfig = LocalRerankerConfig()
+    """For the kind ``local``."""
+    cohere: CohereRerankerConfig = CohereRerankerConfig()
+    """For the kind ``cohere``."""
+    cross_encoder: FastembedRerankerConfig = FastembedRerankerConfig()
+    """For the kind ``cross-encoder``."""
+    late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
+    """For the kind ``late-interaction``."""
+
+
+class RelevanceFilterConfig(WithOptions):
+    """Leaving out passages that do not bear on the question."""
+
+    enabled: bool = True
+    """Whether the relevance filter named by ``kind`` is used."""
+    kind: str = "none"
+    """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
+    relevance_prompt: str | None = None
+    """For ``llm``: instructions in place of the built-in ones."""
+    relevance_threshold: float = Field(default=0.0001, ge=0, le=1)
+    """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
+    batch_size: int = Field(default=1, ge=1, le=100)
+    """For ``llm``: passages judged in one request."""
+    concurrency: int = Field(default=8, ge=1, le=100)
+    """Requests at a time."""
+
+
+class PrunerConfig(WithOptions):
+    """Showing of each passage only the sentences that bear on the question."""
+
+    _take_options: ClassVar[tuple[str, ...]] = ("provence",)  # model and revision
+
+    kind: str = "none"
+    """``none``, ``embedder`` (the index's own), ``local`` (a cross-encoder on this machine), ``provence`` or
+    ``"package.module:factory"``."""
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    """The least score of a sentence that is kept, on the kind's own scale; a measured one where it is not set, which
+    ``embedder`` has for the default embedder only."""
+    concurrency: int = Field(default=4, ge=1, le=100)
+    """Calls at a time."""
+
+
+class RewriterConfig(WithOptions):
+    """Asking again in other words when too little was found."""
+
+    kind: str = "none"
+    """``none``, ``llm`` or ``"package.module:factory"``."""
+    max_attempts: int = Field(default=2, ge=0, le=10)
+    """Further searches after the first one."""
+    relevance_threshold: float = Field(default=0.5, ge=0, le=1)
+    """A question whose passages reach this is not rewritten."""
+    rewrite_prompt: str | None = None
+    """For ``llm``: instructions in place of the built-in ones."""
+
+
+class TransformConfig(WithOptions):
+    """Putting a question in other words, and searching for more than the question."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("use",)
+
+    use: tuple[str, ...] = ()
+    """Names of the transformers that each query uses that does not name its own: ``keywords``, ``decompose``, ``hyde``
+    (these need an LLM), ``graph`` (needs a graph), or ``"package.module:factory"``."""
+    history: Literal["auto", "llm", "heuristic", "none"] = "auto"
+    """How a question that belongs to a conversation is made to stand alone; ``auto`` is ``llm`` where there is one, and
+    else ``heuristic``."""
+    history_turns: int = Field(default=3, ge=1, le=100)
+    """How many of the last turns, of either side, are looked at for that."""
+    model: str | None = None
+    """The language model for all this, at the same provider; that of ``llm`` where it is not set."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Instructions in place of the built-in ones, for ``keywords``, ``decompose``, ``hyde`` and ``history``."""
+
+    @field_validator("use")
+    @classmethod
+    def _names_are_told_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            msg = f"each name can be given once, got {', '.join(value)}"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("prompts")
+    @classmethod
+    def _prompts_are_known(cls, value: dict[str, str]) -> dict[str, str]:
+        if unknown := sorted(value.keys() - set(PROMPTS)):
+            msg = f"there are no instructions for {', '.join(unknown)}; there are for {', '.join(PROMPTS)}"
+            raise ValueError(msg)
+        if blank := sorted(name for name, prompt in value.items() if not prompt.strip()):
+            msg = f"the instructions for {', '.join(blank)} are blank; leave them out for the built-in ones"
+            raise ValueError(msg)
+        return value
+
+
+class AnswerConfig(WithOptions):
+    """Answering a question from its passages; with a language model where one is configured, else in their words."""
+
+    _kinds_in: ClassVar[tuple[str, ...]] = ("verifier",)
+
+    prompt: str | None = None
+    """Instructions to the language model in place of the built-in ones."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_says_something(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            msg = "it is blank; leave it out for the built-in instructions"
+            raise ValueError(msg)
+        return value
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The longest answer in the model's tokens; the provider's own bound where it is not set."""
+    abstain_below: float = Field(default=0.15, ge=0, le=1)
+    """With less confidence in the passages, or in the quotes of an answer, the answer is that they do not tell; 0 for
+    never."""
+    without_documents: bool = True
+    """Whether the language model answers in general, and says so, when nothing can be searched."""
+    verify: bool = False
+    """Whether each sentence of a written answer is held against the passages."""
+    verifier: str = "auto"
+    """``llm``, ``local`` (on this machine), ``auto`` (the former where there is a language model) or
+    ``"package.module:factory"``."""
+
+
+class SemanticCacheConfig(Settings):
+    """Answering a question with the result of one that asks the same in other words."""
+
+    enabled: bool = False
+    """Whether that is done; it needs an embedder, and ``cache.enabled``."""
+    threshold: float = Field(default=0.98, ge=0, le=1)
+    """The least cosine of two questions that may be the same; what their words say has to agree all the same."""
+    max_size: int = Field(default=1000, ge=1)
+    """The most questions in memory; those longest unused go first."""
+    scope: Literal["global", "session"] = "global"
+    """``session`` compares a question only with those of the same ``session_id``."""
+
+
+class CacheConfig(WithOptions):
+    """Keeping results for the next time the same is asked."""
+
+    enabled: bool = True
+    kind: str = "memory"
+    """``memory``, ``redis`` (shared by several processes) or ``"package.module:factory"``."""
+    ttl_seconds: float = Field(default=300, gt=0)
+    """How long a result is kept."""
+    max_size: int = Field(default=1000, ge=1)
+    """The most results in memory; those asked for longest ago go first."""
+    embeddings: int = Field(default=1000, ge=0)
+    """The most embedded questions in memory; 0 for none."""
+    reranks: int = Field(default=1000, ge=0)
+    """The most calls of rerankers whose scores are kept in memory; 0 for none."""
+    semantic: SemanticCacheConfig = SemanticCacheConfig()
+    """Answering a question with the result of one that asks the same in other words."""
+    url: SecretStr | None = None
+    """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
+
+
+class EvaluationConfig(WithOptions):
+    """Scores of how good a result is, computed with each query."""
+
+    enabled: bool = False
+    kind: str = "auto"
+    """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (the former where it is possible) or
+    ``"package.module:factory"``."""
