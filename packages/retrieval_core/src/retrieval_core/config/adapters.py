@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
@@ -43,6 +44,27 @@ def _hidden(options: dict[str, Any]) -> dict[str, Any]:
 
 Options: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
 """Keyword arguments for a factory; any of them may be a secret, so a dump has their names alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a setting is for, beside its type: which choice it belongs to, and whether that can do without it.
+
+    Attributes:
+        choice: It does nothing where another choice was made, such as another kind.
+        chosen_by: The setting beside it that makes the choice.
+        environment: The vendor's own name for it, which is looked for in the environment where it is not set.
+        is_needed: Whether the choice cannot be used without it.
+        unless: The setting beside it that takes its place.
+        example: Of a value, for messages.
+    """
+
+    choice: str = ""
+    chosen_by: str = "kind"
+    environment: str = ""
+    is_needed: bool = False
+    unless: str = ""
+    example: str = ""
 
 
 class Settings(BaseModel):
@@ -92,13 +114,13 @@ class WithOptions(Settings):
 class PineconeConfig(Settings):
     """An index at Pinecone."""
 
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, Use(environment="PINECONE_API_KEY", is_needed=True)] = None
     """``PINECONE_API_KEY`` of the environment where it is not set."""
-    index_name: str | None = None
+    index_name: Annotated[str | None, Use(environment="PINECONE_INDEX_NAME", is_needed=True, unless="host")] = None
     """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
     host: Annotated[str | None, AfterValidator(_host)] = None
     """Address of the index; saves the request that looks it up by name."""
-    namespace: str = ""
+    namespace: Annotated[str, Use(environment="PINECONE_NAMESPACE")] = ""
     """``PINECONE_NAMESPACE`` of the environment where it is not set."""
     sparse: bool = False
     """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
@@ -121,7 +143,7 @@ class OpenAIEmbedderConfig(Settings):
     """Components of a vector; the model's own number where it is known and this is not set."""
     base_url: Annotated[str | None, AfterValidator(_address)] = None
     """Another server that speaks the same protocol."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
     """``OPENAI_API_KEY`` of the environment where it is not set."""
     batch_size: int = Field(default=128, ge=1, le=2048)
     """Texts in one request."""
@@ -135,7 +157,7 @@ class OpenAILLMConfig(Settings):
     model: str = "gpt-4.1-mini"
     base_url: Annotated[str | None, AfterValidator(_address)] = None
     """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
     """``OPENAI_API_KEY`` of the environment where it is not set."""
 
 
@@ -145,7 +167,7 @@ class CohereRerankerConfig(Settings):
     model: str = "rerank-v3.5"
     base_url: Annotated[str | None, AfterValidator(_address)] = None
     """Another server that speaks the same protocol."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
     """``CO_API_KEY`` of the environment where it is not set."""
 
 
@@ -175,9 +197,9 @@ class StoreConfig(WithOptions):
     ``pinecone`` or ``"package.module:factory"``."""
     busy_timeout: float = Field(default=30.0, ge=0)
     """Seconds that a writer waits for another one."""
-    lancedb: LanceDBConfig = LanceDBConfig()
+    lancedb: Annotated[LanceDBConfig, Use("lancedb")] = LanceDBConfig()
     """For the kind ``lancedb``."""
-    pinecone: PineconeConfig = PineconeConfig()
+    pinecone: Annotated[PineconeConfig, Use("pinecone")] = PineconeConfig()
     """For the kind ``pinecone``."""
 
 
@@ -191,7 +213,7 @@ class EmbedderConfig(WithOptions):
     """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
     threads: int | None = Field(default=None, ge=1, le=256)
     """Texts embedded at a time; as many as there are processors where it is not set."""
-    openai: OpenAIEmbedderConfig = OpenAIEmbedderConfig()
+    openai: Annotated[OpenAIEmbedderConfig, Use("openai")] = OpenAIEmbedderConfig()
     """For the kind ``openai``."""
 
 
@@ -200,7 +222,7 @@ class LLMConfig(WithOptions):
 
     kind: str = "none"
     """``none``, ``openai`` or ``"package.module:factory"``."""
-    openai: OpenAILLMConfig = OpenAILLMConfig()
+    openai: Annotated[OpenAILLMConfig, Use("openai")] = OpenAILLMConfig()
     """For the kind ``openai``."""
 
 
@@ -222,21 +244,21 @@ class RerankerConfig(WithOptions):
     """Weight of the reranker's order; that of the search has the rest. With 1 its scores alone count."""
     concurrency: int = Field(default=4, ge=1, le=100)
     """Requests at a time."""
-    batch_size: int = Field(default=10, ge=1, le=100)
+    batch_size: Annotated[int, Use("llm")] = Field(default=10, ge=1, le=100)
     """For ``llm``: passages scored in one request."""
-    max_characters: int = Field(default=1200, ge=4)
+    max_characters: Annotated[int, Use("llm")] = Field(default=1200, ge=4)
     """For ``llm``: the longest part of a passage that is shown."""
-    strict_json: bool = True
+    strict_json: Annotated[bool, Use("llm")] = True
     """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
-    prompt: str | None = None
+    prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in rubric."""
     local: LocalRerankerConfig = LocalRerankerConfig()
     """For the kind ``local``."""
-    cohere: CohereRerankerConfig = CohereRerankerConfig()
+    cohere: Annotated[CohereRerankerConfig, Use("cohere")] = CohereRerankerConfig()
     """For the kind ``cohere``."""
-    cross_encoder: FastembedRerankerConfig = FastembedRerankerConfig()
+    cross_encoder: Annotated[FastembedRerankerConfig, Use("cross-encoder")] = FastembedRerankerConfig()
     """For the kind ``cross-encoder``."""
-    late_interaction: FastembedRerankerConfig = FastembedRerankerConfig()
+    late_interaction: Annotated[FastembedRerankerConfig, Use("late-interaction")] = FastembedRerankerConfig()
     """For the kind ``late-interaction``."""
 
 
@@ -247,11 +269,11 @@ class RelevanceFilterConfig(WithOptions):
     """Whether the relevance filter named by ``kind`` is used."""
     kind: str = "none"
     """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
-    relevance_prompt: str | None = None
+    relevance_prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in ones."""
-    relevance_threshold: float = Field(default=0.0001, ge=0, le=1)
+    relevance_threshold: Annotated[float, Use("local")] = Field(default=0.0001, ge=0, le=1)
     """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
-    batch_size: int = Field(default=1, ge=1, le=100)
+    batch_size: Annotated[int, Use("llm")] = Field(default=1, ge=1, le=100)
     """For ``llm``: passages judged in one request."""
     concurrency: int = Field(default=8, ge=1, le=100)
     """Requests at a time."""
@@ -281,7 +303,7 @@ class RewriterConfig(WithOptions):
     """Further searches after the first one."""
     relevance_threshold: float = Field(default=0.5, ge=0, le=1)
     """A question whose passages reach this is not rewritten."""
-    rewrite_prompt: str | None = None
+    rewrite_prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in ones."""
 
 
@@ -353,16 +375,19 @@ class AnswerConfig(WithOptions):
     ``"package.module:factory"``."""
 
 
+_WHEN_ENABLED = Use("true", "enabled")
+
+
 class SemanticCacheConfig(Settings):
     """Answering a question with the result of one that asks the same in other words."""
 
     enabled: bool = False
     """Whether that is done; it needs an embedder, and ``cache.enabled``."""
-    threshold: float = Field(default=0.98, ge=0, le=1)
+    threshold: Annotated[float, _WHEN_ENABLED] = Field(default=0.98, ge=0, le=1)
     """The least cosine of two questions that may be the same; what their words say has to agree all the same."""
-    max_size: int = Field(default=1000, ge=1)
+    max_size: Annotated[int, _WHEN_ENABLED] = Field(default=1000, ge=1)
     """The most questions in memory; those longest unused go first."""
-    scope: Literal["global", "session"] = "global"
+    scope: Annotated[Literal["global", "session"], _WHEN_ENABLED] = "global"
     """``session`` compares a question only with those of the same ``session_id``."""
 
 
@@ -382,7 +407,7 @@ class CacheConfig(WithOptions):
     """The most calls of rerankers whose scores are kept in memory; 0 for none."""
     semantic: SemanticCacheConfig = SemanticCacheConfig()
     """Answering a question with the result of one that asks the same in other words."""
-    url: SecretStr | None = None
+    url: Annotated[SecretStr | None, Use("redis", is_needed=True, example="redis://localhost:6379/0")] = None
     """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from retrieval_core.config.adapters import RerankerConfig
 from retrieval_core.config.addresses import without_secrets
 
 if TYPE_CHECKING:
@@ -205,20 +206,18 @@ def _ai_rerank(value: Any, source: _Source) -> dict[str, Any]:
     }
 
 
-_RERANKERS = {"late-interaction": "late_interaction", "cross-encoder": "cross_encoder", "cohere": "cohere"}
-"""The kinds of rerankers whose model can be named, and their sections."""
-
-
 def _reranker_model(value: Any, source: _Source) -> dict[str, Any]:
     """The model of the reranker that is chosen; where none is, of ColBERT's kind, as the specification's is."""
     kind = source("reranker.kind")
     if kind in (None, "none"):
         chosen: dict[str, Any] = {"reranker.kind": "late-interaction"}
         return chosen | {"reranker.late_interaction.model": value}
-    if kind not in _RERANKERS:
+    section = str(kind).replace("-", "_")
+    field = RerankerConfig.model_fields.get(section)
+    if "model" not in getattr(field and field.annotation, "model_fields", ()):
         msg = f"names the model of a reranker, and reranker.kind is {kind!r}, which has no name for one"
         raise ValueError(msg)
-    return {f"reranker.{_RERANKERS[kind]}.model": value}
+    return {f"reranker.{section}.model": value}
 
 
 def _fallback_reranker(value: Any, source: _Source) -> dict[str, Any]:

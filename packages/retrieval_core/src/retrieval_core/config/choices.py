@@ -6,30 +6,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import BaseModel
+
+from retrieval_core.config.adapters import Use
+from retrieval_core.config.model import RetrievalConfig
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+def _uses(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, Use]]:
+    for name, field in model.model_fields.items():
+        yield from ((f"{above}{name}", one) for one in field.metadata if isinstance(one, Use))
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _uses(field.annotation, f"{above}{name}.")
+
+
+USES: Mapping[str, Use] = MappingProxyType(dict(_uses(RetrievalConfig)))
+"""By setting or section, what the tree of settings says that it is for."""
 CHOSEN_BY: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "embedder.openai": ("embedder.kind", "openai"),
-        "llm.openai": ("llm.kind", "openai"),
-        "store.lancedb": ("store.kind", "lancedb"),
-        "store.pinecone": ("store.kind", "pinecone"),
-        "reranker.cohere": ("reranker.kind", "cohere"),
-        "reranker.cross_encoder": ("reranker.kind", "cross-encoder"),
-        "reranker.late_interaction": ("reranker.kind", "late-interaction"),
-        **{
-            f"reranker.{name}": ("reranker.kind", "llm")
-            for name in ("batch_size", "max_characters", "strict_json", "prompt")
-        },
-        "relevance_filter.relevance_prompt": ("relevance_filter.kind", "llm"),
-        "relevance_filter.batch_size": ("relevance_filter.kind", "llm"),
-        "relevance_filter.relevance_threshold": ("relevance_filter.kind", "local"),
-        "rewriter.rewrite_prompt": ("rewriter.kind", "llm"),
-        "graph.prompt": ("graph.extract", "true"),
-        "cache.url": ("cache.kind", "redis"),
-        **{f"cache.semantic.{name}": ("cache.semantic.enabled", "true") for name in ("threshold", "max_size", "scope")},
-    }
+    {key: (f"{key.rpartition('.')[0]}.{use.chosen_by}", use.choice) for key, use in USES.items() if use.choice}
 )
 """By setting or section, the setting that decides whether it is used, and the choice that it is for."""
 _CHOOSE_TOO: Mapping[str, str] = MappingProxyType({"reranker.kind": "reranker.fallbacks"})
@@ -50,15 +46,20 @@ def without_choice(tree: Mapping[str, Any], names: Mapping[str, str]) -> Iterato
     given = dict.fromkeys(key for key, value in _leaves(tree) if value is not None and str(value).strip())
     idle: dict[str, tuple[str, str]] = {}
     for key in given:
-        section = next((one for one in CHOSEN_BY if f"{key}.".startswith(f"{one}.")), None)
-        if section is not None and given.keys().isdisjoint(_choosing(CHOSEN_BY[section][0])):
-            idle[key] = CHOSEN_BY[section]
+        section = choice_of(key)
+        if section is not None and given.keys().isdisjoint(_choosing(section[0])):
+            idle[key] = section
     at_work = {names[key] for key in names.keys() - idle.keys()}
     for key, (chooser, choice) in idle.items():
         if key in names and names[key] in at_work:
             continue
         name = f"{key} (given as {names[key]})" if key in names else key
         yield f"{name}: is for {chooser} = {choice}, and {chooser} is not set; set it to {choice}, or leave this out"
+
+
+def choice_of(key: str) -> tuple[str, str] | None:
+    """Return which setting decides whether one is used, and the choice that it is for; ``None`` for what always is."""
+    return next((choice for one, choice in CHOSEN_BY.items() if f"{key}.".startswith(f"{one}.")), None)
 
 
 def _choosing(chooser: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.aliases import other_names, shown, translated
-from retrieval_core.config.choices import without_choice
+from retrieval_core.config.choices import USES, without_choice
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
 SECRETS = frozenset({"api_key", "url", "base_url", "host", "options"})
 """Names of settings whose values, and whatever is in them, no message may show."""
-VENDORS_NAMES = {
-    "OPENAI_API_KEY": ("embedder.openai.api_key", "llm.openai.api_key"),
-    "CO_API_KEY": ("reranker.cohere.api_key",),
-    "PINECONE_API_KEY": ("store.pinecone.api_key",),
-    "PINECONE_INDEX_NAME": ("store.pinecone.index_name",),
-    "PINECONE_NAMESPACE": ("store.pinecone.namespace",),
-}
-"""Names in the environment that stand for settings which were set in no other way."""
 _LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
 _FINITE = "Input should be a finite number; null where there is to be no bound"
 _EXPECTED = {
@@ -40,8 +32,6 @@ _EXPECTED = {
     "finite_number": _FINITE,
 }
 """What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
-_NEVER_BLANK = frozenset({"api_key", "index_name"})
-"""An empty variable of the environment, as containers are often given, does not set these."""
 
 
 def load_config(
@@ -106,17 +96,19 @@ def _loaded(
 
 def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
     """Take what was set nowhere from the names that the vendors use."""
-    for name, keys in VENDORS_NAMES.items():
-        for key in keys if environment.get(name, "").strip() else ():
-            *path, last = key.split(".")
-            section: dict[str, Any] | None = tree
-            for part in path:
-                section = _table(section, part)
-            # A key for one service is not for another one that only speaks the same protocol.
-            if section is None or str(section.get("base_url") or "").strip():
-                continue
-            if last not in section or (last in _NEVER_BLANK and section[last] == ""):
-                section[last] = environment[name]
+    for key, use in USES.items():
+        if not environment.get(use.environment, "").strip():
+            continue
+        *path, last = key.split(".")
+        section: dict[str, Any] | None = tree
+        for part in path:
+            section = _table(section, part)
+        # A key for one service is not for another one that only speaks the same protocol.
+        if section is None or str(section.get("base_url") or "").strip():
+            continue
+        # An empty variable of the environment, as containers are often given, does not set what is needed.
+        if last not in section or (use.is_needed and section[last] == ""):
+            section[last] = environment[use.environment]
 
 
 def _table(tree: dict[str, Any] | None, name: str) -> dict[str, Any] | None:

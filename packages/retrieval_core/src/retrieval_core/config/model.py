@@ -21,6 +21,7 @@ from retrieval_core.config.adapters import (
     Settings,
     StoreConfig,
     TransformConfig,
+    Use,
 )
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError
@@ -261,7 +262,7 @@ class GraphConfig(Settings):
     """A file of triples of your own, one JSON object a line."""
     extract: bool = False
     """Whether a language model notes the facts of chunks as they are indexed, in a file beside the index."""
-    prompt: str | None = None
+    prompt: Annotated[str | None, Use("true", "extract")] = None
     """For ``extract``: instructions in place of the built-in ones."""
 
 

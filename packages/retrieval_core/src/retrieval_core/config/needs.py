@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
+from retrieval_core.config.choices import USES, choice_of
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
-
-    from retrieval_core.config.adapters import CohereRerankerConfig, OpenAIEmbedderConfig, OpenAILLMConfig
     from retrieval_core.config.model import RetrievalConfig
 
 
@@ -24,29 +25,22 @@ def missing_settings(
         with_store: Whether the configured store is.
         with_llm: Whether the configured language model is.
     """
-    missing: dict[str, str] = {}
-    of_openai = [
-        section
-        for section, kind, settings in (
-            ("embedder.openai", config.embedder.kind if with_embedder else None, config.embedder.openai),
-            ("llm.openai", config.llm.kind if with_llm else None, config.llm.openai),
-        )
-        if kind == "openai" and _lacks_key(settings)
-    ]
-    if of_openai:
-        missing["OPENAI_API_KEY"] = " and ".join(f"{section}.api_key" for section in of_openai)
-    if config.store.kind == "pinecone" and with_store:
-        pinecone = config.store.pinecone
-        if _is_blank(pinecone.api_key):
-            missing["PINECONE_API_KEY"] = "store.pinecone.api_key"
-        if not pinecone.index_name and not pinecone.host:
-            missing["PINECONE_INDEX_NAME"] = "store.pinecone.index_name, or store.pinecone.host"
-    reranker = config.reranker
-    if reranker.enabled and "cohere" in (reranker.kind, *reranker.fallbacks) and _lacks_key(reranker.cohere):
-        missing["CO_API_KEY"] = "reranker.cohere.api_key"
-    if config.cache.enabled and config.cache.kind == "redis" and _is_blank(config.cache.url):
-        missing["cache.url"] = "the kind 'redis', for instance redis://localhost:6379/0"
-    return missing
+    given = {"embedder": not with_embedder, "store": not with_store, "llm": not with_llm}
+    missing: dict[str, list[str]] = {}
+    for key, use in USES.items():
+        name, choice = key.partition(".")[0], choice_of(key)
+        section: Any = getattr(config, name)
+        if not use.is_needed or choice is None or given.get(name) or not getattr(section, "enabled", True):
+            continue
+        above, _, last = key.rpartition(".")
+        settings: Any = attrgetter(above)(config)
+        is_chosen = choice[1] in {section.kind, *getattr(section, "fallbacks", ())}
+        if is_chosen and all(_is_blank(getattr(settings, one)) for one in (last, use.unless or last)):
+            what = key if use.environment else f"the kind {choice[1]!r}, for instance {use.example}"
+            # A server of one's own, which wants no key, is no other way to say the same.
+            what += f", or {above}.{use.unless}" if use.unless and use.unless != "base_url" else ""
+            missing.setdefault(use.environment or key, []).append(what)
+    return {name: " and ".join(missing[name]) for name in sorted(missing)}
 
 
 def check_complete(
@@ -70,10 +64,5 @@ def check_complete(
     raise ConfigurationError(msg, missing_keys=tuple(missing), problems=problems)
 
 
-def _lacks_key(settings: OpenAIEmbedderConfig | OpenAILLMConfig | CohereRerankerConfig) -> bool:
-    """Whether there is no key for the vendor itself; a server of one's own may want none."""
-    return settings.base_url is None and _is_blank(settings.api_key)
-
-
-def _is_blank(secret: SecretStr | None) -> bool:
-    return secret is None or not secret.get_secret_value().strip()
+def _is_blank(value: SecretStr | str | None) -> bool:
+    return not (value.get_secret_value() if isinstance(value, SecretStr) else value or "").strip()
