@@ -23,7 +23,7 @@ from retrieval_core.errors import (
     MalformedAnswerError,
     ServiceConnectionError,
 )
-from retrieval_core.index.builders.pruner import build_pruner
+from retrieval_core.index.builders.stages import build_pruner
 from retrieval_core.ports import Kept, RerankScores
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
 from retrieval_core.testing.fakes import FakeEmbedder

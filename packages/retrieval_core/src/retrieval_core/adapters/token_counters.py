@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, install_line
 from retrieval_core.ports import CountsTokens
 from retrieval_core.run.lazy import Lazy
@@ -74,6 +75,9 @@ class BpeTokenCounter:
         with needing_extra("tokens", f"Counting tokens of {self.encoding}"):
             from bpe_openai import get_encoding  # noqa: PLC0415 - an extra
         return get_encoding(self.encoding)
+
+
+ADAPTER = Adapter(lambda context, _: BpeTokenCounter(context.token_counter))
 
 
 def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:

@@ -167,11 +167,11 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
 
 def _transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
     """Make a transformer; those that ask a language model say which, and whether that answers is another finding."""
-    from retrieval_core.index.builders.transformers import NEED_AN_LLM, build_transformers, model_for  # noqa: PLC0415
+    from retrieval_core.index.builders.transformers import build_transformers, model_for  # noqa: PLC0415
 
     if name == "graph":
         return _graph(config)
-    if name in NEED_AN_LLM:
+    if name in {"keywords", "decompose", "hyde"}:
         return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
     build_transformers(config.transform.model_copy(update={"use": (name,)}), None)
     return made_by(name)
@@ -203,7 +203,7 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
 
 def _pruner(config: RetrievalConfig, seconds: float) -> str:
     """Have two sentences judged."""
-    from retrieval_core.index.builders.pruner import build_pruner  # noqa: PLC0415
+    from retrieval_core.index.builders.stages import build_pruner  # noqa: PLC0415
     from retrieval_core.index.open import build_embedder, local_cross_encoder  # noqa: PLC0415
 
     made = build_pruner(config.pruner, build_embedder(config.embedder), local_cross_encoder)
@@ -215,7 +215,7 @@ def _pruner(config: RetrievalConfig, seconds: float) -> str:
 
 def _verifier(config: RetrievalConfig, _seconds: float) -> str:
     """Make what holds answers against their passages; one that asks a language model says which."""
-    from retrieval_core.index.builders.answers import build_verifier  # noqa: PLC0415
+    from retrieval_core.index.builders.stages import build_verifier  # noqa: PLC0415
 
     kind = config.answer.verifier
     if kind == "llm" or (kind == "auto" and config.llm.kind != "none"):

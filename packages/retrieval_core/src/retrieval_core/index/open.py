@@ -6,9 +6,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from retrieval_core.adapters.registry import local_cross_encoder
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.builders.answers import build_answer_writer
 from retrieval_core.index.builders.backends import (
     build_analyzer,
     build_cache,
@@ -19,14 +19,14 @@ from retrieval_core.index.builders.backends import (
     named_fields,
 )
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
-from retrieval_core.index.builders.pruner import build_pruner
 from retrieval_core.index.builders.stages import (
+    build_answer_writer,
     build_evaluator,
+    build_pruner,
     build_relevance_filter,
     build_rerankers,
     build_rewriter,
     build_token_counter,
-    local_cross_encoder,
 )
 from retrieval_core.index.builders.transformers import build_condenser, build_transformers
 from retrieval_core.index.index import Index

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.index.builders.answers import build_answer_writer
 from retrieval_core.index.builders.backends import build_word_analyzer
-from retrieval_core.index.builders.pruner import build_pruner
+from retrieval_core.index.builders.stages import build_answer_writer, build_pruner
 from retrieval_core.index.builders.transformers import build_condenser, build_transformers
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import (

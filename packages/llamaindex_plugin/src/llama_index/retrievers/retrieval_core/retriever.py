@@ -21,9 +21,9 @@ from llama_index.retrievers.retrieval_core.convert import node_from_hit
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
+from retrieval_core.adapters.registry import EMBEDDERS
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
-from retrieval_core.index.builders.factories import EMBEDDER_ABILITIES
 from retrieval_core.index.open import open_index
 from retrieval_core.types.filters import all_of
 
@@ -134,7 +134,7 @@ class RetrievalCoreRetriever(BaseRetriever):
             FilterError: As of the constructor.
         """
         if embedder is not None:
-            check_abilities(embedder, "embedder", EMBEDDER_ABILITIES, "give an embedder of retrieval-core")
+            check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
         settings = _settings(config, overrides)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))

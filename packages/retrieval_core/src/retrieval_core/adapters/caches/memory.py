@@ -8,6 +8,7 @@ from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import LruCache
@@ -71,6 +72,9 @@ class MemoryCache:
 
     def __len__(self) -> int:
         return len(self._results)
+
+
+ADAPTER = Adapter(lambda cache, _: MemoryCache(cache.max_size, cache.ttl_seconds))
 
 
 def _sealed(value: Any) -> Any:

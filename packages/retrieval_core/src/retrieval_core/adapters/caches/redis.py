@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_decoded
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,
@@ -25,6 +26,8 @@ from retrieval_core.errors import (
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from retrieval_core.adapters.registry import Parts
+    from retrieval_core.config import CacheConfig
     from retrieval_core.types import RetrievalResult
 
 _TOKEN_BYTES = 16
@@ -300,6 +303,16 @@ class RedisCache:
                 return ServiceConnectionError(message("cannot be reached"), "redis")
             case _:
                 return ServiceError(message("failed"), "redis")
+
+
+def _build(cache: CacheConfig, _: Parts) -> RedisCache:
+    if cache.url is None:
+        msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
+        raise ConfigurationError(msg, missing_keys=("cache.url",))
+    return RedisCache(cache.url, ttl_seconds=cache.ttl_seconds)
+
+
+ADAPTER = Adapter(_build)
 
 
 def _parts(url: SecretStr) -> tuple[str, str | None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
 from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, EmbeddingError
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import ThreadPool
@@ -264,6 +265,9 @@ class LocalEmbedder:
             msg = f"{path} gives vectors of {model.output_size} components, and {self.dimension} were configured"
             raise ConfigurationError(msg)
         return model
+
+
+ADAPTER = Adapter(lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, threads=embedder.threads))
 
 
 def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel:

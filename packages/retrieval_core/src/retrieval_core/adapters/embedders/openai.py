@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.errors import (
     ConfigurationError,
@@ -192,6 +193,9 @@ class OpenAIEmbedder:
             msg = f"{self.id} answered with a vector that has no direction: all zeros, or not numbers"
             raise EmbeddingError(msg)
         return (sums / lengths).astype(np.float32)
+
+
+ADAPTER = Adapter(lambda embedder, _: OpenAIEmbedder(**dict(embedder.openai)))
 
 
 def _checked_dimension(model: str, known: _Model | None, dimension: int | None) -> int:

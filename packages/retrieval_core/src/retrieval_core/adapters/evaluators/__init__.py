@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -46,3 +47,6 @@ def choose_evaluator(kind: str, llm: LLM | None, embedder: Embedder | None) -> E
     from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415
 
     return LocalEvaluator(embedder)
+
+
+ADAPTER = Adapter(lambda evaluation, parts: choose_evaluator(evaluation.kind, parts.llm, parts.embedder))

@@ -7,6 +7,7 @@ import re
 from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Completion
@@ -187,6 +188,9 @@ class OpenAILLM:
         if not isinstance(value, dict) or cast("dict[str, Any]", value).keys() != properties.keys():
             msg = f"{self.id} answered with JSON that is not an object with exactly: {', '.join(sorted(properties))}"
             raise MalformedAnswerError(msg, SERVICE, answer=text)
+
+
+ADAPTER = Adapter(lambda llm, _: OpenAILLM(**dict(llm.openai)))
 
 
 def _usage(usage: CompletionUsage | None) -> Usage | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.rows import rows_of
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.rerankers.threshold import ByScores
 from retrieval_core.ports import Kept
 from retrieval_core.types import Usage
@@ -61,3 +62,10 @@ class CrossEncoderPruner(ByScores):
             if scored.usage is not None:
                 usage = (usage or Usage()) + scored.usage
         return Kept(rows_of([score >= self._threshold for score in scores], passages), rows_of(scores, passages), usage)
+
+
+ADAPTER = Adapter(
+    lambda pruner, parts: CrossEncoderPruner(
+        parts.cross_encoder(), threshold=DEFAULT_THRESHOLD if pruner.threshold is None else pruner.threshold
+    )
+)

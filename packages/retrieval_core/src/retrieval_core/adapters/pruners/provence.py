@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.adapters.pruners.align import aligned
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Kept
 from retrieval_core.run.lazy import Lazy
@@ -15,6 +16,9 @@ from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from retrieval_core.adapters.registry import Parts
+    from retrieval_core.config import PrunerConfig
 
 MODEL = "naver/provence-reranker-debertav3-v1"
 """English, 430 million parameters. Its licence, CC BY-NC 4.0, allows no commercial use."""
@@ -144,6 +148,18 @@ class ProvencePruner:
             msg = f"{self._name} at {self._revision} cannot be loaded: {error}"
             raise ConfigurationError(msg) from error
         return cast("ProvenceModel", model.eval().requires_grad_(requires_grad=False))
+
+
+def _build(pruner: PrunerConfig, _: Parts) -> ProvencePruner:
+    if unknown := sorted(pruner.options.keys() - {"model", "revision"}):
+        msg = f"pruner.options: there is no {', '.join(unknown)} for provence; there are model and revision"
+        raise ConfigurationError(msg)
+    return ProvencePruner(
+        threshold=DEFAULT_THRESHOLD if pruner.threshold is None else pruner.threshold, **pruner.options
+    )
+
+
+ADAPTER = Adapter(_build)
 
 
 def _texts_of(answer: object) -> list[str] | None:

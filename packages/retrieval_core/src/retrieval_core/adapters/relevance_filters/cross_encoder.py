@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.rerankers.threshold import ByScores
 from retrieval_core.ports import Judgements
 from retrieval_core.types import Judgement
@@ -60,3 +61,8 @@ class CrossEncoderRelevanceFilter(ByScores):
         relevant = score >= self._threshold
         side = "reaches" if relevant else "is below"
         return Judgement(relevant, score, f"The score {score:.6g} {side} the threshold {self._threshold:g}.")
+
+
+ADAPTER = Adapter(
+    lambda filtering, parts: CrossEncoderRelevanceFilter(parts.cross_encoder(), threshold=filtering.relevance_threshold)
+)

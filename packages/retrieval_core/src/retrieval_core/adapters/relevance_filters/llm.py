@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Judgements
 from retrieval_core.text.prompting import (
@@ -124,6 +125,14 @@ class LLMRelevanceFilter:
     def _messages(self, query: str, chunks: Sequence[Chunk]) -> tuple[Message, Message]:
         passages = passages_as_data((chunk.indexed_text for chunk in chunks), _PASSAGE_CHARACTERS)
         return framed(self._prompt, _ANSWER, [as_data("question", query), *passages])
+
+
+ADAPTER = Adapter(
+    lambda filtering, parts: LLMRelevanceFilter(
+        parts.model, prompt=filtering.relevance_prompt, batch_size=filtering.batch_size
+    ),
+    asks_llm=True,
+)
 
 
 def _judgement(verdict: _Verdict) -> Judgement:

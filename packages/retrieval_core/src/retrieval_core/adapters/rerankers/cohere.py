@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
@@ -84,6 +85,9 @@ class CohereReranker:
                 request_options={"max_retries": 0},
             )
         return _in_order(answer, len(passages), self.id)
+
+
+ADAPTER = Adapter(lambda reranker, _: CohereReranker(**dict(reranker.cohere)))
 
 
 def _in_order(answer: V2RerankResponse, count: int, where: str) -> list[float]:

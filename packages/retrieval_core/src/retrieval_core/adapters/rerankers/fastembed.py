@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, lacking, unknown
 from retrieval_core.adapters.local_models.work import in_slices, needing_extra, thread_count
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, ModelNotFoundError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
@@ -295,6 +296,10 @@ class FastembedLateInteraction(_FastembedReranker):
     def _score(self, model: LateInteractionTextEmbedding, query: Matrix, passage: str) -> float:
         tokens = _unit_rows(next(iter(model.embed([passage], batch_size=1))))
         return max_similarity(query, tokens)
+
+
+CROSS_ENCODER = Adapter(lambda reranker, _: FastembedCrossEncoder(**dict(reranker.cross_encoder)))
+LATE_INTERACTION = Adapter(lambda reranker, _: FastembedLateInteraction(**dict(reranker.late_interaction)))
 
 
 def max_similarity(query: Matrix, passage: Matrix) -> float:

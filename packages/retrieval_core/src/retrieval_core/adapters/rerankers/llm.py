@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, RerankScores
 from retrieval_core.text.prompting import (
@@ -193,6 +194,18 @@ class LLMReranker:
             data.append(as_data("your answer", shorten(wrong.answer, _ANSWER_CHARACTERS)))
             data.append(as_data("what was wrong", str(wrong)))
         return framed(instructions, _ANSWER, data)
+
+
+ADAPTER = Adapter(
+    lambda reranker, parts: LLMReranker(
+        parts.model,
+        prompt=reranker.prompt,
+        batch_size=reranker.batch_size,
+        max_characters=reranker.max_characters,
+        strict_json=reranker.strict_json,
+    ),
+    asks_llm=True,
+)
 
 
 class _Reading:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
 from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
@@ -184,3 +185,6 @@ def _logistic(value: float) -> float:
     if value < 0:
         return exp(value) / (1 + exp(value))
     return 1 / (1 + exp(-value))
+
+
+ADAPTER = Adapter(lambda _, parts: parts.cross_encoder())

@@ -14,6 +14,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
@@ -235,6 +236,9 @@ class MemoryStore:
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
             named = {name: unit_rows(rows[chunk.id]) for name, rows in change.named_vectors.items() if chunk.id in rows}
             yield _Entry(chunk, terms, None if vectors is None else vectors[position], named)
+
+
+ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.identity, **parts.words))
 
 
 def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> None:

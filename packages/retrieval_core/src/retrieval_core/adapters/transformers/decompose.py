@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Asking, Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
@@ -84,6 +85,11 @@ class QueryDecomposer:
             return Transformed(reason="the question is simple", usage=usage)
         variants = tuple(Variant("sub-question", text, weight=1 / len(questions)) for text in questions)
         return Transformed(variants=variants, reason=f"{len(questions)} sub-questions", usage=usage)
+
+
+ADAPTER = Adapter(
+    lambda transform, parts: QueryDecomposer(parts.model, prompt=transform.prompts.get("decompose")), asks_llm=True
+)
 
 
 def _distinct(query: str, questions: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Asking, Task, as_data
@@ -77,3 +78,8 @@ class HyDEGenerator:
             return Transformed(reason="the passage only repeats the question", usage=usage)
         variant = Variant("passage", passage, frozenset({"dense"}), is_passage=True, weight=_WEIGHT)
         return Transformed(variants=(variant,), reason="a passage that might answer", usage=usage)
+
+
+ADAPTER = Adapter(
+    lambda transform, parts: HyDEGenerator(parts.model, prompt=transform.prompts.get("hyde")), asks_llm=True
+)

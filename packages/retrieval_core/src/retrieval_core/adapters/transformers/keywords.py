@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Asking, Task, as_data
 from retrieval_core.text.texts import is_searchable, key
@@ -87,6 +88,11 @@ class KeywordExpander:
             return Transformed(reason="no further words", usage=usage)
         variant = Variant("keywords", " ".join([query, *words]), frozenset({"lexical"}), weight=_WEIGHT)
         return Transformed(variants=(variant,), reason=f"further words: {', '.join(words)}", usage=usage)
+
+
+ADAPTER = Adapter(
+    lambda transform, parts: KeywordExpander(parts.model, prompt=transform.prompts.get("keywords")), asks_llm=True
+)
 
 
 QueryExpander = KeywordExpander

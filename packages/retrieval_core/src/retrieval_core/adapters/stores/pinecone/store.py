@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection, together
@@ -284,3 +285,6 @@ class PineconeStore:
             for chunk in change.chunks
         ]
         return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)
+
+
+ADAPTER = Adapter(lambda store, parts: PineconeStore(**dict(store.pinecone), **parts.identity, **parts.words))

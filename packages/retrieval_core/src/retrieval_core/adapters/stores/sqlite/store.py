@@ -6,6 +6,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
 from retrieval_core.adapters.stores.sqlite import read, schema, write
@@ -121,6 +122,11 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
                 allowed = frozenset(snapshot.numbers[snapshot.passing].tolist()).__contains__
             found = search_words(view, query, request.limit, allowed)
         return _candidates(view, found, with_vectors=request.with_vectors)
+
+
+ADAPTER = Adapter(
+    lambda store, parts: SqliteStore(parts.location, busy_timeout=store.busy_timeout, **parts.identity, **parts.words)
+)
 
 
 class _Session(Connections):

@@ -1,0 +1,269 @@
+"""Which kinds there are of what may be plugged in, where each is declared, and how it is made from its settings.
+
+Each adapter declares itself beside its class, as ``ADAPTER``; the tables at the end say where. Nothing of one is
+imported before its kind is chosen. A kind of your own is ``"package.module:name"``, which names such a declaration, or
+anything that can be called with its options.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from pydantic import ValidationError
+
+from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.problems import problems_of
+from retrieval_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pydantic import BaseModel
+
+    from retrieval_core.ports import (
+        LLM,
+        CataloguedStore,
+        Embedder,
+        Evaluator,
+        Pruner,
+        QueryTransformer,
+        RelevanceFilter,
+        Reranker,
+        ResultCache,
+        Rewriter,
+        TokenCounter,
+        Verifier,
+    )
+    from retrieval_core.text.analysis import Analyzer
+
+T = TypeVar("T")
+
+
+def local_cross_encoder(batch_size: int = 32) -> Reranker:
+    """Return the cross-encoder of this machine, not yet loaded.
+
+    Args:
+        batch_size: Passages of one call.
+    """
+    from retrieval_core.adapters.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
+
+    return LocalCrossEncoder(batch_size=batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an adapter may be made of beside its own settings.
+
+    Attributes:
+        llm: The language model.
+        embedder: The index's embedder.
+        cross_encoder: Makes the one of this machine, which several stages may share.
+        location: The file or folder of the index, for a store.
+        analyzer: How text becomes terms, for a store.
+        vectors: Names of the further vectors of chunks, for a store.
+    """
+
+    llm: LLM | None = None
+    embedder: Embedder | None = None
+    cross_encoder: Callable[[], Reranker] = local_cross_encoder
+    location: Path = Path()
+    analyzer: Analyzer | None = None
+    vectors: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> LLM:
+        """The language model, for an adapter that is not made without one."""
+        return cast("LLM", self.llm)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a store keeps of the embedder, as keyword arguments."""
+        embedder = self.embedder
+        return {
+            "embedder_id": None if embedder is None else embedder.id,
+            "dimension": None if embedder is None else embedder.dimension,
+        }
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What a store knows of text and vectors, as keyword arguments."""
+        return {"analyzer": self.analyzer, "vectors": self.vectors}
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """How one kind is made.
+
+    Attributes:
+        build: Makes it, loading nothing, of its settings and of what it may share. The settings are the section of the
+            configuration that names the kind, or what ``settings`` makes of its options.
+        settings: For a kind of your own: its options as a model, with their defaults; those that are wrong or unknown
+            are refused with their names.
+        asks_llm: Whether it asks the language model; it is left out where there is none.
+    """
+
+    build: Callable[[Any, Parts], object]
+    settings: type[BaseModel] | None = None
+    asks_llm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds(Generic[T]):
+    """All kinds of one port.
+
+    Attributes:
+        key: The setting that names one of them.
+        places: By the name of a kind, the module that declares it; blank where there is nothing to make.
+        abilities: What each must have, so that a wrong one is told at once.
+    """
+
+    key: str
+    places: Mapping[str, str]
+    abilities: tuple[str, ...]
+
+    def named(self, kind: str, beside: tuple[str, ...] = ()) -> Adapter | Callable[..., object]:
+        """Return what a kind is made by: its declaration, or a callable of the user's own.
+
+        Args:
+            beside: Other names that there are, for the error.
+
+        Raises:
+            ConfigurationError: There is no such kind, or it cannot be imported.
+        """
+        if kind in self.places:
+            module, _, name = self.places[kind].partition(":")
+            return getattr(import_module(f"retrieval_core.adapters.{module}"), name or "ADAPTER")
+        module, colon, name = kind.partition(":")
+        if not colon:
+            given = without_secrets(repr(kind))  # a key may have been put in the wrong place
+            names = ", ".join(dict.fromkeys((*self.places, *beside)))
+            msg = f'{self.key}: {given} is none of {names}; a factory of your own is "package.module:factory"'
+            raise ConfigurationError(msg)
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            msg = without_secrets(f"{self.key}: {kind!r} cannot be imported ({error})")
+            raise ConfigurationError(msg) from error
+
+    def make(self, kind: str, section: Any, parts: Parts, beside: tuple[str, ...] = (), **given: Any) -> T | None:
+        """Return what a kind stands for, not yet loaded; ``None`` for nothing, and where its language model is missing.
+
+        Args:
+            section: The settings that name the kind.
+            parts: What it may be made of as well.
+            beside: Other names that there are, for the error.
+            given: Further arguments for a callable of the user's own.
+
+        Raises:
+            ConfigurationError: There is no such kind, or it cannot be made so, or lacks something.
+        """
+        if self.places.get(kind) == "":
+            return None
+        maker = self.named(kind, beside)
+        if isinstance(maker, Adapter) and maker.asks_llm and parts.llm is None:
+            return None
+        options: dict[str, Any] = getattr(section, "options", {})
+        if kind in self.places:
+            return cast("T", cast("Adapter", maker).build(section, parts))
+        if isinstance(maker, Adapter):
+            made = maker.build(self._checked(maker.settings, options) if maker.settings else options, parts)
+        else:
+            made = self._called(kind, maker, {**given, **options})
+        if missing := [ability for ability in self.abilities if not hasattr(made, ability)]:
+            what = type(made).__name__  # and not what it shows of itself, which may hold the options
+            msg = f"{self.key}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "
+            msg += "see retrieval_core.ports"
+            raise ConfigurationError(msg)
+        return cast("T", made)
+
+    def _checked(self, model: type[BaseModel], options: Mapping[str, Any]) -> BaseModel:
+        """Return options as their model; any of them may be a secret, so an error shows none of their values."""
+        section, _, _ = self.key.rpartition(".")
+        try:
+            return model.model_validate(options)
+        except ValidationError as error:
+            lines = problems_of(
+                error, lambda _: model.model_fields, lambda key: f"{section}.options.{key}", secrets=None
+            )
+        # Raised here, so that no traceback leads to what was given.
+        raise ConfigurationError("\n".join(lines), problems=lines)
+
+    def _called(self, kind: str, factory: Callable[..., object], options: dict[str, Any]) -> object:
+        try:
+            with suppress(ValueError):  # functions written in C need not tell what they take
+                signature(factory).bind(**options)
+        except TypeError as error:
+            given = ", ".join(options) or "no arguments"
+            msg = without_secrets(f"{self.key}: {kind!r} cannot be called with {given} ({error})")
+            raise ConfigurationError(msg) from None
+        return factory(**options)
+
+
+def _kinds(**places: str) -> Mapping[str, str]:
+    return MappingProxyType({name.replace("_", "-"): place for name, place in places.items()})
+
+
+STORES: Kinds[CataloguedStore] = Kinds(
+    "store.kind",
+    _kinds(
+        sqlite="stores.sqlite.store",
+        lancedb="stores.lancedb.store",
+        memory="stores.memory",
+        pinecone="stores.pinecone.store",
+    ),
+    ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
+)
+EMBEDDERS: Kinds[Embedder] = Kinds(
+    "embedder.kind",
+    _kinds(local="embedders.local", openai="embedders.openai", none=""),
+    ("id", "dimension", "embed_query", "embed_texts"),
+)
+LLMS: Kinds[LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ("id", "complete", "stream"))
+RERANKERS: Kinds[Reranker] = Kinds(
+    "reranker.kind",
+    _kinds(
+        local="rerankers.local",
+        llm="rerankers.llm",
+        cohere="rerankers.cohere",
+        cross_encoder="rerankers.fastembed:CROSS_ENCODER",
+        late_interaction="rerankers.fastembed:LATE_INTERACTION",
+        none="",
+    ),
+    ("id", "batch_size", "score"),
+)
+RELEVANCE_FILTERS: Kinds[RelevanceFilter] = Kinds(
+    "relevance_filter.kind",
+    _kinds(llm="relevance_filters.llm", local="relevance_filters.cross_encoder", none=""),
+    ("id", "batch_size", "judge"),
+)
+PRUNERS: Kinds[Pruner] = Kinds(
+    "pruner.kind",
+    _kinds(embedder="pruners.embedder", local="pruners.cross_encoder", provence="pruners.provence", none=""),
+    ("id", "batch_size", "keep"),
+)
+REWRITERS: Kinds[Rewriter] = Kinds("rewriter.kind", _kinds(llm="transformers.rewrite", none=""), ("id", "rewrite"))
+TRANSFORMERS: Kinds[QueryTransformer] = Kinds(
+    "transform.use",
+    _kinds(keywords="transformers.keywords", decompose="transformers.decompose", hyde="transformers.hyde", graph=""),
+    ("id", "transform"),
+)
+EVALUATORS: Kinds[Evaluator] = Kinds(
+    "evaluation.kind", dict.fromkeys(("auto", "ragas", "local"), "evaluators"), ("id", "evaluate")
+)
+VERIFIERS: Kinds[Verifier] = Kinds(
+    "answer.verifier", _kinds(auto="", llm="verifiers.llm", local="verifiers.local"), ("id", "batch_size", "verify")
+)
+CACHES: Kinds[ResultCache] = Kinds(
+    "cache.kind", _kinds(memory="caches.memory", redis="caches.redis"), ("get", "set", "clear", "aclose")
+)
+TOKEN_COUNTERS: Kinds[TokenCounter] = Kinds(
+    "context.token_counter",
+    MappingProxyType({"auto": "", **dict.fromkeys(("o200k_base", "cl100k_base"), "token_counters")}),
+    ("__call__",),
+)
