@@ -22,7 +22,7 @@ from retrieval_core.config.problems import problems_of
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pydantic import BaseModel
 
@@ -106,11 +106,14 @@ class Adapter:
         settings: For a kind of your own: its options as a model, with their defaults; those that are wrong or unknown
             are refused with their names.
         asks_llm: Whether it asks the language model; it is left out where there is none.
+        probe: What ``retrieval doctor`` asks of it, at little cost, and says of it then; the same as of the other kinds
+            where it is not given.
     """
 
     build: Callable[[Any, Parts], object]
     settings: type[BaseModel] | None = None
     asks_llm: bool = False
+    probe: Callable[[Any], Awaitable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,11 @@ class Kinds(Generic[T]):
     key: str
     places: Mapping[str, str]
     abilities: tuple[str, ...]
+
+    @property
+    def section(self) -> str:
+        """The section of the settings that names one of them."""
+        return self.key.partition(".")[0]
 
     def named(self, kind: str, beside: tuple[str, ...] = ()) -> Adapter | Callable[..., object]:
         """Return what a kind is made by: its declaration, or a callable of the user's own.
@@ -184,12 +192,11 @@ class Kinds(Generic[T]):
 
     def _checked(self, model: type[BaseModel], options: Mapping[str, Any]) -> BaseModel:
         """Return options as their model; any of them may be a secret, so an error shows none of their values."""
-        section, _, _ = self.key.rpartition(".")
         try:
             return model.model_validate(options)
         except ValidationError as error:
             lines = problems_of(
-                error, lambda _: model.model_fields, lambda key: f"{section}.options.{key}", secrets=None
+                error, lambda _: model.model_fields, lambda key: f"{self.section}.options.{key}", secrets=None
             )
         # Raised here, so that no traceback leads to what was given.
         raise ConfigurationError("\n".join(lines), problems=lines)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.cli.probing import AbsentError, ask, bounded, built_llm, llm_for_a_stage, made_by, secrets_of
-from retrieval_core.config import missing_settings
+from retrieval_core.config import RetrievalConfig, missing_settings
+from retrieval_core.config.choices import USES, choice_of
 from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from retrieval_core.adapters.registry import Kinds
     from retrieval_core.cli.probing import Finding
-    from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Embedder, RelevanceFilter, ResultCache, Store
+    from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store, Verifier
+
+    _Probe: TypeAlias = Callable[[RetrievalConfig, float], str]
 
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
@@ -30,16 +33,100 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
     secrets = secrets_of(config)
 
-    def look(subject: str, seconds: float, probe: Callable[[RetrievalConfig, float], str]) -> Finding:
-        return bounded(subject, seconds, lambda: probe(config, seconds), secrets)
+    for subject, seconds, probe in _parts(config):
+        yield bounded(subject, seconds, partial(probe, config, seconds), secrets)
 
-    of_embedder = SERVICE_SECONDS if config.embedder.kind == "openai" else MODEL_SECONDS
-    yield look("embedder", of_embedder, _embedder)
+
+def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
+    """Yield what is configured: its name, the seconds that it may take, and how to try it."""
+    yield "embedder", _seconds("embedder.kind", config.embedder.kind), _embedder
     if config.query.truncate_at == "grapheme":
-        yield look("cutting questions", MODEL_SECONDS, _cutting)
-    for subject, seconds, probe in _stages(config):
-        yield look(subject, seconds, probe)
-    yield look("index", SERVICE_SECONDS, _index)
+        yield "cutting questions", MODEL_SECONDS, _cutting
+    if config.llm.kind != "none":
+        yield "language model", SERVICE_SECONDS, _llm
+    for name in config.transform.use:
+        yield f"transformer {name}", MODEL_SECONDS, partial(_transformer, name)
+    if config.transform.history != "auto":
+        yield "conversations", SERVICE_SECONDS, _condenser
+    yield from _stages(config)
+    if config.evaluation.enabled:
+        yield "evaluation", MODEL_SECONDS, _evaluation
+    if config.answer.verify or ":" in config.answer.verifier:
+        yield "verifier", MODEL_SECONDS, _verifier
+    if config.cache.enabled and config.cache.kind != "memory":
+        yield "cache", SERVICE_SECONDS, _cache
+    yield "index", SERVICE_SECONDS, _index
+
+
+def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
+    """Yield the stages that are models of their own."""
+    from retrieval_core.adapters.registry import PRUNERS, RELEVANCE_FILTERS, RERANKERS, REWRITERS  # noqa: PLC0415
+
+    for kinds, call in ((RERANKERS, _scores), (RELEVANCE_FILTERS, _judges), (PRUNERS, _keeps), (REWRITERS, None)):
+        name = kinds.section
+        for kind in getattr(config, name).kinds:
+            if kind != "none":
+                subject = f"{name} {kind}" if name == "reranker" else name
+                yield subject, _seconds(kinds.key, kind), partial(_tried, kinds, kind, call)
+
+
+def _seconds(key: str, kind: str) -> float:
+    """Return how long a kind may take: one that needs a setting to be used at all, such as a key, is a service."""
+    is_service = any(use.is_needed and choice_of(name) == (key, kind) for name, use in USES.items())
+    return SERVICE_SECONDS if is_service else MODEL_SECONDS
+
+
+def _tried(
+    kinds: Kinds[Any],
+    kind: str,
+    call: Callable[[Any], Awaitable[str]] | None,
+    config: RetrievalConfig,
+    seconds: float,
+    *,
+    llm_of: Callable[[RetrievalConfig], LLM] = llm_for_a_stage,
+) -> str:
+    """Make a part, and call it once where its adapter or its port says how.
+
+    What asks the language model says which, as whether that answers is another finding. What a function of the user's
+    own made is not called: that may cost something, and nobody knows what.
+
+    Args:
+        call: How a part of this port is tried, and what is said of it then.
+        llm_of: Returns the language model that it would ask.
+    """
+    from retrieval_core.adapters.registry import Adapter, Parts  # noqa: PLC0415
+    from retrieval_core.index.open import build_embedder  # noqa: PLC0415
+
+    adapter = kinds.named(kind)
+    llm = llm_of(config) if isinstance(adapter, Adapter) and adapter.asks_llm else None
+    embedder = build_embedder(config.embedder) if kinds.section == "pruner" else None
+    made = kinds.make(kind, getattr(config, kinds.section), Parts(llm, embedder))
+    if llm is not None:
+        return f"asks {llm.id}"
+    own = adapter.probe if isinstance(adapter, Adapter) else None
+    chosen = own or (call if isinstance(adapter, Adapter) else None)
+    return made_by(kind) if chosen is None else ask(seconds, lambda: chosen(made), made)
+
+
+async def _scores(reranker: Reranker) -> str:
+    await reranker.score("Does it work?", ["It works."])
+    return f"{reranker.id} scores passages"
+
+
+async def _judges(relevance_filter: RelevanceFilter) -> str:
+    from retrieval_core.types import Chunk  # noqa: PLC0415
+
+    await relevance_filter.judge("Does it work?", [Chunk("doctor#0", "doctor", "It works.")])
+    return f"{relevance_filter.id} judges passages"
+
+
+async def _keeps(pruner: Pruner) -> str:
+    await pruner.keep("Does it work?", [["It works.", "It rains."]])
+    return f"{pruner.id} judges sentences"
+
+
+async def _compares(_verifier: Verifier) -> str:
+    return "words and figures are compared on this machine"
 
 
 def _embedder(config: RetrievalConfig, seconds: float) -> str:
@@ -70,74 +157,6 @@ def _llm(config: RetrievalConfig, seconds: float) -> str:
     return f"{llm.id} answers"
 
 
-def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
-    """Yield what is configured beside embedder and index: its name, the seconds it may take, and how to try it."""
-    if config.llm.kind != "none":
-        yield "language model", SERVICE_SECONDS, _llm
-    yield from _of_questions(config)
-    for kind in (config.reranker.kind, *config.reranker.fallbacks) if config.reranker.enabled else ():
-        if kind != "none":
-            yield f"reranker {kind}", MODEL_SECONDS, partial(_reranker, kind)
-    if config.relevance_filter.enabled and config.relevance_filter.kind != "none":
-        yield "relevance_filter", MODEL_SECONDS, _relevance_filter
-    if config.pruner.kind != "none":
-        yield "pruner", MODEL_SECONDS, _pruner
-    if config.rewriter.kind != "none":
-        yield "rewriter", SERVICE_SECONDS, _rewriter
-    if config.evaluation.enabled:
-        yield "evaluation", MODEL_SECONDS, _evaluation
-    if config.answer.verify or ":" in config.answer.verifier:
-        yield "verifier", MODEL_SECONDS, _verifier
-    if config.cache.enabled and config.cache.kind != "memory":
-        yield "cache", SERVICE_SECONDS, _cache
-
-
-def _of_questions(config: RetrievalConfig) -> Iterator[tuple[str, float, Callable[[RetrievalConfig, float], str]]]:
-    for name in config.transform.use:
-        yield f"transformer {name}", MODEL_SECONDS, partial(_transformer, name)
-    if config.transform.history != "auto":
-        yield "conversations", SERVICE_SECONDS, _condenser
-
-
-def _reranker(kind: str, config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.open import build_rerankers  # noqa: PLC0415
-
-    alone = config.reranker.model_copy(update={"kind": kind, "fallbacks": ()})
-    llm = llm_for_a_stage(config) if kind == "llm" else None
-    (reranker,) = build_rerankers(alone, llm)
-    if llm is not None:
-        return f"asks {llm.id}"
-    if ":" in kind:
-        return made_by(kind)
-    ask(seconds, lambda: reranker.score("Does it work?", ["It works."]), reranker)
-    return f"{reranker.id} scores passages"
-
-
-def _relevance_filter(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.open import build_relevance_filter  # noqa: PLC0415
-    from retrieval_core.types import Chunk  # noqa: PLC0415
-
-    settings = config.relevance_filter
-    llm = llm_for_a_stage(config) if settings.kind == "llm" else None
-    relevance_filter: RelevanceFilter | None = build_relevance_filter(settings, llm)
-    if llm is not None:
-        return f"asks {llm.id}"
-    if settings.kind != "local" or relevance_filter is None:
-        return made_by(settings.kind)
-    chunk = Chunk("doctor#0", "doctor", "It works.")
-    ask(seconds, lambda: relevance_filter.judge("Does it work?", [chunk]), relevance_filter)
-    return f"{relevance_filter.id} judges passages"
-
-
-def _rewriter(config: RetrievalConfig, _seconds: float) -> str:
-    from retrieval_core.index.open import build_rewriter  # noqa: PLC0415
-
-    kind = config.rewriter.kind
-    llm = llm_for_a_stage(config) if kind == "llm" else None
-    build_rewriter(config.rewriter, llm)
-    return made_by(kind) if llm is None else f"asks {llm.id}"
-
-
 def _evaluation(config: RetrievalConfig, seconds: float) -> str:
     from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415
     from retrieval_core.index.open import build_embedder, build_evaluator, build_llm  # noqa: PLC0415
@@ -165,16 +184,16 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
     return f"RAGAS can be used: {evaluator.id}"
 
 
-def _transformer(name: str, config: RetrievalConfig, _seconds: float) -> str:
-    """Make a transformer; those that ask a language model say which, and whether that answers is another finding."""
-    from retrieval_core.index.builders.transformers import build_transformers, model_for  # noqa: PLC0415
+def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.adapters.registry import TRANSFORMERS  # noqa: PLC0415
 
-    if name == "graph":
-        return _graph(config)
-    if name in {"keywords", "decompose", "hyde"}:
-        return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
-    build_transformers(config.transform.model_copy(update={"use": (name,)}), None)
-    return made_by(name)
+    return _graph(config) if name == "graph" else _tried(TRANSFORMERS, name, None, config, seconds, llm_of=_model_for)
+
+
+def _model_for(config: RetrievalConfig) -> LLM:
+    from retrieval_core.index.builders.transformers import model_for  # noqa: PLC0415
+
+    return model_for(config.transform, llm_for_a_stage(config))
 
 
 def _graph(config: RetrievalConfig) -> str:
@@ -196,32 +215,15 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
     if config.llm.kind == "none":
         msg = "there is no language model, so a rule does it; set llm.kind"
         raise AbsentError(msg)
-    from retrieval_core.index.builders.transformers import model_for  # noqa: PLC0415
-
-    return f"asks {model_for(config.transform, llm_for_a_stage(config)).id}"
+    return f"asks {_model_for(config).id}"
 
 
-def _pruner(config: RetrievalConfig, seconds: float) -> str:
-    """Have two sentences judged."""
-    from retrieval_core.index.builders.stages import build_pruner  # noqa: PLC0415
-    from retrieval_core.index.open import build_embedder, local_cross_encoder  # noqa: PLC0415
+def _verifier(config: RetrievalConfig, seconds: float) -> str:
+    from retrieval_core.adapters.registry import VERIFIERS  # noqa: PLC0415
 
-    made = build_pruner(config.pruner, build_embedder(config.embedder), local_cross_encoder)
-    if made is None or ":" in config.pruner.kind:
-        return made_by(config.pruner.kind)
-    ask(seconds, lambda: made.keep("Does it work?", [["It works.", "It rains."]]), made)
-    return f"{made.id} judges sentences"
-
-
-def _verifier(config: RetrievalConfig, _seconds: float) -> str:
-    """Make what holds answers against their passages; one that asks a language model says which."""
-    from retrieval_core.index.builders.stages import build_verifier  # noqa: PLC0415
-
-    kind = config.answer.verifier
-    if kind == "llm" or (kind == "auto" and config.llm.kind != "none"):
-        return f"asks {llm_for_a_stage(config).id}"
-    build_verifier(config.answer, None)
-    return made_by(kind) if ":" in kind else "words and figures are compared on this machine"
+    automatic = "local" if config.llm.kind == "none" else "llm"
+    kind = automatic if config.answer.verifier == "auto" else config.answer.verifier
+    return _tried(VERIFIERS, kind, _compares, config, seconds)
 
 
 class _ReachedError(Exception):
@@ -262,8 +264,8 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
         embedder = build_embedder(config.embedder)
     except RetrievalError as error:
         reason = error
-    if lacking := [name for name in missing_settings(config) if name.startswith("PINECONE_")]:
-        msg = f"{' and '.join(lacking)} not set, in the environment or under store.pinecone"
+    if lacking := list(missing_settings(RetrievalConfig(store=config.store), with_embedder=False)):
+        msg = f"{' and '.join(lacking)} not set, in the environment or under store.{config.store.kind}"
         raise ConfigurationError(msg, missing_keys=lacking)
     analyzer, vectors = build_analyzer(config.analysis), named_fields(config.vectors, embedder)
     store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer, vectors=vectors)

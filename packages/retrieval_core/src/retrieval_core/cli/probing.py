@@ -10,12 +10,14 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from pydantic import BaseModel, SecretStr
+
 from retrieval_core.config import without_credentials, without_secrets
 from retrieval_core.config.addresses import names_a_secret
 from retrieval_core.errors import IndexNotFoundError, RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import LLM
@@ -121,29 +123,25 @@ def _silence(seconds: float) -> str:
 
 def secrets_of(config: RetrievalConfig) -> frozenset[str]:
     """Return all that must not be printed, in case that somebody else's message holds it."""
-    openai, pinecone = (config.embedder.openai, config.llm.openai), config.store.pinecone
-    given = [section.api_key for section in (*openai, pinecone, config.reranker.cohere)] + [config.cache.url]
-    keys = {secret.get_secret_value() for secret in given if secret is not None}
-    found: set[str] = set()
-    if config.cache.url is not None:
-        found |= _passwords_in(config.cache.url.get_secret_value())
-    sections = (
-        config.store,
-        config.embedder,
-        config.llm,
-        config.reranker,
-        config.relevance_filter,
-        config.rewriter,
-        config.transform,
-        config.pruner,
-        config.cache,
-        config.evaluation,
-        config.answer,
-    )
-    for section in sections:
-        found |= _secrets_in(section.options)
-    long_enough = {key for key in keys if len(key) >= _SHORTEST_KEY}
-    return frozenset(long_enough | {secret for secret in found if len(secret) >= _SHORTEST_PASSWORD})
+    return frozenset(_secrets_in(config))
+
+
+def _secrets_in(value: object, name: str = "") -> Iterator[str]:
+    """Yield what is a secret, however deep: its type says so, or within options the name that it stands under."""
+    if isinstance(value, SecretStr):
+        text = value.get_secret_value()
+        yield from (one for one in (text,) if len(one) >= _SHORTEST_KEY)
+        yield from (one for one in _passwords_in(text) if len(one) >= _SHORTEST_PASSWORD)
+    elif isinstance(value, (BaseModel, Mapping)):
+        for key, one in dict(cast("Mapping[str, object]", value)).items():
+            yield from _secrets_in(one, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for one in cast("Sequence[object]", value):
+            yield from _secrets_in(one, name)
+    elif isinstance(value, str) and len(value) >= _SHORTEST_PASSWORD:
+        _, _, within = name.partition(".options.")
+        if names_a_secret(within) or "url" in within.lower():
+            yield value
 
 
 def _passwords_in(url: str) -> set[str]:
@@ -153,13 +151,3 @@ def _passwords_in(url: str) -> set[str]:
     except ValueError:
         return set()
     return {password, unquote(password), *(value for _, value in parse_qsl(parts.query))}
-
-
-def _secrets_in(options: object, name: str = "") -> set[str]:
-    """Return the texts in options, however deep, that stand under a name that says they are secret."""
-    if isinstance(options, Mapping):
-        entries = cast("Mapping[str, object]", options).items()
-        return {text for key, value in entries for text in _secrets_in(value, f"{name}.{key}")}
-    if isinstance(options, (list, tuple)):
-        return {text for value in cast("Sequence[object]", options) for text in _secrets_in(value, name)}
-    return {options} if isinstance(options, str) and (names_a_secret(name) or "url" in name.lower()) else set()

@@ -96,12 +96,18 @@ class WithOptions(Settings):
     _take_options: ClassVar[tuple[str, ...]] = ()
     """Built-in kinds that take some after all."""
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that are used, in their order; none where the section is switched off."""
+        return self._named() if getattr(self, "enabled", True) else ()
+
+    def _named(self) -> tuple[str, ...]:
+        given = (getattr(self, setting) for setting in self._kinds_in)
+        return tuple(kind for value in given for kind in ((value,) if isinstance(value, str) else value))
+
     @model_validator(mode="after")
     def _options_are_for_something(self) -> Self:
-        named: list[str] = []
-        for setting in self._kinds_in:
-            value = getattr(self, setting)
-            named += [value] if isinstance(value, str) else value
+        named = self._named()
         if not self.options or any(":" in kind or kind in self._take_options for kind in named):
             return self
         if set(named) <= {"none"} and not self.model_fields_set.isdisjoint(self._kinds_in):

@@ -30,12 +30,11 @@ def missing_settings(
     for key, use in USES.items():
         name, choice = key.partition(".")[0], choice_of(key)
         section: Any = getattr(config, name)
-        if not use.is_needed or choice is None or given.get(name) or not getattr(section, "enabled", True):
+        if not use.is_needed or choice is None or given.get(name) or choice[1] not in section.kinds:
             continue
         above, _, last = key.rpartition(".")
         settings: Any = attrgetter(above)(config)
-        is_chosen = choice[1] in {section.kind, *getattr(section, "fallbacks", ())}
-        if is_chosen and all(_is_blank(getattr(settings, one)) for one in (last, use.unless or last)):
+        if all(_is_blank(getattr(settings, one)) for one in (last, use.unless or last)):
             what = key if use.environment else f"the kind {choice[1]!r}, for instance {use.example}"
             # A server of one's own, which wants no key, is no other way to say the same.
             what += f", or {above}.{use.unless}" if use.unless and use.unless != "base_url" else ""
