@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.config.problems import problems_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.wording import requirement
@@ -15,8 +16,6 @@ from retrieval_core_mcp.wording import requirement
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
 DEFAULT_RESULTS = 5
@@ -84,15 +83,15 @@ def read_settings(
         try:
             return ServerSettings.model_validate({**values, "retrieval": retrieval})
         except ValidationError as error:
-            problems = [_describe(detail) for detail in error.errors(include_url=False)]
+            problems = problems_of(error, name=_variable, meant=_meant, expected=requirement)
     raise ConfigurationError("the server's settings are wrong:\n  " + "\n  ".join(problems), problems=problems)
 
 
-def _describe(detail: ErrorDetails) -> str:
-    name = str(detail["loc"][-1])
-    if detail["type"] == "extra_forbidden":
-        names = [field for field in ServerSettings.model_fields if field != "retrieval"]
-        near = get_close_matches(name, names, n=1, cutoff=0.4) or names
-        meant = " or ".join(ENVIRONMENT_PREFIX + one.upper() for one in near)
-        return f"{ENVIRONMENT_PREFIX}{name.upper()}: unknown setting; did you mean {meant}?"
-    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {requirement(detail)}, got {detail['input']!r:.80}"
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def _meant(location: tuple[int | str, ...]) -> list[str]:
+    names = [field for field in ServerSettings.model_fields if field != "retrieval"]
+    near = get_close_matches(str(location[-1]), names, n=1, cutoff=0.4) or names
+    return [" or ".join(map(_variable, near))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import ValidationError
 
 from retrieval_core.config.addresses import without_secrets
-from retrieval_core.config.problems import problems_of
+from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -196,10 +197,12 @@ class Kinds(Generic[T]):
             return model.model_validate(options)
         except ValidationError as error:
             lines = problems_of(
-                error, lambda _: model.model_fields, lambda key: f"{self.section}.options.{key}", secrets=None
+                error,
+                name=lambda key: f"{self.section}.options.{key}",
+                meant=lambda path: get_close_matches(str(path[-1]), model.model_fields, n=1),
+                secrets=None,
             )
-        # Raised here, so that no traceback leads to what was given.
-        raise ConfigurationError("\n".join(lines), problems=lines)
+        raise refusal("the options of a part have", lines)
 
     def _called(self, kind: str, factory: Callable[..., object], options: dict[str, Any]) -> object:
         try:

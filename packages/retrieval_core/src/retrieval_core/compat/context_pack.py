@@ -39,8 +39,8 @@ from retrieval_core.compat._calls import Calls
 from retrieval_core.config import BreakerConfig, LLMConfig, OpenAILLMConfig, RerankerConfig, RetryConfig, load_config
 from retrieval_core.config import ContextConfig as LibraryContext
 from retrieval_core.config import RetrievalConfig as LibraryConfig
+from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import (
-    ConfigurationError,
     InvalidParameterError,
     MissingExtraError,
     ModelNotFoundError,
@@ -157,14 +157,8 @@ class RetrievalConfig(_Settings):
         try:
             return cls.model_validate({**own, "rerank": of_rerank})
         except ValidationError as error:
-            details = error.errors(include_url=False)
-        names_of = ["_".join(map(str, detail["loc"])).upper() for detail in details]
-        told = [
-            f"{name}: {detail['msg']}, got {detail['input']!r:.40}"
-            for name, detail in zip(names_of, details, strict=True)
-        ]
-        msg = f"the settings in the environment have {len(told)} problem{'s' * (len(told) > 1)}:\n  "
-        raise ConfigurationError(msg + "\n  ".join(told), problems=told)
+            told = problems_of(error, name=lambda key: key.replace(".", "_").upper())
+        raise refusal("the settings in the environment have", told)
 
     def to_context(self, base: LibraryContext | None = None) -> LibraryContext:
         """Return the same as settings of the library's contexts; those that are not named here are the base's."""

@@ -23,12 +23,11 @@ from pydantic_settings import (
 
 from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config, without_secrets
 from retrieval_core.config.loading import from_environment
+from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from pydantic_core import ErrorDetails
 
 PRESET = "ecommerce-cloud"
 DEFAULT_FILE = Path(".env")
@@ -55,6 +54,9 @@ KEYS = {
 
 CREDENTIALS = ("openai_api_key", "pinecone_api_key", "pinecone_index_name", "pinecone_namespace")
 """Those that say where a pipeline works, and not how."""
+
+
+_SECRETS = ("openai_api_key", "pinecone_api_key")
 
 
 class RetrievalSettings(BaseSettings):
@@ -117,13 +119,13 @@ class RetrievalSettings(BaseSettings):
             msg = f"{_env_file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
             raise ConfigurationError(msg) from error
         file.env_vars = _set_names(file.env_vars)
-        problems: list[ErrorDetails] = []
+        problems: list[str] = []
         try:
             super().__init__(_build_sources=((InitSettingsSource(kind, values), environment, file), values))
         except ValidationError as error:
-            problems = error.errors(include_url=False)
+            problems = problems_of(error, name=str.upper, secrets=_SECRETS)
         if problems:  # raised here, so that no traceback leads to what was given
-            raise _as_configuration_error(problems)
+            raise _refused(problems)
         if "fetch_k" in self.model_fields_set and self.fetch_k < self.top_k:
             line = f"FETCH_K: {self.fetch_k} passages are too few to choose TOP_K, {self.top_k}, of them; leave it out"
             raise ConfigurationError(line, problems=[line])
@@ -202,23 +204,7 @@ def _is_set(tree: Any, key: str) -> bool:
     return not rest or _is_set(tree[section], rest)
 
 
-def _as_configuration_error(problems: list[ErrorDetails]) -> ConfigurationError:
-    missing = [_name_of(problem) for problem in problems if problem["type"] == "missing"]
-    lines = [_describe(problem) for problem in problems]
+def _refused(problems: list[str]) -> ConfigurationError:
+    missing = [line.partition(":")[0] for line in problems if line.endswith(": not set")]
     advice = f"\nSet {', '.join(missing)} in the environment or in the file .env." if missing else ""
-    count = f"{len(lines)} problem{'s' * (len(lines) > 1)}"
-    msg = f"the settings in the environment have {count}:\n  " + "\n  ".join(lines) + advice
-    return ConfigurationError(msg, missing_keys=missing, problems=lines)
-
-
-def _name_of(problem: ErrorDetails) -> str:
-    return str(problem["loc"][0]).upper()
-
-
-def _describe(problem: ErrorDetails) -> str:
-    name = _name_of(problem)
-    if problem["type"] == "missing":
-        return f"{name}: not set"
-    is_secret = RetrievalSettings.model_fields[name.lower()].annotation is SecretStr
-    given = "" if is_secret else f", got {without_secrets(repr(problem['input'])):.40}"
-    return f"{name}: {problem['msg']}{given}"
+    return refusal("the settings in the environment have", problems, missing, advice=advice)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from retrieval_core.config.adapters import RerankerConfig
-from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.problems import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -329,13 +329,6 @@ def _flag(value: Any) -> bool:
     except ValidationError as error:
         msg = "must be true or false"
         raise ValueError(msg) from error
-
-
-def shown(value: Any) -> str:
-    """Return a value as a message may show it: of a table or a list only that it is one, as anything may be in it."""
-    if isinstance(value, (Mapping, list, tuple, set)):
-        return "a table" if isinstance(value, Mapping) else "a list"
-    return f"{without_secrets(repr(value)):.80}"
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -8,30 +8,18 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.addresses import without_secrets
-from retrieval_core.config.aliases import other_names, shown, translated
+from retrieval_core.config.aliases import other_names, translated
 from retrieval_core.config.choices import USES, without_choice
 from retrieval_core.config.model import RetrievalConfig
+from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
-SECRETS = frozenset({"api_key", "url", "base_url", "host", "options"})
-"""Names of settings whose values, and whatever is in them, no message may show."""
-_LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
-_FINITE = "Input should be a finite number; null where there is to be no bound"
-_EXPECTED = {
-    **dict.fromkeys(("tuple_type", "list_type"), _LIST),
-    **dict.fromkeys(("dict_type", "mapping_type"), _TABLE),
-    "finite_number": _FINITE,
-}
-"""What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
 
 
 def load_config(
@@ -61,10 +49,7 @@ def load_config(
         return config
     problems = [without_secrets(problem) for problem in problems]  # a key in the wrong place, or as a setting's name
     origin = f" (read from {file})" if file is not None else ""
-    msg = f"the configuration has {len(problems)} problem{'s' * (len(problems) > 1)}{origin}:\n  " + "\n  ".join(
-        problems
-    )
-    raise ConfigurationError(msg, problems=problems)
+    raise refusal("the configuration has", problems, origin=origin)
 
 
 def _loaded(
@@ -88,7 +73,9 @@ def _loaded(
     try:
         config = RetrievalConfig.model_validate(tree)
     except ValidationError as error:
-        problems += [_describe(detail, names) for detail in error.errors(include_url=False)]
+        problems += problems_of(
+            error, name=lambda key: f"{key} (given as {names[key]})" if key in names else key, meant=_meant
+        )
         return None
     problems += idle
     return config
@@ -197,25 +184,10 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
     return tree
 
 
-def _describe(detail: ErrorDetails, names: Mapping[str, str]) -> str:
-    """Return a line for a problem.
-
-    Args:
-        detail: What is wrong.
-        names: By which other name a setting was given.
-    """
-    key = ".".join(map(str, detail["loc"]))
-    if detail["type"] == "extra_forbidden":
-        name = str(detail["loc"][-1])
-        near = get_close_matches(name, _siblings(detail["loc"]), n=1) or _elsewhere(name)
-        return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
-    given_as = names.get(key)
-    secret = not SECRETS.isdisjoint(map(str, detail["loc"])) or detail["type"].endswith("model_type")
-    of_a_section = detail["type"] == "value_error" and isinstance(detail["input"], Mapping)  # it says which setting
-    given = "" if secret or of_a_section or detail["type"] == "missing" else f", got {shown(detail['input'])}"
-    key += f" (given as {given_as})" if given_as else ""
-    expected = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
-    return f"{key}: {expected}{given}"
+def _meant(location: tuple[int | str, ...]) -> list[str]:
+    """Return what an unknown name at a location may mean: one beside it, or the same one in another section."""
+    name = str(location[-1])
+    return get_close_matches(name, _siblings(location), n=1) or _elsewhere(name)
 
 
 def _elsewhere(name: str) -> list[str]:

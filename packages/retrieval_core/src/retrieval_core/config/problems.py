@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.config.addresses import without_secrets
+from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -25,38 +25,58 @@ _EXPECTED = {
 
 def problems_of(
     error: ValidationError,
-    known: Callable[[tuple[int | str, ...]], Collection[str]],
+    *,
     name: Callable[[str], str] = str,
+    meant: Callable[[tuple[int | str, ...]], Sequence[str]] | None = None,
+    expected: Callable[[ErrorDetails], str | None] = lambda _: None,
     secrets: Collection[str] | None = SECRETS,
 ) -> list[str]:
     """Return a line for each thing that Pydantic found wrong.
 
     Args:
         error: What it says.
-        known: Returns the names that may be meant by an unknown one, from where it stands.
         name: Returns what a setting with a dotted key is called where it was given.
+        meant: Returns the names that may be meant by an unknown one, the best first, from where it stands.
+        expected: Returns what a value must be, in place of Pydantic's words.
         secrets: Names of settings, and of tables of them, whose values are not shown; ``None`` for all.
     """
-    return [_line(detail, known, name, secrets) for detail in error.errors(include_url=False)]
+    problems: list[str] = []
+    for detail in error.errors(include_url=False):
+        path = tuple(map(str, detail["loc"]))
+        line = f"{name('.'.join(path))}: "
+        if detail["type"] == "missing":
+            line += "not set"
+        elif detail["type"] == "extra_forbidden":
+            near = meant(detail["loc"]) if meant is not None else ()
+            line += "unknown setting" + (f"; did you mean {near[0]}?" if near else "")
+        else:
+            usual = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+            line += expected(detail) or usual
+            is_secret = secrets is None or not set(path).isdisjoint(secrets) or detail["type"].endswith("model_type")
+            # What is wrong with a whole section says itself which setting it is.
+            of_a_section = detail["type"] == "value_error" and isinstance(detail["input"], Mapping)
+            line += "" if is_secret or of_a_section else f", got {shown(detail['input'])}"
+        problems.append(line)
+    return problems
 
 
-def _line(
-    detail: ErrorDetails,
-    known: Callable[[tuple[int | str, ...]], Collection[str]],
-    name: Callable[[str], str],
-    secrets: Collection[str] | None,
-) -> str:
-    path = tuple(map(str, detail["loc"]))
-    key = name(".".join(path))
-    if detail["type"] == "missing":
-        return f"{key}: not set"
-    if detail["type"] == "extra_forbidden":
-        near = get_close_matches(path[-1], known(detail["loc"]), n=1)
-        return f"{key}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
-    is_secret = secrets is None or not set(path).isdisjoint(secrets) or detail["type"].endswith("model_type")
-    of_a_section = detail["type"] == "value_error" and isinstance(detail["input"], Mapping)  # it says which setting
-    given = "" if is_secret or of_a_section else f", got {shown(detail['input'])}"
-    return f"{key}: {_EXPECTED.get(detail['type'], detail['msg'].removeprefix('Value error, '))}{given}"
+def refusal(
+    what: str, problems: Sequence[str], missing_keys: Sequence[str] = (), *, origin: str = "", advice: str = ""
+) -> ConfigurationError:
+    """Return an error that says of some settings that they have problems, and tells each in a line.
+
+    Raise it outside the handler of Pydantic's error, so that no traceback leads to what was given.
+
+    Args:
+        what: Which settings, with its verb, such as ``the configuration has``.
+        problems: One line each.
+        missing_keys: The names of those that are not set.
+        origin: Where they were read, in brackets, with a blank before it.
+        advice: What is said at the end.
+    """
+    count = f"{len(problems)} problem{'s' * (len(problems) > 1)}"
+    msg = f"{what} {count}{origin}:\n  " + "\n  ".join(problems) + advice
+    return ConfigurationError(msg, missing_keys=missing_keys, problems=problems)
 
 
 def shown(value: Any) -> str:
