@@ -93,7 +93,7 @@ def answer_command(
 
 
 def _tell_of_no_effect(names: Sequence[str]) -> None:
-    """Say on standard error that options are for language models, and that there is none."""
+    """Warn on standard error that options have no effect without a language model."""
     if names:
         verb = "has" if len(names) == 1 else "have"
         told = f"! {' and '.join(names)} {verb} no effect without a language model; see llm.kind"
@@ -101,7 +101,7 @@ def _tell_of_no_effect(names: Sequence[str]) -> None:
 
 
 def _turns(file: IO[bytes]) -> Any:
-    """Return what a file holds as JSON; what it means is checked where it is used."""
+    """Return a file's JSON, whose form is checked where it is used."""
     try:
         return json.loads(file.read())
     except ValueError as error:
@@ -113,7 +113,7 @@ def _turns(file: IO[bytes]) -> Any:
 
 
 def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
-    """Print each event as one line of JSON, and return whether there is an answer that holds."""
+    """Print each event as one line of JSON, and return :func:`_went_well`."""
     from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415
 
     went_well = False
@@ -128,7 +128,7 @@ def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -
 
 
 def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex, *, verify: bool) -> bool:
-    """Print text as it comes and its sources below it, and return whether there is an answer that holds."""
+    """Print text as it comes and its sources below it, and return :func:`_went_well`."""
     from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
 
     went_well = False
@@ -143,7 +143,7 @@ def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex, *,
 
 
 def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[CitationCheck] | None:
-    """Return how the sources of an answer compare with the index; ``None`` where that cannot be told."""
+    """Return the checks of an answer's sources against the index; ``None`` where that fails."""
     try:
         return index.verify(answer.sources) if answer.sources else ()
     except RetrievalError:
@@ -151,5 +151,5 @@ def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[Citation
 
 
 def _went_well(answer: Answer, checks: Sequence[CitationCheck] | None) -> bool:
-    """Whether an answer is whole, rests on a search, and quotes what the index says."""
+    """Whether an answer is complete, made from passages, and quotes what the index holds."""
     return answer.error is None and answer.pack is not None and all(check.matches for check in checks or ())

@@ -1,4 +1,4 @@
-"""Output for people: tables and highlighted passages."""
+"""Terminal output: tables and highlighted passages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
 
 _CONTROL = re.compile(rf"(?![\t\n])[{CONTROLS}]")
-"""What a text could do to a terminal, such as turning the direction of what follows, or could not be printed at all."""
+"""Characters that could steer a terminal, such as changing the writing direction, or cannot be printed."""
 
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
@@ -40,7 +40,7 @@ class _Console(Console):
 
 
 def console_of(*, stderr: bool = False) -> Console:
-    """Return a console that does not break lines where no person looks at a terminal."""
+    """Return a console that breaks lines only on a terminal."""
     console = _Console(stderr=stderr)
     return console if console.is_terminal else _Console(width=10_000, stderr=stderr)
 
@@ -51,7 +51,7 @@ def harmless(text: str) -> str:
 
 
 def print_report(report: IndexReport, location: str) -> None:
-    """Print what an indexing run did."""
+    """Print the report of an indexing run."""
     console = console_of()
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     console.print(
@@ -81,12 +81,11 @@ def print_report(report: IndexReport, location: str) -> None:
 
 
 def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: bool = False) -> None:
-    """Print hits, best first, each with its citation and the words of the question highlighted.
+    """Print hits, best first, each with its source and the words of the question highlighted.
 
     Args:
-        result: Of one query.
-        analyzer: Knows which words of a passage are those of the question.
-        with_trace: Whether a table of what each stage did follows.
+        analyzer: Finds the words of the question in a passage.
+        with_trace: Whether the table of :func:`explain` follows.
     """
     console = console_of()
     for entry in result.degraded:
@@ -110,7 +109,7 @@ def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: boo
 
 
 def _scores(evaluation: EvaluationScores) -> str:
-    """Return both scores as one line, each with how it was computed, or why not."""
+    """Return both scores on one line, each with how it was computed, or why not."""
     scores = {name: getattr(evaluation, name) for name in ("context_precision", "response_relevancy")}
     told: list[str] = []
     for name, score in scores.items():
@@ -139,7 +138,7 @@ def _heading(rank: int, hit: Hit) -> Text:
 
 
 def _lexical(score: float) -> str:
-    """Return a score that is above zero as more than nothing, however small it is."""
+    """Return a score with two decimals; one that would round to zero as ``<0.01``."""
     return "<0.01" if 0 < score < 0.01 else f"{score:.2f}"
 
 
@@ -158,12 +157,11 @@ def _excerpt(spans: Sequence[Span], passage: str) -> Text:
 
 
 def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledger: bool = False) -> None:
-    """Print a context as it is, and on standard error where it comes from and what was left out.
+    """Print a context on standard output, and its citations and degradations on standard error.
 
     Args:
-        pack: Of one query.
-        checks: Of its citations, in their order.
-        with_ledger: Whether a table of everything that was considered follows.
+        checks: Of the pack's citations, in their order.
+        with_ledger: Whether a table of the ledger follows.
     """
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
     console = console_of(stderr=True)
@@ -192,7 +190,7 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
 
 
 def print_evaluation(report: EvaluationReport, name: str) -> None:
-    """Print the figures of an evaluation."""
+    """Print an evaluation's measures."""
     table = Table("Measure", "Value", title=name, title_justify="left")
     for key, value in report.to_json().items():
         if isinstance(value, dict):
@@ -212,7 +210,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """Print what was looked at, each with a sign that says how it is."""
+    """Print findings, each with a sign for its verdict."""
     console = console_of()
     for finding in findings:
         sign, colour = _SIGNS[finding.verdict]

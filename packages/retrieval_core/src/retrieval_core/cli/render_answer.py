@@ -1,4 +1,4 @@
-"""Answers for people: the text as it comes, and below it what it rests on."""
+"""Terminal output of answers: the text as it comes, and its sources below it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 QUOTE = 120
 """Most code points shown of a quote or of a sentence; ``--json`` gives all of it."""
-
 PROBLEMS = 10
 """Most lines about sentences without a source."""
 
@@ -46,10 +45,10 @@ _SIGNS: dict[Verdict, tuple[str, str]] = {
 
 
 class AnswerPrinter:
-    """Prints an answer as it comes: its text and sources on standard output, what did not work on standard error.
+    """Prints an answer as it comes: its text and sources on standard output, failures on standard error.
 
     Args:
-        verify: Whether it was to be verified, so that it is said where it was not.
+        verify: Whether verification was asked for, so that its absence is explained.
     """
 
     def __init__(self, *, verify: bool = False) -> None:
@@ -61,7 +60,7 @@ class AnswerPrinter:
         self._of_passages = ""
 
     def take(self, event: AnswerEvent) -> None:
-        """Print what is to be seen at once of an event."""
+        """Print an event's text or failure."""
         if isinstance(event, AnswerChunk):
             click.echo(harmless(event.content), nl=False)
             self._last = event.content[-1:] or self._last
@@ -82,10 +81,9 @@ class AnswerPrinter:
             self._last = "\n"
 
     def end(self, answer: Answer, checks: Sequence[CitationCheck] | None) -> None:
-        """Print what an answer rests on, and how far it can be relied on.
+        """Print an answer's sources, problems, verdicts and confidence, after its text.
 
         Args:
-            answer: Whose text was printed.
             checks: Of its sources, in their order; ``None`` where they could not be checked.
         """
         self.end_line()
@@ -143,14 +141,14 @@ def _short(text: str) -> str:
 
 
 def _place(source: Citation) -> str:
-    """Return where a source is from, with its title where nothing else there says the same."""
+    """Return a source's citation, with its title unless the citation holds it already."""
     place = format_citation(source)
     title = " ".join((source.title or "").split())
     return place if not title or title.casefold() in place.casefold() else f"{place} | Title: {_short(title)}"
 
 
 def _problems(sentence: AnswerSentence) -> Iterator[str]:
-    """Yield what is wrong with the sources of a sentence, each in one line."""
+    """Yield the problems with a sentence's sources, a line each."""
     said = _shown(sentence.text)
     for attribution in sentence.attributions:
         if attribution.problem == "unknown":
@@ -171,7 +169,7 @@ def _verdict(sentence: str, check: SentenceCheck) -> Text:
 
 
 def _how(answer: Answer) -> str | None:
-    """Return how an answer came about, where a language model did not write it from the passages."""
+    """Return a note on an answer that no language model wrote from the passages; ``None`` for others."""
     if answer.kind == "extracted":
         failed = any(fallback.step == "extracted" for fallback in answer.fallbacks)
         why = "the language model could not be used" if failed else "no language model is configured"
@@ -183,13 +181,13 @@ def _how(answer: Answer) -> str | None:
 
 
 def _has_foreign_numbers(answer: Answer) -> bool:
-    """Whether what looks like a citation was quoted from a document."""
+    """Whether the text holds numbers in brackets that were quoted from a document and are no citations."""
     own = {attribution.marker for sentence in answer.sentences for attribution in sentence.attributions}
     return any(marker.span not in own for marker in markers_of(answer.text))
 
 
 def _why_not_verified(answer: Answer) -> str | None:
-    """Return why no sentence of an answer was held against the passages; ``None`` where one was."""
+    """Return why no sentence of an answer was verified; ``None`` where one was."""
     if answer.error is not None:
         return "the answer is not complete"
     if answer.kind == "extracted":
@@ -205,12 +203,11 @@ def _why_not_verified(answer: Answer) -> str | None:
 
 
 def _summary(answer: Answer, checks: Sequence[CitationCheck] | None, of_passages: str) -> Iterator[str]:
-    """Yield a line on the passages, one on the answer where there is one, and one of checks and time.
+    """Yield a line on the passages, one on the answer where there is one, and one on checks and time.
 
     Args:
-        answer: Of which it tells.
-        checks: Of its sources; ``None`` where they could not be checked.
-        of_passages: What was said of the passages before there was an answer: the beginning of the explanation.
+        checks: Of the answer's sources; ``None`` where they could not be checked.
+        of_passages: The explanation of the confidence before there was an answer, with which the final one begins.
     """
     if (confidence := answer.confidence) is not None:
         of_passages = of_passages or confidence.explanation

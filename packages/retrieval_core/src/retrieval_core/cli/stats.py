@@ -1,4 +1,4 @@
-"""``retrieval stats``: how often an index was asked, and how that went."""
+"""``retrieval stats``: usage statistics of an index."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None]:
-    """Return what a command counts its queries with, for the totals beside its index, once it is closed.
+    """Return the observer that counts a command's queries in the file beside its index.
 
-    There is nothing where the index is not a file or folder of this machine, or not there yet.
+    It is ``None`` where the index is not a file or folder of this machine, or does not exist yet.
     """
     from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - help and completion need none of it
 
@@ -82,7 +82,7 @@ def size_of(path: Path) -> int | None:
 
 
 def _usage(totals: Totals | None) -> dict[str, Any] | None:
-    """Return all numbers; ``None`` where nothing was counted yet."""
+    """Return the usage statistics as JSON; ``None`` where nothing was counted yet."""
     if totals is None:
         return None
     from retrieval_core.run.observe import Summary  # noqa: PLC0415

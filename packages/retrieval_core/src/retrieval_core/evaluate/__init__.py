@@ -1,4 +1,4 @@
-"""Measuring retrieval on collections whose right answers are known."""
+"""Evaluation of retrieval on collections with relevance judgements."""
 
 from retrieval_core.evaluate.beir import Collection, load_collection
 from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run

@@ -1,4 +1,4 @@
-"""Collections in BEIR's form: documents, queries, and judgements of which document answers which query.
+"""Test collections in BEIR's format: documents, queries and relevance judgements.
 
 ::
 
@@ -32,13 +32,12 @@ _HEADER = ("query-id", "corpus-id", "score")
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection to evaluate on; the corpus stays on disk.
+    """A test collection; the corpus stays on disk.
 
     Attributes:
         corpus: The file of the documents.
-        document_count: How many there are.
         queries: Text by query id, in the order of their file; only those with a judgement.
-        judgements: Grades by query id and document id. 0 and less is irrelevant, and more is better.
+        judgements: Grades by query id and document id; 0 and less is irrelevant, and more is better.
     """
 
     corpus: Path
@@ -47,9 +46,7 @@ class Collection:
     judgements: Mapping[str, Mapping[str, int]]
 
     def documents(self) -> Iterator[Document]:
-        """Read the documents from the corpus, one at a time.
-
-        A document without text is searched by its title. One that has neither is there, but nothing finds it.
+        """Read the documents from the corpus, one at a time; a document without text has its title as text.
 
         Raises:
             UnreadableFileError: The file cannot be read, or a line is broken.
@@ -58,7 +55,7 @@ class Collection:
             yield _document(self.corpus, number, row)
 
     def first(self, limit: int) -> Collection:
-        """Return the collection with the first so many queries only, and all documents.
+        """Return the collection with the first ``limit`` queries, and all documents.
 
         Raises:
             InvalidParameterError: ``limit`` is less than 1.
@@ -72,15 +69,15 @@ class Collection:
 
 
 def load_collection(folder: str | Path, qrels: str | Path | None = None) -> Collection:
-    """Read a collection and check it as a whole, so that a mistake in it shows before anything is indexed.
+    """Read a collection and check it as a whole, before anything is indexed.
 
     Args:
         folder: Holds ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``.
         qrels: Other judgements than ``qrels/test.tsv``.
 
     Raises:
-        UnreadableFileError: A file is missing, a line is broken, an id occurs twice, or a judgement names a query or a
-            document that there is not. The message has the file and the line.
+        UnreadableFileError: A file is missing, a line is broken, an id occurs twice, or a judgement names an unknown
+            query or document. The message has the file and the line.
     """
     folder = Path(folder)
     corpus = folder / "corpus.jsonl"
@@ -183,7 +180,7 @@ def _grade(file: Path, number: int, written: str) -> int:
 
 
 def _rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a file with their line numbers; empty lines are passed over."""
+    """Yield the JSON objects of a file with their line numbers, without empty lines."""
     for number, line in _lines(file):
         try:
             row = json.loads(line)

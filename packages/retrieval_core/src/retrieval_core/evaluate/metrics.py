@@ -1,4 +1,4 @@
-"""How good rankings are, by the measures that the literature reports, and rankings as a file for other tools.
+"""Measures of rankings as the literature reports them, and rankings as TREC runs.
 
 =========== ========================================================================================================
 nDCG@10     ``DCG / ideal DCG`` over the first ten documents, where ``DCG = sum of grade / log2(rank + 1)``: the gain is
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Hit
 
 DEPTH = 100
-"""Documents of a ranking that the measures look at."""
+"""The length of the longest ranking that is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,7 @@ class Measures:
 
 
 def rank_documents(hits: Iterable[Hit]) -> tuple[ScoredDocument, ...]:
-    """Return the documents of a result, each once, where its best chunk stands.
-
-    The order is that of the hits, in which ties are broken already.
-    """
+    """Return the documents of a result, each once, in the order of their best chunks."""
     best: dict[str, float] = {}
     for hit in hits:
         best.setdefault(hit.chunk.document_id, hit.score)
@@ -63,7 +60,7 @@ def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, 
 
     Args:
         judgements: Grades by query id and document id; documents without one count as irrelevant.
-        rankings: By query id, best first. Their order counts, not their scores.
+        rankings: By query id, best first; only their order counts.
 
     Raises:
         MissingExtraError: ``ir-measures`` is not installed.
@@ -85,10 +82,9 @@ def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, 
 def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag: str = "retrieval-core") -> None:
     """Write rankings as a TREC run, ``query-id Q0 document-id rank score tag``, from which trec_eval gets our figures.
 
-    The format separates by spaces and so has none in its ids: white space, other characters that cannot be printed and
-    the percent sign itself are percent-encoded, and :func:`urllib.parse.unquote` brings them back. All other ids stand
-    as they are. Readers of the format order by score in single precision and each breaks ties in its own way, so where
-    a score is not below the one before, the next smaller number of that precision is written in its place.
+    In ids, white space, other unprintable characters and the percent sign are percent-encoded;
+    :func:`urllib.parse.unquote` brings them back. Readers of the format order by score in single precision and break
+    ties differently, so a score that is not below the one before is written as the next smaller float32.
 
     Raises:
         OSError: The file cannot be written.
@@ -113,7 +109,7 @@ def load_library() -> ModuleType:
 
 
 def _falling(ranking: Sequence[ScoredDocument]) -> Iterator[tuple[str, str]]:
-    """Yield document ids with scores that fall strictly in single precision, each written as briefly as that allows."""
+    """Yield document ids with scores, as text, that fall strictly in single precision."""
     import numpy as np  # noqa: PLC0415 - not needed to import this module
 
     lowest = np.float32(np.inf)

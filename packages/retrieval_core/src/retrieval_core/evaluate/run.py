@@ -1,4 +1,4 @@
-"""Measuring a configuration on a collection: index it, ask every query, judge the rankings."""
+"""Evaluation of a configuration on a collection: index it, ask every query, measure the rankings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,16 @@ PASSAGES = 2 * DEPTH
 """Passages asked for at a time to find :data:`DEPTH` documents: enough where documents are about two passages long."""
 
 OnProgress: TypeAlias = "Callable[[str, int, int], None]"
-"""Takes the phase, ``"index"`` or ``"query"``, and how many documents or queries are done, of how many."""
+"""Takes the phase, ``"index"`` or ``"query"``, and how many of its documents or queries are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """What was measured.
+    """The measures of one evaluation; see :mod:`retrieval_core.evaluate.metrics`.
 
     Attributes:
         queries: How many were asked.
-        ndcg_at_10: See :mod:`retrieval_core.evaluate.metrics`, as for the next two.
-        latency_p50_ms: Half of the queries, each asked on its own, took at most this long.
-        latency_p95_ms: 95 % of them took at most this long.
+        latency_p50_ms: The median over the queries, each asked on its own.
         index_seconds: Time from the empty index until the last document was written.
     """
 
@@ -52,7 +50,7 @@ class EvaluationReport:
     index_seconds: float
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the report under the names that its users know the measures by."""
+        """Return the report under the measures' usual names, such as ``ndcg@10``."""
         return {
             "queries": self.queries,
             "ndcg@10": self.ndcg_at_10,
@@ -73,34 +71,32 @@ async def evaluate(
     on_progress: OnProgress | None = None,
     run_file: Path | None = None,
 ) -> EvaluationReport:
-    """Index a collection as it would be for its users, ask every query, one after the other, and judge the rankings.
+    """Index a collection, ask every query, one after the other, and measure the rankings.
 
-    The index lies in a temporary folder and is removed afterwards. Each query is first asked as users would ask it,
-    with the configured ``top_k``; that is the one whose time is taken, and its documents lead the ranking in their
-    order. recall@100 needs a hundred documents, so what follows comes from asking the same query deeper: see
+    The index lies in a temporary folder and is removed afterwards. Each query is asked with the configured ``top_k``,
+    which is timed, and whose documents lead the ranking. The rest of the hundred that recall@100 needs comes from
     :func:`rank_deeply`.
 
     Args:
         collection: From :func:`load_collection`.
-        config: The settings to measure; ``config.index`` is left alone, and nothing is cached.
+        config: The settings to measure; ``config.index`` is not used, and nothing is cached.
         embedder: Used in place of the configured one, and closed afterwards.
         store: Used in place of the configured one, and closed afterwards; it must be empty.
-        limit: Ask the first so many queries only, at least 1; all of them where it is not given.
-        on_progress: Called as documents and queries are done.
+        limit: Ask only the first ``limit`` queries, at least 1.
         run_file: Where to write the rankings; see :func:`write_run`.
 
     Raises:
         MissingExtraError: ``ir-measures`` is not installed.
-        InvalidParameterError: ``limit`` is less than 1, the store is not empty, or there is no folder for the run file.
-        SearchError: A query was answered in a degraded way, so that the figures would not be the configuration's.
+        InvalidParameterError: ``limit`` is less than 1, the store is not empty, or the run file's folder is missing.
+        SearchError: The result of a query was degraded, so that the figures would not be the configuration's.
         UnreadableFileError: The corpus has changed and cannot be read any more.
         OSError: The run file cannot be written.
         RetrievalError: The index could not be built, or a query could not be asked.
     """
-    await asyncio.to_thread(_check_outcome, run_file)
+    await asyncio.to_thread(_check_output, run_file)
     config = config.model_copy(update={"cache": config.cache.model_copy(update={"enabled": False})})
     asked = collection if limit is None else collection.first(limit)
-    report = on_progress or _ignore
+    report = on_progress or (lambda _phase, _done, _total: None)
     folder = await asyncio.to_thread(TemporaryDirectory, prefix="retrieval-evaluate-")
     try:
         location = Path(folder.name) / "index.db"
@@ -117,18 +113,15 @@ async def evaluate(
 async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tuple[ScoredDocument, ...]:
     """Extend the documents of a query's result to the best hundred, or to all there are.
 
-    The documents of the result keep their places. What follows comes from asking for more passages out of the same
-    candidates, which leaves the order as it is. Should they be passages of too few documents, the query is asked again
-    for passages of other documents only, until there are enough or nothing is left. Searching one side alone, that is
-    the order of a single deep search; in hybrid search, fusion then weighs other candidates against each other.
+    The result's documents stay first. More come from asking for more passages of the same candidates, which keeps the
+    order; while they are still too few, the query is asked again for passages of other documents only. In dense or
+    lexical mode that is the order of one deep search; in hybrid mode, fusion sees other candidates each time.
 
     Args:
-        index: What was asked.
-        query: What it was asked for.
-        result: With the configured ``top_k``.
+        result: Of ``query``, with the configured ``top_k``.
 
     Raises:
-        SearchError: A query was answered in a degraded way.
+        SearchError: The result of a query was degraded.
     """
     settings = index.config.search
     ranking: dict[str, ScoredDocument] = {}
@@ -148,7 +141,7 @@ async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tupl
 
 
 def _append(ranking: dict[str, ScoredDocument], result: RetrievalResult) -> bool:
-    """Add the documents that are not in a ranking yet, and return whether there were any."""
+    """Add a result's new documents to a ranking, and return whether there were any."""
     before = len(ranking)
     for document in rank_documents(result.hits):
         ranking.setdefault(document.document_id, document)
@@ -170,7 +163,7 @@ async def _retrieve(
 
 
 async def _fill(index: Index, collection: Collection, report: OnProgress) -> float:
-    """Put the whole corpus into the index and return how many seconds that took."""
+    """Index the whole corpus and return how many seconds that took."""
     await _check_empty(index)
     total = collection.document_count
     started = time.perf_counter()
@@ -191,7 +184,7 @@ async def _check_empty(index: Index) -> None:
 async def _ask(
     index: Index, queries: Mapping[str, str], report: OnProgress
 ) -> tuple[dict[str, tuple[ScoredDocument, ...]], list[float]]:
-    """Return the ranking of every query, and how many seconds each took as its users would ask it."""
+    """Return the ranking of every query, and how many seconds each took with the configured ``top_k``."""
     rankings: dict[str, tuple[ScoredDocument, ...]] = {}
     latencies: list[float] = []
     for done, (query_id, query) in enumerate(queries.items(), start=1):
@@ -224,13 +217,9 @@ def _judged(
     )
 
 
-def _check_outcome(run_file: Path | None) -> None:
+def _check_output(run_file: Path | None) -> None:
     """Raise now what would otherwise be raised after all the work is done."""
     load_library()
     if run_file is not None and not run_file.parent.is_dir():
         msg = f"{run_file} cannot be written: there is no folder {run_file.parent}"
         raise InvalidParameterError(msg)
-
-
-def _ignore(_phase: str, _done: int, _total: int) -> None:
-    """Stand in for a progress callback."""

@@ -1,4 +1,4 @@
-"""Documents on their way into the index: read, grouped for writing, and counted once they are written."""
+"""Batches of documents that are embedded and written together, and the counts of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNKS_PER_WRITE = 128
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document that was read and split, and has yet to be embedded and written."""
+    """A document that was read and split, before it is embedded and written."""
 
     document: Document
     chunks: tuple[Chunk, ...]
@@ -31,10 +31,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a file: its new state where it changed, what it no longer holds, or why it could not be read.
+    """The end of a file: its new state where it changed, or why it could not be read.
 
     Attributes:
-        notes: What is worth knowing about it.
+        removed: Ids of documents that it no longer holds.
+        unchanged: How many of its documents had not changed.
     """
 
     file: FoundFile
@@ -50,7 +51,7 @@ Batch: TypeAlias = "list[Prepared | Finished]"
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has done so far; one run's own, filled in as writes are acknowledged."""
+    """The counts of one run, updated after each write."""
 
     files_total: int
     bytes_total: int
@@ -65,7 +66,7 @@ class Tally:
     notes: list[ColumnNote] = field(default_factory=list[ColumnNote])
 
     def count(self, batch: Batch) -> None:
-        """Take a batch into account that was written."""
+        """Count a batch that was written."""
         for item in batch:
             if isinstance(item, Prepared):
                 self.added += item.is_new
@@ -81,12 +82,12 @@ class Tally:
 
     @property
     def progress(self) -> IndexProgress:
-        """How far the run has come."""
+        """The run's progress."""
         return IndexProgress(self.files, self.files_total, self.bytes, self.bytes_total, self.chunks)
 
 
 async def batches(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Batch]:
-    """Yield what is to be written together, and prepare the next batch while the caller embeds and writes one."""
+    """Yield batches of about :data:`CHUNKS_PER_WRITE` chunks, preparing the next while the caller writes one."""
     grouped = _grouped(items)
 
     async def following() -> Batch | None:

@@ -1,4 +1,4 @@
-"""The vectors of chunks: that of each passage, and further ones of its title, its headings or a text beside it."""
+"""The vectors of chunks: that of each passage, and named ones of its title, its headings or a metadata field."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 METADATA = "metadata."
 LONGEST_TEXT = 8000
-"""Code points of a text for a named vector; what follows is not embedded, as models read no more."""
+"""Code points of a text that are embedded for a named vector; models read no more."""
 
 
 class ChunkVectors:
-    """Embeds what is to be written.
+    """Embeds chunks that are to be written.
 
     Args:
         embedder: ``None`` for an index without vectors.
-        fields: By the name of each further vector, what is embedded for it: ``title``, ``section`` or
-            ``metadata.`` and the path of a field.
-        pool: Where an embedder that blocks works.
+        fields: The text of each named vector: ``title``, ``section`` or ``metadata.`` and the path of a field.
+        pool: Runs an embedder that blocks.
 
     Raises:
-        InvalidParameterError: Further vectors are to be made and there is no embedder, or of something unknown.
+        InvalidParameterError: There are named vectors and no embedder, or one of them is of something unknown.
     """
 
     def __init__(self, embedder: Embedder | None, fields: Mapping[str, str], pool: ThreadPool) -> None:
@@ -48,7 +47,7 @@ class ChunkVectors:
 
     @property
     def recipe(self) -> str:
-        """Names what the vectors are made with and of."""
+        """Names the embedder and the fields of the named vectors."""
         model = str(self._embedder.id if self._embedder else None)
         return f"{model} {json.dumps(self._fields, sort_keys=True)}" if self._fields else model
 
@@ -61,9 +60,9 @@ class ChunkVectors:
         return await self._embed([chunk.indexed_text for chunk in chunks])
 
     async def named(self, chunks: Sequence[Chunk]) -> dict[str, dict[str, Vector]]:
-        """Return the further vectors by name and chunk id, those of equal texts embedded once.
+        """Return the named vectors by name and chunk id, of those chunks that have a text for them.
 
-        A chunk without a text for one has none.
+        Equal texts are embedded once.
 
         Raises:
             EmbeddingError: A text could not be embedded.
@@ -95,7 +94,7 @@ class ChunkVectors:
 
 
 def _texts(chunks: Sequence[Chunk], field: str) -> dict[str, str]:
-    """Return what is embedded for a field, by chunk id; nothing for chunks that do not have it."""
+    """Return a field's texts by chunk id, of those chunks that have it."""
     found = ((chunk.id, _text(chunk, field).strip()[:LONGEST_TEXT]) for chunk in chunks)
     return {key: text for key, text in found if text}
 

@@ -1,4 +1,4 @@
-"""Keeping an index in step with files: what is new comes in, what changed is replaced, what is gone goes."""
+"""The ingester, which keeps an index in step with files: new, changed and removed ones."""
 
 from __future__ import annotations
 
@@ -39,35 +39,30 @@ if TYPE_CHECKING:
     from retrieval_core.ports import CataloguedStore, Embedder
 
 READING_VERSION = 2
-"""Grows when readers or splitter would make other chunks of the same bytes, so that indexes are brought up to date."""
+"""Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
 
 DOCUMENTS_PER_READ = 32
 """Rows of a table read at a time."""
 
 
 def approximate_tokens(text: str) -> int:
-    """Estimate the tokens of a text where the embedder does not count them: one for each four code points, rounded up.
-
-    Four is what OpenAI documents for English text and its tokenizers.
-    """
+    """Estimate the tokens of a text as a quarter of its code points, rounded up: OpenAI's figure for English text."""
     return (len(text) + 3) // 4
 
 
 class Ingester:
-    """Fills an index from files, and from chunks that come from elsewhere.
+    """Fills an index from files, and from documents and chunks that were made elsewhere.
 
     Args:
-        store: Where everything goes.
-        embedder: Embeds the chunks; ``None`` for an index without vectors.
-        chunking: How documents are split.
+        embedder: ``None`` for an index without vectors.
         base: The folder that document ids and sources are relative to.
-        vectors: By the name of each further vector of a chunk, what is embedded for it: ``title``, ``section`` (the
-            headings) or ``metadata.`` and the path of a field with text. The store must know the names.
+        vectors: The text of each named vector of a chunk: ``title``, ``section`` (the headings) or ``metadata.`` and
+            the path of a field with text. The store's manifest must have the names.
         on_written: Is given each change that was written, and awaited before the next one.
-        now: Tells the time stamped on documents and chunks.
+        now: The time stamped on documents and chunks.
 
     Raises:
-        InvalidParameterError: There is no embedder for the further vectors, or one of them is of something unknown.
+        InvalidParameterError: There are named vectors and no embedder, or one of them is of something unknown.
     """
 
     def __init__(
@@ -93,7 +88,7 @@ class Ingester:
 
     @property
     def store(self) -> CataloguedStore:
-        """Where everything goes."""
+        """The store that is filled."""
         return self._store
 
     async def index(
@@ -142,7 +137,7 @@ class Ingester:
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
-        """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
+        """Embed and add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
 
         Raises:
             EmbeddingError: A text could not be embedded.
@@ -173,14 +168,14 @@ class Ingester:
                 on_progress(written)
 
     async def delete(self, document_id: str) -> int:
-        """Remove a document with all its chunks, and return how many chunks went."""
+        """Remove a document with all its chunks, and return how many these were."""
         gone = await self._store.delete((document_id,))
         if self._on_written is not None:
             await self._on_written(Change(removed_documents=(document_id,)))
         return gone
 
     def close(self) -> None:
-        """Let go of the threads. Closing twice is fine."""
+        """End the threads. Closing twice is fine."""
         self._pool.close()
 
     def _discover(self, paths: Sequence[Path], follow_links: bool, gitignore: bool) -> Discovery:
@@ -197,10 +192,10 @@ class Ingester:
     async def _read(
         self, file: FoundFile, state: SourceState | None, owners: dict[str, str]
     ) -> AsyncIterator[Prepared | Finished]:
-        """Yield a file's documents that are new or changed, and then how it ended.
+        """Yield a file's new and changed documents, and then its :class:`Finished`.
 
         Args:
-            state: What is remembered of it.
+            state: The file's when it was last indexed.
             owners: The sources of the documents that were read in this run, by document id; added to.
         """
         try:
@@ -231,7 +226,7 @@ class Ingester:
     async def _documents(
         self, file: FoundFile, notes: list[ColumnNote]
     ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
-        """Yield a file's documents, in slices, so that a large table neither fills the memory nor holds a thread.
+        """Yield a file's documents, read in slices, so that a large table neither fills the memory nor holds a thread.
 
         Args:
             notes: Added to.
@@ -320,7 +315,7 @@ class Ingester:
             await self._on_written(change)
 
     async def _held(self) -> tuple[int, int]:
-        """Return how many documents and chunks there are: none where nothing was ever written."""
+        """Return how many documents and chunks the index has."""
         try:
             info = await self._store.describe()
         except IndexNotFoundError:
@@ -344,7 +339,7 @@ class Ingester:
 
 @contextmanager
 def _blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Turn whatever goes wrong with one file into an error that names it, so that it stops nothing but that file."""
+    """Turn any error in one file into an :class:`UnreadableFileError` that names it, and so stops only that file."""
     try:
         yield
     except (UnreadableFileError, OSError, *passing):

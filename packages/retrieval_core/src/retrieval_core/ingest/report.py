@@ -1,4 +1,4 @@
-"""What an indexing run says about itself, while it runs and afterwards."""
+"""The progress and the report of an indexing run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ class FailedFile:
 
 @dataclass(frozen=True, slots=True)
 class ColumnNote:
-    """A column that is kept as text although nearly all of its cells are numbers, so that it compares as text.
+    """A warning: a column with nearly only numbers is text because of the others, and so compares as text.
 
     Attributes:
-        path: The table.
-        column: As the table calls it.
+        path: The table's file.
         numbers: How many of its cells are numbers.
         cells: How many have a value.
         example: The first cell that is no number, shortened.
@@ -40,16 +39,16 @@ class ColumnNote:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an indexing run did, counted in documents.
+    """The result of an indexing run, counted in documents.
 
     Attributes:
         documents: In the index after the run.
         chunks: In the index after the run.
-        failed: Files that could not be read; whatever the index held of them before is still there.
+        failed: Files that could not be read; the index keeps what it held of them.
         seconds: Wall time.
-        notes: What is worth knowing about the files that were read; a file that had not changed was not.
-        skipped_links: Symbolic links that were passed over since they lead out of the folder that they are in.
-        ignored: Files and folders that were passed over since a ``.gitignore`` excludes them.
+        notes: Warnings about the files that were read; unchanged files are not read.
+        skipped_links: Symbolic links that lead out of their folder, and were not followed.
+        ignored: Files and folders that a ``.gitignore`` excludes.
         removed_as_ignored: How many of the ``removed`` belonged to files that are ignored.
         graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
@@ -71,7 +70,7 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far an indexing run has come."""
+    """The progress of an indexing run."""
 
     files_done: int
     files_total: int

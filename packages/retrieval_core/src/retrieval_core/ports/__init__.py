@@ -1,4 +1,4 @@
-"""What may be plugged in, as protocols, and the values that pass through them.
+"""The protocols of plug-ins, and the values that pass through them.
 
 No base class is needed: any object with these methods will do. A method may be synchronous; it then runs in a thread.
 """

@@ -1,4 +1,4 @@
-"""Where results are kept for the next time."""
+"""The port for result caches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 class ResultCache(Protocol):
     """Keeps results for a while, by a key that holds everything they depend on.
 
-    It returns what was put in, as it was: whether a result came from a cache is for the pipeline to say. A cache in the
-    memory of this process, which can neither hang nor fail, may say so with an attribute ``in_process = True``; it is
-    then asked without any guard, which costs more than such a cache itself. One that has to load something first may
-    say so with an attribute ``is_loaded`` and a coroutine method ``load()``; it is then asked only once it is loaded.
+    It returns results as they were put in; the pipeline marks them as cached. A cache in the memory of this process,
+    which can neither hang nor fail, may have an attribute ``in_process = True``; it is then asked without time limit
+    and retries, whose cost would exceed its own. One that has to load something first may have an attribute
+    ``is_loaded`` and a coroutine method ``load()``; it is then asked only once it is loaded.
     """
 
     async def get(self, key: str) -> RetrievalResult | None:
-        """Return the result of a key, or ``None`` where there is none or its time is over.
+        """Return the result of a key, or ``None`` where it is absent or expired.
 
         Raises:
             ServiceError: The cache cannot be reached.
@@ -26,7 +26,7 @@ class ResultCache(Protocol):
         ...
 
     async def set(self, key: str, result: RetrievalResult) -> None:
-        """Keep a result; the one that the key had is replaced.
+        """Store a result, replacing the key's former one.
 
         Raises:
             ServiceError: The cache cannot be reached.
@@ -34,7 +34,7 @@ class ResultCache(Protocol):
         ...
 
     async def clear(self) -> None:
-        """Forget all results.
+        """Remove all results.
 
         Raises:
             ServiceError: The cache cannot be reached.
@@ -42,5 +42,5 @@ class ResultCache(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Closing twice is fine."""
+        """Close connections. Closing twice is fine."""
         ...

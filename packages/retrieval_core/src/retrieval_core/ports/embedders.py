@@ -1,4 +1,4 @@
-"""What turns text into vectors, and counts its tokens."""
+"""The ports for embedders and token counters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class EmbedsQueries(Protocol):
-    """What an embedder may have on top: it embeds several questions in one call."""
+    """An optional protocol of embedders: several questions in one call."""
 
     async def embed_queries(self, texts: Sequence[str]) -> Matrix:
         """Embed questions.
@@ -64,10 +64,10 @@ class EmbedsQueries(Protocol):
 
 @runtime_checkable
 class Reopening(Protocol):
-    """What an embedder may have on top: it can be opened anew after it failed."""
+    """An optional protocol of embedders: opening anew after a failure."""
 
     async def reopen(self) -> None:
-        """Let go of the model or the connection; the next call opens it again."""
+        """Drop the model or the connection; the next call opens it again."""
         ...
 
 
@@ -81,7 +81,7 @@ class TokenCounter(Protocol):
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """What an embedder may have on top: its own token counter, and the longest text that it reads whole."""
+    """An optional protocol of embedders: their own token counter, and the longest text that they read whole."""
 
     @property
     def max_tokens(self) -> int:

@@ -1,7 +1,7 @@
-"""Language models, and what reads or rewrites text with one: judging passages, scoring them, rewriting questions.
+"""The ports for language models, relevance filters, rerankers, rewriters and evaluators.
 
-Each call of such a plug-in is one attempt at its provider: the pipeline bounds it in time, repeats it where that can
-help, and counts. So a plug-in itself never retries.
+Each call of such a plug-in is one attempt at its provider: the pipeline adds time limit and retries, so a plug-in
+itself never retries.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What a language model is asked.
+    """A request to a language model.
 
     Attributes:
-        schema: JSON schema of an object that the answer must be; ``None`` for free text. It requires all properties and
-            allows no others, as providers' strict modes want it.
+        schema: JSON schema of the object that the answer must be; ``None`` for free text. It requires all properties
+            and allows no others, as providers' strict modes want it.
         max_tokens: The longest answer in the model's tokens; ``None`` leaves it to the provider.
         temperature: 0 for the likeliest answer.
     """
@@ -43,7 +43,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a language model answered; where a schema was given, ``text`` is a JSON object that fits it."""
+    """A language model's answer; where a schema was given, ``text`` is a JSON object that fits it."""
 
     text: str
     usage: Usage | None = None
@@ -54,7 +54,7 @@ class LLM(Protocol):
 
     @property
     def id(self) -> str:
-        """Names provider, model and settings: what tells its answers from another model's."""
+        """Names provider, model and settings: two models with the same id answer alike."""
         ...
 
     async def complete(self, request: CompletionRequest) -> Completion:
@@ -76,14 +76,14 @@ class LLM(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """One judgement for each passage, in their order, and what they cost."""
+    """One judgement for each passage, in their order."""
 
     judgements: tuple[Judgement, ...]
     usage: Usage | None = None
 
 
 class RelevanceFilter(Protocol):
-    """Tells which passages bear on a question, so that the others can be left out."""
+    """Judges which passages bear on a question; the others are left out."""
 
     @property
     def id(self) -> str:
@@ -113,8 +113,8 @@ class RerankScores:
     """One score for each passage, in their order; higher is better.
 
     Attributes:
-        evidence: What the passages tell on the question, in the same order; empty where the model gives scores only.
-        problems: What was wrong with the model's answer and could be mended, in words.
+        evidence: The evidence in each passage, in the same order; empty where the model gives scores only.
+        problems: Faults of the model's answer that were mended, in words.
     """
 
     scores: tuple[float, ...]
@@ -147,10 +147,10 @@ class Reranker(Protocol):
 
 @runtime_checkable
 class Repairing(Protocol):
-    """What a reranker may have on top: it can ask a model to mend an answer that could not be used."""
+    """An optional protocol of rerankers: asking the model to mend a malformed answer."""
 
     async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
-        """Score the same passages once more, knowing what was wrong with the last answer.
+        """Score the same passages again, given the last answer and its fault.
 
         Raises:
             ServiceError: The provider failed.
@@ -160,7 +160,7 @@ class Repairing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A question in other words, and why these should find more."""
+    """A rewritten question, and why it should find more."""
 
     query: str
     reason: str
@@ -168,7 +168,7 @@ class Rewritten:
 
 
 class Rewriter(Protocol):
-    """Puts a question that found too little into other words."""
+    """Rewrites a question that found too little."""
 
     @property
     def id(self) -> str:
@@ -189,7 +189,7 @@ class Rewriter(Protocol):
 
 
 class Evaluator(Protocol):
-    """Tells how good a result is, without knowing the right answer."""
+    """Scores a result without knowing the right answer."""
 
     @property
     def id(self) -> str:
@@ -202,7 +202,7 @@ class Evaluator(Protocol):
         Args:
             query: The normalised question.
             chunks: The passages, best first.
-            response: What was answered with them; without an answer, their text as a prompt gets it.
+            response: The answer that was written from them; without one, their text as a prompt gets it.
 
         Raises:
             ServiceError: A provider failed.

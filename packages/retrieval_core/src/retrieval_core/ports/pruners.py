@@ -1,4 +1,4 @@
-"""What tells which sentences of a passage bear on a question."""
+"""The port for pruners, which choose the sentences of a passage that bear on a question."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which sentences are kept, and what that cost.
+    """Which sentences a pruner keeps.
 
     Attributes:
-        kept: For each passage, in their order, for each of its sentences, whether it is kept.
-        scores: In the same form how much each bears on the question, higher is better, on a scale of the pruner's own;
-            empty where it does not tell. Of a passage of which nothing is kept the best sentence stays all the same,
-            and the first one where there are no scores.
+        kept: For each passage, for each of its sentences in order, whether it is kept.
+        scores: The relevance of each, in the same shape, higher is better, on a scale of the pruner's own; empty where
+            it has none. Of a passage of which nothing is kept, the best sentence stays (without scores the first one).
     """
 
     kept: tuple[tuple[bool, ...], ...]
@@ -28,7 +27,7 @@ class Kept:
 
 
 class Pruner(Protocol):
-    """Tells which sentences of passages bear on a question, so that the others need not be shown."""
+    """Chooses the sentences of passages that bear on a question; the others are not shown."""
 
     @property
     def id(self) -> str:

@@ -1,4 +1,4 @@
-"""A way of finding passages that is searched beside an index, or in place of one."""
+"""The port for retrievers, which are searched beside an index, or in place of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an index is kept: what a store is asked, what it answers, and what it promises."""
+"""The port for stores, which keep an index, and its requests and results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Side: TypeAlias = Literal["dense", "lexical"]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an index says about itself; it never changes after the first write.
+    """An index's description of itself; it never changes after the first write.
 
     Attributes:
         embedder_id: ``None`` for an index without vectors.
         dimension: Components of each vector, ``None`` without vectors.
-        analyzer: Id of the lexical analysis that the words went through.
-        vectors: Names of the further vectors that chunks may have, in alphabetical order.
+        analyzer: Id of the lexical analysis of the words.
+        vectors: Names of the chunks' named vectors, in alphabetical order.
     """
 
     embedder_id: str | None
@@ -38,11 +38,11 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store holds and can do.
+    """A store's contents and abilities.
 
     Attributes:
         location: Where it is, for people.
-        manifest: ``None`` before the first write, and for indexes that others wrote.
+        manifest: ``None`` before the first write, and for indexes that another program wrote.
         generation: Grows with each write; ``None`` where the store cannot tell.
         sides: The kinds of search that the store does itself.
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
@@ -59,7 +59,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What was last taken from a file: enough to tell whether it has to be read again.
+    """The state of a file when it was last indexed, which decides whether it is read again.
 
     Attributes:
         source: The file, as in :attr:`Document.source`.
@@ -86,11 +86,9 @@ class Change:
 
     Attributes:
         vectors: Shape ``(len(chunks), dimension)``, of finite numbers, or ``None`` for an index without vectors.
-        removed_documents: Ids of documents that go, with everything that belongs to them.
-        sources: States to remember.
-        removed_sources: Sources to forget.
-        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, then by the
-            chunk's id. A chunk need not have each of them. Their names are those of the manifest.
+        removed_documents: Ids of documents to remove, with all that belongs to them.
+        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, which the
+            manifest has, then by the chunk's id. A chunk need not have each of them.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -103,7 +101,7 @@ class Change:
     named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
 
     def __post_init__(self) -> None:
-        """Make arrays of vectors that came as lists.
+        """Convert vectors that came as lists.
 
         Raises:
             InvalidParameterError: Some are no vectors.
@@ -127,9 +125,9 @@ class SearchRequest:
         text: Search by BM25; plain text, never a query language.
         limit: The most candidates to return, at least 1.
         filter: Applies before the limit.
-        with_vectors: Whether each candidate carries its vector; always the one of the passage.
-        vector_name: Which of the chunks' vectors ``vector`` is compared with; ``None`` for the one of the passage.
-            Chunks without that one are not found.
+        with_vectors: Whether each candidate carries its passage's vector.
+        vector_name: The named vector that ``vector`` is compared with; ``None`` for the passage's own. Chunks without
+            it are not found.
     """
 
     limit: int
@@ -140,7 +138,7 @@ class SearchRequest:
     vector_name: str | None = None
 
     def __post_init__(self) -> None:
-        """Make an array of a vector that came as a list.
+        """Convert a vector that came as a list.
 
         Raises:
             InvalidParameterError: It is no vector.
@@ -155,7 +153,7 @@ class Candidate:
 
     Attributes:
         score: Cosine in [-1, 1] or BM25 above 0; higher is better.
-        chunk: Filled in by stores for which it comes with the search; others leave it to one later fetch.
+        chunk: ``None`` from stores that read chunks in one later fetch.
     """
 
     chunk_id: str
@@ -175,11 +173,11 @@ class ChunkRange:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What to read by name; one request serves all hits of a query.
+    """Records to read by id; one request serves all hits of a query.
 
     Attributes:
-        filter: Chunks that it does not let pass are treated as absent; documents and sections likewise, unless at least
-            one of their chunks passes.
+        filter: Chunks that do not match are treated as absent, and so are documents and sections none of whose chunks
+            match.
     """
 
     chunk_ids: tuple[str, ...] = ()
@@ -192,7 +190,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was there of what was asked for, by id; chunks of ranges are among the chunks."""
+    """The records of a :class:`FetchRequest` that exist, by id; chunks of ranges are among the chunks."""
 
     chunks: Mapping[str, Chunk] = field(default_factory=dict[str, "Chunk"])
     vectors: Mapping[str, Vector] = field(default_factory=dict[str, "Vector"])
@@ -201,15 +199,15 @@ class Fetched:
 
 
 LIST_TYPES: Mapping[str, str] = {"text": "list of text", "number": "list of numbers", "boolean": "list of booleans"}
-"""What :class:`FieldInfo` calls a list, by the type of its items."""
+"""Names of list types in :class:`FieldInfo`, by the type of the items."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
-    """What an index knows of one field that filters can name.
+    """Statistics of one field that filters can name.
 
     Attributes:
-        passages: How many have the field; one that is null is absent.
+        passages: How many have the field; null counts as absent.
         types: How many of them hold each type: ``text``, ``number``, ``boolean``, ``object``, or one of
             :data:`LIST_TYPES`. A list with items of several types counts for each of them, and one without text,
             numbers and booleans as ``list``.
@@ -223,7 +221,7 @@ class Store(Protocol):
     """Keeps chunks, their vectors and their words; ``retrieval_core.testing`` has the kit that each one must pass."""
 
     async def describe(self) -> StoreInfo:
-        """Say what the store holds and can do.
+        """Return the store's contents and abilities.
 
         Raises:
             StoreError: The index cannot be opened.
@@ -231,7 +229,7 @@ class Store(Protocol):
         ...
 
     async def upsert(self, change: Change) -> None:
-        """Apply a change; when this returns, it outlives the process.
+        """Apply a change durably.
 
         Raises:
             DimensionMismatchError: The vectors have another dimension than the index.
@@ -240,9 +238,9 @@ class Store(Protocol):
         ...
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with everything that belongs to them, and return how many chunks went.
+        """Remove documents with all that belongs to them, and return how many chunks were removed.
 
-        What a catalog remembers of their sources goes too, so that indexing these again brings the documents back.
+        The catalog's states of their sources are removed too, so that indexing these again brings the documents back.
         """
         ...
 
@@ -250,7 +248,7 @@ class Store(Protocol):
         """Return the best candidates, best first; equal scores are ordered by chunk id.
 
         Raises:
-            IncompleteSearchError: Not everything could be looked at; it carries what was found.
+            IncompleteSearchError: Some of the index could not be searched; carries the candidates found.
             UnsupportedFilterError: The filter has an operator that the store does not declare.
             DimensionMismatchError: The vector has another dimension than the index.
             StoreError: The index cannot be read.
@@ -258,7 +256,7 @@ class Store(Protocol):
         ...
 
     async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return what is there of what was asked for.
+        """Return those of the requested records that exist.
 
         Raises:
             StoreError: The index cannot be read.
@@ -266,12 +264,12 @@ class Store(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of files and threads; further calls are errors. Closing twice is fine."""
+        """Close files and threads; further calls are errors. Closing twice is fine."""
         ...
 
 
 class Catalog(Protocol):
-    """What a store remembers about the files it was filled from, so that indexing again costs only what changed."""
+    """A store's record of the files it was filled from, so that only changed files are indexed again."""
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""
@@ -288,7 +286,7 @@ class CataloguedStore(Store, Catalog, Protocol):
 
 @runtime_checkable
 class SearchesBoth(Protocol):
-    """What a store may have on top: it searches both sides at once, and combines them in its own way."""
+    """An optional protocol of stores: hybrid search of both sides at once, combined in the store's own way."""
 
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates of both sides, best first; the score is the store's own, higher is better.
@@ -304,7 +302,7 @@ class SearchesBoth(Protocol):
 
 @runtime_checkable
 class Versioned(Protocol):
-    """What a store may have on top: it tells, and quickly, whether it was written to."""
+    """An optional protocol of stores: a version that changes with each write, read quickly."""
 
     async def version(self) -> str | None:
         """Name the state of the index: every write, by whatever process, changes it, and another index has another.
@@ -320,15 +318,15 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class FieldCatalogue(Protocol):
-    """What a store may have on top: it tells which fields its passages have, so that filters can name them rightly."""
+    """An optional protocol of stores: the fields that its passages have, for naming them in filters."""
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all passages by their paths, as :func:`retrieval_core.types.filters.lookup` finds them.
 
-        Nested fields are there with their dotted paths, and so are those that every passage has, such as ``source``.
+        Nested fields have dotted paths; those that every passage has, such as ``source``, are included.
 
         Args:
-            limit: The most fields to return, at least 1. Fewer than these mean that there are no others.
+            limit: The most fields to return, at least 1.
 
         Returns:
             The fields that most passages have first, and then by name; nothing before the first write.

@@ -1,4 +1,4 @@
-"""What looks at a question before it is searched for: puts it in other words, or names what else to search for."""
+"""The port for query transformers, which rewrite or expand a question before the search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOTH_SIDES: frozenset[Side] = frozenset({"dense", "lexical"})
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """What is known around a question.
+    """The context of a question.
 
     Attributes:
         history: The turns of the conversation before it, oldest first.
@@ -26,13 +26,12 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Something to search for beside the question.
+    """A further text to search for beside the question.
 
     Attributes:
-        kind: What it is, in one word for people: ``sub-question``, ``keywords``, ``passage`` …
-        text: What is searched for.
-        sides: How it is searched for; a side that the query's mode leaves out is left out here too.
-        is_passage: Whether it is embedded as passages are, and not as questions are.
+        kind: A word for people: ``sub-question``, ``keywords``, ``passage`` …
+        sides: Where it is searched for, within the query's mode.
+        is_passage: Whether it is embedded as a passage, not as a question.
         weight: Above 0; the question itself has 1.
     """
 
@@ -48,7 +47,7 @@ class Linked:
     """Chunks that a question leads to without a search.
 
     Attributes:
-        kind: What led there, in one word for people, such as ``graph``.
+        kind: A word for people for what led there, such as ``graph``.
         text: What led there: the entities and relations, for instance.
         candidates: Best first; they need not carry their chunks.
         weight: Above 0; the question itself has 1.
@@ -62,14 +61,13 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """What a transformer made of a question.
+    """The result of a transformer.
 
     Attributes:
-        query: Is searched for in place of the question; ``None`` leaves the question as it is.
-        variants: Are searched for beside it.
-        linked: Chunks that are candidates too.
+        query: Searched for in place of the question; ``None`` leaves the question as it is.
+        variants: Searched for beside it.
+        linked: Further candidates.
         reason: One sentence for the trace; may be empty.
-        usage: What a model took, where it tells.
     """
 
     query: str | None = None
@@ -80,7 +78,7 @@ class Transformed:
 
 
 class QueryTransformer(Protocol):
-    """Looks at a question before it is searched for. Each call is one attempt at its provider.
+    """Rewrites or expands a question before the search. Each call is one attempt at its provider.
 
     Where it fails, the question is searched for as it is, and the result says so.
     """
@@ -94,8 +92,8 @@ class QueryTransformer(Protocol):
         """Transform a question.
 
         Args:
-            query: The normalised question; where there was a conversation, made to stand alone.
-            context: What is known around it.
+            query: The normalised question; after a conversation, made to stand alone.
+            context: The conversation before it.
 
         Returns:
             What to search for; plain text is searched for in place of the question.

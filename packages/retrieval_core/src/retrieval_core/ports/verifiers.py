@@ -1,4 +1,4 @@
-"""Holding the sentences of an answer against the passages that it was written from."""
+"""The port for verifiers, which check the sentences of an answer against its passages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What the passages say of one sentence.
+    """The verdict on one sentence.
 
     Attributes:
-        passage: The place of the passage that tells among those given, from 0; ``None`` for ``not_found``.
-        quote: The words of that passage, exactly as they stand there; empty for ``not_found``.
+        passage: Index of the passage that decides, from 0; ``None`` for ``not_found``.
+        quote: That passage's own words; empty for ``not_found``.
         reason: One sentence for people; may be empty.
     """
 
@@ -29,14 +29,14 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """One verdict for each sentence, in their order, and what they cost."""
+    """One verdict for each sentence, in their order."""
 
     verdicts: tuple[Verified, ...]
     usage: Usage | None = None
 
 
 class Verifier(Protocol):
-    """Tells whether passages support what an answer says."""
+    """Checks whether passages support what an answer says."""
 
     @property
     def id(self) -> str:
@@ -49,7 +49,7 @@ class Verifier(Protocol):
         ...
 
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
-        """Hold sentences of an answer against passages.
+        """Check sentences of an answer against passages.
 
         Args:
             query: The question that was answered.

@@ -1,1 +1,1 @@
-"""How calls that leave the process are run: in time, in threads, and from synchronous code."""
+"""Running calls that leave the process: deadlines, retries, threads, and the bridge from synchronous code."""

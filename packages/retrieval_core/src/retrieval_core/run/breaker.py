@@ -1,4 +1,4 @@
-"""Leaving a backend alone for a while when it keeps failing, so that it can recover and callers need not wait."""
+"""Circuit breakers: a backend that keeps failing is left alone for a while, so that callers need not wait for it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,11 @@ class CircuitBreaker:
         self._closed_until_tried_at: float | None = None
         self._last = ""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether calls are stopped at this moment."""
-        return self._closed_until_tried_at is not None and self._clock.now() < self._closed_until_tried_at
-
     def admit(self) -> None:
-        """Let a call through, or not; whoever is let through reports how it ended.
+        """Let a call through; its caller then reports with :meth:`succeeded` or :meth:`failed`.
 
         Raises:
-            CircuitOpenError: The backend is to be left alone.
+            CircuitOpenError: The breaker is open: the backend is to be left alone.
         """
         if self._closed_until_tried_at is None:
             return
@@ -66,11 +61,10 @@ class CircuitBreaker:
 
 
 class CircuitBreakers:
-    """One breaker for each backend of a pipeline, made when it is first called.
+    """One :class:`CircuitBreaker` for each backend of a pipeline, made when it is first called.
 
     Args:
-        failures: As for :class:`CircuitBreaker`; 0 for none that ever opens.
-        pause: As there.
+        failures: As for :class:`CircuitBreaker`; 0 for no breakers.
     """
 
     def __init__(self, *, failures: int, pause: float) -> None:
@@ -79,7 +73,7 @@ class CircuitBreakers:
         self._breakers: dict[str, CircuitBreaker] = {}
 
     def of(self, backend: str, clock: Clock) -> CircuitBreaker | None:
-        """Return a backend's breaker; ``None`` where none is wanted."""
+        """Return a backend's breaker; ``None`` where ``failures`` is 0."""
         if not self._failures:
             return None
         if (breaker := self._breakers.get(backend)) is None:

@@ -1,4 +1,4 @@
-"""Time, as something that can be handed in: tests move it by hand instead of waiting."""
+"""The clock that everything is timed with; tests move theirs by hand instead of waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Measures time and ends what takes too long."""
+    """A monotonic clock with time-outs and sleep."""
 
     def now(self) -> float:
         """Return seconds since some fixed moment; it never goes back."""
@@ -30,10 +30,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real time."""
+    """The clock of :mod:`time` and :mod:`asyncio`."""
 
     def now(self) -> float:
-        """Return the seconds of the system's monotonic clock."""
+        """Return :func:`time.monotonic`."""
         return time.monotonic()
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:

@@ -1,4 +1,4 @@
-"""Threads for code that may never return: neither closing nor the end of the process waits for them for ever."""
+"""A pool of daemon threads, for code that may never return: the end of the process does not wait for it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Runs functions as :class:`~concurrent.futures.ThreadPoolExecutor` does, in threads that nobody has to wait for.
-
-    The threads of that one are joined when the interpreter exits, so that one function that hangs holds up the process.
+    """A :class:`~concurrent.futures.ThreadPoolExecutor` whose threads are not joined when the interpreter exits.
 
     Args:
         name: Prefix of the threads' names.
@@ -37,7 +35,7 @@ class DaemonThreads:
         finalize(self, _dismiss, self._queue, self._threads).atexit = False
 
     def submit(self, function: Callable[..., T], /, *args: object) -> Future[T]:
-        """Have a function run as soon as a thread is free.
+        """Queue a function; it runs as soon as a thread is free.
 
         Raises:
             RuntimeError: No further thread can be started.

@@ -1,4 +1,4 @@
-"""Streams of events, from work that tells as it goes."""
+"""Streams of events, made from a coroutine that reports through a callback."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) -> AsyncGenerator[T]:
-    """Yield what some work tells, as it tells it; whoever stops listening cancels the work.
+    """Yield the events that a coroutine function reports, as they come; closing the generator cancels it.
 
-    The work is a task of its own, so it goes on while its events wait to be taken, and its context is one throughout.
+    It runs as a task of its own: it goes on while its events wait to be taken, and has one context throughout.
 
     Args:
-        work: Called with a function that takes the events.
+        work: Called with the function that it reports each event to.
 
     Raises:
-        Exception: What the work raises, behind its last event.
+        Exception: What the work raises, after its last event.
     """
     queue: asyncio.Queue[tuple[T] | None] = asyncio.Queue()
 
@@ -48,9 +48,10 @@ async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) ->
 
 
 def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
-    """Yield the events of a stream in synchronous code; leaving it closes the stream.
+    """Yield the events of an asynchronous generator in synchronous code; closing this one closes that.
 
-    The stream lives on the bridge's loop, and is over when that is closed.
+    Raises:
+        ServiceError: The bridge, on whose loop the events are made, was closed before the last one.
     """
     busy = asyncio.Lock()  # an interrupt may leave while an event is awaited, and that has to end first
     loop: asyncio.AbstractEventLoop | None = None

@@ -1,4 +1,4 @@
-"""Values that are costly to make, and so are made when they are first asked for."""
+"""Values that are made when they are first asked for, such as loaded models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Lazy(Generic[T]):
     """A value made once, however many threads ask for it at the same time.
 
-    Where making it fails, all that asked so far get the error or try themselves, and the next call tries again.
+    Where making it fails, the caller gets the error, and the next call tries again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -24,18 +24,18 @@ class Lazy(Generic[T]):
 
     @property
     def made(self) -> T | None:
-        """The value where it is there; asking neither makes it nor waits for it."""
+        """The value, or ``None`` before it is made; never blocks."""
         made = self._made
         return None if made is None else made[0]
 
     def get(self) -> T:
-        """Return the value, making it if it is not there. Blocks while another thread makes it."""
+        """Return the value, making it on the first call. Blocks while another thread makes it."""
         with self._lock:
             if self._made is None:
                 self._made = (self._make(),)
             return self._made[0]
 
     def forget(self) -> None:
-        """Let go of the value; the next call makes it anew. Whoever has it may go on using it."""
+        """Drop the value; the next :meth:`get` makes it anew. Whoever has it may go on using it."""
         with self._lock:
             self._made = None

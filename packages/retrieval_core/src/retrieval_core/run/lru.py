@@ -1,4 +1,4 @@
-"""A bounded mapping that forgets what was not asked for the longest, and what is too old."""
+"""A least-recently-used cache with a time to live."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry(Generic[V]):
-    """What is known of one entry at one moment.
+    """One entry at one moment.
 
     Attributes:
         created_at: When it was put in, in the seconds of the cache's clock.
-        hits: How often it was asked for since then.
+        hits: How often it was returned since then.
     """
 
     value: V
@@ -32,13 +32,12 @@ class CacheEntry(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What a cache did since it was made.
+    """Counts since a cache was made.
 
     Attributes:
-        hits: Questions that it had an answer to.
-        misses: Questions that it had none to, or one that was too old.
-        evictions: Entries that made room for others. Those that were too old, replaced or cleared do not count.
-        size: Entries that it holds now; those that are too old count until they are asked for.
+        misses: Lookups of keys that were absent or expired.
+        evictions: Entries that made room for others; expired, replaced and cleared ones do not count.
+        size: Entries now; expired ones count until they are asked for.
     """
 
     hits: int
@@ -48,16 +47,14 @@ class CacheStatistics:
 
 
 class LruCache(Generic[K, V]):
-    """Keeps values for a while; when there are too many, those asked for longest ago go first.
+    """A least-recently-used cache whose entries expire. Thread-safe; every operation takes constant time.
 
-    Every operation takes constant time. It may be used from several threads: each operation is done as a whole, under a
-    lock that is never held for longer than a few dictionary operations. The values must not be ``None``, and are handed
-    out as they are, so they should not be changeable.
+    Values must not be ``None``, and are not copied.
 
     Args:
         max_size: The most entries; at least 1.
-        ttl_seconds: An entry of this age is gone; more than 0, or ``None`` for no limit.
-        now: Tells the time in seconds; it never goes back.
+        ttl_seconds: The age at which an entry expires; more than 0, or ``None`` for never.
+        now: A monotonic clock in seconds.
 
     Raises:
         InvalidParameterError: ``max_size`` or ``ttl_seconds`` is out of its range.
@@ -78,7 +75,7 @@ class LruCache(Generic[K, V]):
         self._hits = self._misses = self._evictions = 0
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, ``None`` where there is none or it is too old."""
+        """Return the value of a key, ``None`` where it is absent or expired."""
         now = self._now()
         with self._lock:
             entry = self._entries.get(key)
@@ -95,7 +92,7 @@ class LruCache(Generic[K, V]):
             return entry.value
 
     def set(self, key: K, value: V) -> None:
-        """Keep a value; the one that the key had is replaced, and its age and hits begin anew."""
+        """Store a value, replacing the key's former one; age and hits begin anew."""
         entry = _Entry(value, self._now())
         with self._lock:
             self._entries[key] = entry
@@ -105,7 +102,7 @@ class LruCache(Generic[K, V]):
                 self._evictions += 1
 
     def entry(self, key: K) -> CacheEntry[V] | None:
-        """Return what is known of an entry without counting as a question, ``None`` where :meth:`get` would."""
+        """Return an entry without counting as a lookup; ``None`` where :meth:`get` would."""
         now = self._now()
         with self._lock:
             entry = self._entries.get(key)
@@ -114,12 +111,12 @@ class LruCache(Generic[K, V]):
             return CacheEntry(entry.value, entry.created_at, entry.hits)
 
     def clear(self) -> None:
-        """Forget all entries; the statistics go on."""
+        """Remove all entries; the statistics go on."""
         with self._lock:
             self._entries.clear()
 
     def statistics(self) -> CacheStatistics:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         with self._lock:
             return CacheStatistics(self._hits, self._misses, self._evictions, len(self._entries))
 

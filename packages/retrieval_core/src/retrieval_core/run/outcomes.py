@@ -1,4 +1,4 @@
-"""What a call comes to: a value or a failure, as values that stages combine."""
+"""Outcomes of calls, success or failure, as values that stages combine."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Ok(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A call that did not work, after everything that could help was tried.
+    """A call that failed, with all its retries.
 
     Attributes:
-        of: Which of several plug-ins of the stage it was; empty where there is one.
+        of: Which of several plug-ins of the stage failed; empty where there is one.
     """
 
     stage: str
@@ -48,7 +48,7 @@ class Failed:
 
 
 def is_callers_fault(error: Exception) -> bool:
-    """Whether an error says that something is set up or asked wrongly, so that going on without would hide it."""
+    """Whether an error says that the set-up or the question is wrong, so that degrading would hide a mistake."""
     if isinstance(error, EmbeddingError) and isinstance(error.__cause__, ServiceError):
         error = error.__cause__
     if isinstance(error, ServiceError):
@@ -59,5 +59,5 @@ def is_callers_fault(error: Exception) -> bool:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an index that is there cannot do what was asked, as one whose file is damaged; the rest of it may do."""
+    """Whether an index exists and cannot be read, as one whose file is damaged; other parts of it may still work."""
     return isinstance(error, StoreError) and not isinstance(error, (EmbedderMismatchError, IndexNotFoundError))

@@ -1,4 +1,4 @@
-"""Which failures are worth another attempt, and how long to wait before it."""
+"""Retries: which failures are worth another attempt, and how long to wait before it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAY_PASS: tuple[type[BaseException], ...] = (ConnectionError, TimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and how patiently, a call is made again.
+    """How often a failed call is made again, and the exponential backoff in between.
 
     Attributes:
         max_retries: Further attempts after the first one, at least 0.
         base_delay: Seconds before the first of them, before jitter.
         max_delay: The longest wait in seconds, unless a service asks for more.
-        exponential_base: By how much each wait is longer than the one before.
-        retryable_exceptions: What may pass of the errors that plug-ins raise, see :func:`can_help`.
+        exponential_base: Factor from each wait to the next.
+        retryable_exceptions: Errors of plug-ins that are worth another attempt, see :func:`can_help`.
     """
 
     max_retries: int = 3
@@ -45,8 +45,8 @@ NO_RETRIES = RetryPolicy(max_retries=0)
 def can_help(error: BaseException, retryable: tuple[type[BaseException], ...] = MAY_PASS) -> bool:
     """Whether the same call may succeed when it is made again.
 
-    So it is with lost connections, time-outs, rate limits (429), server faults (5xx), busy indexes and answers that
-    are not what was asked for; and with ``retryable``, whatever else a plug-in raises of it.
+    True for lost connections, time-outs, rate limits (429), server faults (5xx), busy indexes and malformed answers,
+    and for the ``retryable`` errors that a plug-in raises.
     """
     if isinstance(error, DeadlineExceededError):
         return False
@@ -64,21 +64,18 @@ async def retry(
     clock: Clock,
     remaining: Callable[[], float | None],
 ) -> T:
-    """Go on after a first attempt that failed, as long as that can help and there is time.
+    """Repeat a call whose first attempt failed, as long as that can help and there is time.
 
-    Waits grow exponentially, with jitter, so that clients that failed together do not come back together. Where a
-    service says how long to wait (``Retry-After``), that is what is waited, or longer. After an answer that is not what
-    was asked for there is no wait: the service is there, and is not more likely to do better later.
+    Waits grow exponentially, with jitter. They are never shorter than a service asks for (``Retry-After``). After a
+    malformed answer there is no wait: the service is up, and no more likely to do better later.
 
     Args:
         first: What the first attempt raised.
         attempt: Makes the call again.
-        policy: How often and how patiently.
-        clock: Sleeps.
-        remaining: Seconds left; a wait that would not leave any is not begun. ``None`` for no bound.
+        remaining: Seconds left, ``None`` for no bound; a wait that would use them up is not begun.
 
     Raises:
-        Exception: What the last attempt raised, whatever it was.
+        Exception: What the last attempt raised.
     """
     if policy.max_retries < 1 or not can_help(first, policy.retryable_exceptions):
         raise first

@@ -1,4 +1,4 @@
-"""The one place where calls that leave the process, or load a model, are timed, bounded and turned into outcomes."""
+"""The runner: the one place where calls of plug-ins are timed, bounded, repeated and turned into outcomes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What protects the calls of all runs of a pipeline.
+    """Retries, circuit breakers, observer and time-outs, shared by all runs of a pipeline.
 
     Attributes:
-        policy: How often a call is made again.
-        breakers: Remember which backends are down.
-        observer: Is told of every call.
-        timeouts: By stage, how many seconds each of its calls may take, with all its attempts and the waits between
-            them, and the setting that says so. The deadline holds beside it, whichever is over first. A call that takes
-            longer fails with :class:`~retrieval_core.errors.DeadlineExceededError`, which names the setting.
+        timeouts: By stage, the seconds that each of its calls may take, with all attempts and waits, and the setting
+            that says so. A call that takes longer fails with :class:`~retrieval_core.errors.DeadlineExceededError`,
+            which names the setting. The deadline holds as well.
     """
 
     policy: RetryPolicy = NO_RETRIES
@@ -48,10 +45,10 @@ class Run:
     """One query's run: its deadline, and the records of what its stages did.
 
     Args:
-        pool: Where functions run that are not coroutine functions.
+        pool: Runs functions that are not coroutine functions.
         seconds: The time budget of the whole run; ``None`` for no bound.
-        clock: What the deadline and the durations are measured with.
-        guard: Retries, circuit breakers and the observer; by default there are none.
+        clock: Measures the deadline and the durations; by default :class:`SystemClock`.
+        guard: By default no retries, breakers, observer or time-outs.
     """
 
     def __init__(
@@ -73,38 +70,23 @@ class Run:
         self._records: list[StageRecord] = []
 
     def until(self, share: float) -> Run:
-        """Return this run with only the first part of its deadline, so that what comes afterwards has time left.
-
-        Clock and records are the same.
-        """
+        """Return this run with only the first ``share`` of its deadline, so that later stages have time left."""
         return self._part(_limit=None if self._seconds is None else self._seconds * share)
 
     def within(self, share: float) -> Run:
-        """Return this run for something that may use up only so much of the deadline from now on."""
+        """Return this run for a part that may take ``share`` of the whole deadline from now on."""
         if self._seconds is None:
             return self
         soon = self.elapsed_ms / 1000 + self._seconds * share
         return self._part(_limit=soon if self._limit is None else min(self._limit, soon))
 
     def for_part_of_the_rest(self, part: float) -> Run:
-        """Return this run for something that may use up only so much of the time that is left to it.
-
-        It is for what something else can stand in for, which then has the rest.
-
-        Args:
-            part: In [0, 1].
-        """
+        """Return this run with only ``part``, in [0, 1], of the time that is left; a fallback then has the rest."""
         remaining = self._remaining()
         return self if remaining is None else self._part(_limit=self.elapsed_ms / 1000 + remaining * part)
 
     def afresh(self, part: float) -> Run:
-        """Return this run for a search that shares out a deadline of its own: a part of the time that is left.
-
-        Its time begins now; records and clock are the same.
-
-        Args:
-            part: In (0, 1].
-        """
+        """Return this run for a search with a deadline of its own: ``part``, in (0, 1], of the time that is left."""
         remaining = self._remaining()
         seconds = None if remaining is None else max(0.0, remaining) * part
         return self._part(_started=self._clock.now(), _seconds=seconds, _limit=seconds, _whole="the search's")
@@ -117,31 +99,24 @@ class Run:
         return self._part(_backend=backend)
 
     def in_round(self, number: int) -> Run:
-        """Return this run for one of several searches, whose number, from 1, its records have."""
+        """Return this run for one of several searches; its records carry the number, from 1."""
         return self._part(_round=number)
 
     def without_retries(self) -> Run:
-        """Return this run for calls that are made once, because doing without them is better than waiting."""
+        """Return this run for calls that are made once: doing without them is better than waiting."""
         return self._part(_policy=NO_RETRIES)
 
     def repairing(self, repair: Callable[..., Awaitable[object]] | None) -> Run:
         """Return this run for calls whose unusable answers can be mended; ``None`` changes nothing.
 
-        After an attempt that raised :class:`~retrieval_core.errors.MalformedAnswerError`, the next one calls ``repair``
-        with the same arguments and that error behind them, in place of the function. It is an attempt like any other:
-        there are no more of them than without it. After a repair that failed in another way, the function is called.
-
-        Args:
-            repair: Gives what the function gives.
+        After an attempt that raised :class:`~retrieval_core.errors.MalformedAnswerError`, the next attempt calls
+        ``repair`` with the same arguments and that error behind them, in place of the function, whose result it
+        returns too. After a repair that failed in another way, the function is called again.
         """
         return self._part(_repair=repair)
 
     def once_begun(self, has_begun: Callable[[], bool]) -> Run:
-        """Return this run for calls that are not made again once some of what they give was used, as of a stream.
-
-        Args:
-            has_begun: Asked after each attempt that failed.
-        """
+        """Return this run for calls, as of a stream, that are not repeated once ``has_begun()`` is true."""
         return self._part(_has_begun=has_begun)
 
     def _part(self, **changed: object) -> Run:
@@ -161,13 +136,13 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time budget, or the part of it that this is bound to, is used up."""
+        """Whether the time of this run, or of this part of it, is used up."""
         remaining = self._remaining()
         return remaining is not None and remaining <= 0
 
     @property
     def records(self) -> tuple[StageRecord, ...]:
-        """What was done so far, in the order it ended."""
+        """One record for each stage so far, in the order they ended."""
         return tuple(self._records)
 
     def note(
@@ -180,7 +155,7 @@ class Run:
         *,
         dropped: tuple[DroppedPassage, ...] = (),
     ) -> None:
-        """Record a stage that was plain arithmetic, from ``started_ms`` until now."""
+        """Record a stage that made no call, from ``started_ms`` until now."""
         took = self.elapsed_ms - started_ms
         self._records.append(
             StageRecord(stage, took, count_in, count_out, decision=decision, round=self._round, dropped=dropped)
@@ -194,10 +169,10 @@ class Run:
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> Ok[T] | Failed:
-        """Call something that may fail or hang, within what is left of the deadline, again where that can help.
+        """Call a plug-in within what is left of the deadline, with retries, and record it.
 
-        A function that is no coroutine function runs in a thread; if it then returns something to await, that is
-        awaited. Cancellation of the caller passes through.
+        A function that is no coroutine function runs in a thread; if it returns an awaitable, that is awaited.
+        Errors become :class:`Failed`; cancellation of the caller passes through.
         """
         bound = self._guard.timeouts.get(stage)
         call = (self if bound is None else self._bound_for_a_call(*bound))._call  # noqa: SLF001 - of this run's part
@@ -253,24 +228,30 @@ class Run:
                 value = await retry(error, attempt, self._policy, self._clock, self._remaining)
         except Exception as raised:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
             error = raised.error if isinstance(raised, _Final) else raised
-            _tell(breaker if attempts else None, error)
+            _count(breaker if attempts else None, error)
             failed = Failed(stage, error, attempts)
             took = (self._clock.now() - started) * 1000
             return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts, round=self._round)
         if breaker is not None:
             breaker.succeeded()
         took = (self._clock.now() - started) * 1000
-        told = getattr(value, "usage", None)
-        usage = told if isinstance(told, Usage) else None  # a plug-in may tell anything
-        record = StageRecord(stage, took, count_out=_size(value), attempts=attempts, usage=usage, round=self._round)
+        usage = getattr(value, "usage", None)
+        record = StageRecord(
+            stage,
+            took,
+            count_out=_size(value),
+            attempts=attempts,
+            usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
+            round=self._round,
+        )
         return Ok(value), record
 
     async def settle(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> Ok[T] | Failed:
-        """Return what something that is made of calls comes to, where something else can stand in for it.
+        """Await a function that makes calls itself, and return its value or the library error that it raised.
 
-        Its calls are timed, bounded and repeated; it is not, once more.
+        Only its calls are timed, bounded and repeated, not the function as a whole.
         """
         try:
             return Ok(await function(*args, **kwargs))
@@ -292,14 +273,9 @@ class Run:
             async with self._clock.timeout(remaining):
                 return await self._pool.call(function, *args, **kwargs)
         except TimeoutError as error:
-            if (exceeded := self._as_deadline(error, stage)) is error:
+            if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:
                 raise
-            raise exceeded from error
-
-    def _as_deadline(self, error: TimeoutError, stage: str) -> Exception:
-        if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:
-            return error
-        return self._exceeded(stage)
+            raise self._exceeded(stage) from error
 
     def _exceeded(self, stage: str) -> DeadlineExceededError:
         if self._bound_by is not None:
@@ -320,17 +296,12 @@ class _Final(Exception):  # noqa: N818 - never seen outside
         self.error = error
 
 
-def _tell(breaker: CircuitBreaker | None, error: Exception) -> None:
-    """Tell a backend's circuit breaker, where there is one, what went wrong."""
-    if breaker is not None and _is_the_backends_fault(error):
-        breaker.failed(error)
-
-
-def _is_the_backends_fault(error: Exception) -> bool:
-    """Whether a backend did not answer, or said that it cannot: what a circuit breaker counts."""
-    return isinstance(error, DeadlineExceededError) or can_help(error)
-
-
 def _size(value: object) -> int | None:
     value = getattr(value, "hits", value)
     return len(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else None
+
+
+def _count(breaker: CircuitBreaker | None, error: Exception) -> None:
+    """Count an error that shows that a backend does not answer, and not only that it refuses one request."""
+    if breaker is not None and (isinstance(error, DeadlineExceededError) or can_help(error)):
+        breaker.failed(error)

@@ -1,4 +1,4 @@
-"""Identical questions that are asked at the same time share one run."""
+"""Single flight: identical calls that are made at the same time share one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Flight(Generic[T]):
-    """Work that is under way, and those who wait for it."""
+    """A task that is under way, and the futures of those who wait for it."""
 
     __slots__ = ("task", "waiting")
 
@@ -24,7 +24,7 @@ class _Flight(Generic[T]):
         self.waiting: set[asyncio.Future[T]] = set()
 
     def landed(self) -> None:
-        """Tell those who still wait how it ended, in whichever way it did."""
+        """Hand the task's result, error or cancellation to those who still wait."""
         is_cancelled = self.task.cancelled()
         error = None if is_cancelled else self.task.exception()
         for waiter in self.waiting:
@@ -39,20 +39,19 @@ class _Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Runs one coroutine at a time for each key; whoever comes with a key that is under way waits for the same one.
+    """Runs one coroutine at a time for each key; callers with a key that is under way wait for the same one.
 
-    The work is a task of its own: it does not end with the caller who began it, but with the last one who waits. Tasks
-    belong to event loops, so callers of different loops do not share.
+    It is a task of its own, cancelled when its last caller is. Callers of different event loops do not share.
     """
 
     def __init__(self) -> None:
         self._flights: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Flight[T]]] = WeakKeyDictionary()
 
     async def run(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what the work of a key comes to, and begin it if nobody did.
+        """Return the result of the key's coroutine, starting it if none is under way.
 
         Raises:
-            BaseException: What the work raised, to each caller who waits for it.
+            BaseException: What the coroutine raised, to each caller.
         """
         loop = asyncio.get_running_loop()
         flights = self._flights.setdefault(loop, {})

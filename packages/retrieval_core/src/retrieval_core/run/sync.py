@@ -1,4 +1,4 @@
-"""Calling coroutines from synchronous code, also where an event loop is already running."""
+"""The bridge that runs coroutines from synchronous code, also where an event loop is already running."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ logger = logging.getLogger("retrieval_core")
 
 
 class SyncBridge:
-    """Runs coroutines on one background event loop, which starts with the first call.
+    """Runs coroutines on one background event loop, in a thread that starts with the first call.
 
-    It works in notebooks and inside other running loops, because it uses neither of them. After a fork the child gets
-    a loop of its own: threads do not survive a fork. One that is collected without having been closed stops its loop.
+    It works in notebooks and inside other running loops. After a fork the child gets a loop of its own. Garbage
+    collection stops the loop.
 
     Args:
-        seconds: How long a call may take, unless it says otherwise. When these are over, and a tenth of them more, a
-            loop that takes no turns is left to whatever blocks it, and the next call starts another one. ``None``
-            waits for ever.
-        grace: Seconds that a loop which is late has at least to take its next turn.
+        seconds: How long a call may take; ``None`` waits for ever. A loop that takes no turn for these and a tenth
+            more is abandoned to whatever blocks it, and the next call starts another one.
+        grace: The least seconds that a late loop has to take its next turn.
     """
 
     def __init__(self, seconds: float | None = None, *, grace: float = GRACE) -> None:
@@ -55,11 +54,11 @@ class SyncBridge:
         """Run a coroutine to its end and return its result; an interrupt of the caller cancels it.
 
         Args:
-            coroutine: Bounds itself in time, as far as it takes turns.
+            coroutine: Must bound itself in time: ``seconds`` only detect a blocked loop.
             seconds: In place of the bridge's own; ``None`` waits for ever.
 
         Raises:
-            RuntimeError: It was called from the background loop itself, which would then wait for itself.
+            RuntimeError: It was called from the background loop itself, which would wait for itself.
             ServiceError: The loop was closed before the coroutine had ended.
             DeadlineExceededError: Something blocks the loop.
         """
@@ -111,15 +110,14 @@ class SyncBridge:
             loop.call_soon_threadsafe(loop.stop)
 
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether a loop is the background loop of today, and runs."""
+        """Whether a loop is the bridge's current background loop."""
         runner = self._runner
         return runner is not None and self._process == os.getpid() and runner.get_loop() is loop
 
     def run_or_leave(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run what cleans up, and wait for it where that can be done.
+        """Run a clean-up, and wait for it unless this is the loop's own thread (the garbage collector may call it).
 
-        In the background loop's own thread, where the garbage collector may call it, it is begun alone. When the
-        interpreter ends, the loop does not run any more, and nothing is done.
+        While the interpreter ends, nothing is done: the loop does not run any more.
         """
         if sys.is_finalizing():
             return
@@ -151,14 +149,14 @@ class SyncBridge:
             self._lock, self._runner, self._thread, self._process = RLock(), None, None, os.getpid()
 
     def finish(self, closing: Callable[[], Coroutine[Any, Any, object]], patience: float = PATIENCE) -> None:
-        """Run what closes everything that was used on the loop, and stop the loop.
+        """Run a closing coroutine, and stop the loop.
 
         Args:
-            closing: Called again for another loop, where something blocks this one.
+            closing: Called again on another loop, where something blocks this one.
             patience: Seconds after which a loop that takes no turns counts as blocked.
 
         Raises:
-            DeadlineExceededError: Something blocks the loop; what can be closed is closed all the same.
+            DeadlineExceededError: Something blocked the loop; ``closing`` ran on another one all the same.
         """
         try:
             self.run(closing(), patience)
@@ -169,13 +167,11 @@ class SyncBridge:
             self.close()
 
     def close(self, patience: float = PATIENCE) -> None:
-        """Stop the background loop, cancelling what still runs on it.
-
-        The next call starts another one; closing twice is fine.
+        """Stop the background loop, cancelling what still runs on it; the next call starts another one.
 
         Args:
-            patience: How many seconds to wait for that. What has not ended then is left to itself, and logged as a
-                warning; its thread does not keep the process from exiting.
+            patience: Seconds to wait for that. A loop that has not ended then is left to itself, with a warning in
+                the log; its daemon thread does not keep the process from exiting.
         """
         self._forget_what_a_fork_left()
         with self._lock:

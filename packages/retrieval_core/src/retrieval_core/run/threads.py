@@ -1,4 +1,4 @@
-"""Blocking work off the event loop, in a bounded pool of its own."""
+"""A bounded pool of threads for blocking functions."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ logger = logging.getLogger("retrieval_core")
 
 
 class PoolSaturatedError(ServiceError):
-    """Too much blocking work is waiting already; taking more would only make every caller slower."""
+    """As many functions as the pool may hold are running or waiting."""
 
 
 class PoolClosedError(ServiceError):
-    """The pool was closed before the work was done; what uses it was closed while in use."""
+    """The pool was closed before the function had run; its owner was closed while in use."""
 
 
 class ThreadPool:
     """Runs blocking functions for coroutines.
 
-    A thread cannot be cancelled: a coroutine that is cancelled, or runs out of time, leaves its function running to its
-    end in the pool. So the work that may wait is bounded, and a full pool refuses instead of queueing for ever.
+    A thread cannot be cancelled: where its coroutine is cancelled or runs out of time, a function runs on to its end.
+    So the queue is bounded, and a full pool refuses.
 
     Args:
         name: Prefix of the threads' names, and named in errors.
-        threads: How many functions run at a time. The threads start when they are first needed.
+        threads: The most functions that run at a time.
         waiting: How many more may wait for a thread.
-        patience: For functions that may never return, as those of others: how many seconds :meth:`close` waits for
-            them. By default it waits until they have ended, as does the interpreter when it exits.
+        patience: Seconds that :meth:`close` waits for running functions, for those that may never return. By default
+            it waits until they have ended, as does the interpreter when it exits.
     """
 
     def __init__(self, name: str, threads: int, waiting: int = 1000, *, patience: float | None = None) -> None:
@@ -99,13 +99,11 @@ class ThreadPool:
             raise
 
     async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a plug-in: await a coroutine function, and run one that is none, whatever its port says, in the pool.
-
-        If that returns something to await, it is awaited.
+        """Call a plug-in: await a coroutine function, run any other in the pool, and await an awaitable result.
 
         Raises:
-            PoolSaturatedError: As of :meth:`run`.
-            Exception: Whatever the plug-in raised, see :func:`~retrieval_core.errors.as_exception`.
+            PoolSaturatedError: As :meth:`run`.
+            Exception: What the plug-in raised, see :func:`~retrieval_core.errors.as_exception`.
             BaseException: The caller was cancelled, interrupted or closed.
         """
         try:
@@ -143,9 +141,9 @@ class ThreadPool:
             self._pending -= 1
 
     def close(self) -> None:
-        """Refuse further work, drop what waits, and wait for what runs, not longer than is set. Closing twice is fine.
+        """Refuse further calls, drop those that wait, and wait ``patience`` for those that run. Closing twice is fine.
 
-        What is then still running is left to itself, and logged as a warning: a thread cannot be ended.
+        A function that still runs then is left running in its thread, with a warning in the log.
         """
         was_closed, self._closed = self._closed, True
         if self._process != os.getpid():
@@ -165,12 +163,12 @@ class ThreadPool:
 
 
 def _is_closed_by(error: BaseException) -> bool:
-    """Whether the coroutine that caught an error is being closed: a plug-in's own would come from a deeper frame."""
+    """Whether a ``GeneratorExit`` closes the calling coroutine; a plug-in's own would come from a deeper frame."""
     return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def _is_coroutine_function(function: Callable[..., object]) -> bool:
-    # Most are methods whose code says so, which is told ten times as fast as by looking for what else may be one.
+    # The flag of a method's code is read ten times as fast as inspect decides.
     code = getattr(function, "__code__", None)
     return (isinstance(code, CodeType) and bool(code.co_flags & inspect.CO_COROUTINE)) or inspect.iscoroutinefunction(
         function

@@ -1,4 +1,4 @@
-"""Which calls the configured timeouts are for."""
+"""The configured timeouts, by stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAGES = {
 
 
 def timeouts_of(config: TimeoutsConfig) -> dict[str, tuple[float, str]]:
-    """Return for each stage with a timeout its seconds and the setting's key, as a ``Guard`` takes them."""
+    """Return for each stage with a timeout its seconds and the setting's key, for :attr:`Guard.timeouts`."""
     return {
         stage: (seconds, f"timeouts.{name}")
         for name, times in (

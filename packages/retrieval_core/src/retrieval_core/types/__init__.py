@@ -1,6 +1,5 @@
-"""The values that flow through the pipeline, from a file on disk to the result of a query.
+"""The values that flow through the pipeline, from a file on disk to the result of a query, all of them frozen.
 
-All of them are frozen: a stage makes new values with :func:`dataclasses.replace` and never edits the ones it was given.
 Offsets count code points and are half open, ``document.text[start:end]``. Pages and rows count from 1, positions of
 chunks from 0.
 """

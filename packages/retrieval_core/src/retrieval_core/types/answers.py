@@ -1,4 +1,4 @@
-"""What comes of answering a question: the answer, sentence by sentence with its sources, and the events on the way."""
+"""Answers, their sentences and sources, and the events of a stream of one."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from retrieval_core.types.results import Degradation, StageRecord, Usage
 
 AnswerKind: TypeAlias = Literal["written", "extracted", "abstained", "without_documents"]
-"""By a language model from the passages; the passages' own best sentences; none, since nothing found bears on the
-question; or by a language model without passages, because nothing could be searched."""
+"""Written by a language model from the passages; the passages' own best sentences; no answer, since no passage bears on
+the question; or written by a language model without passages, because nothing could be searched."""
 Verdict: TypeAlias = Literal["supported", "contradicted", "not_found"]
-"""What the passages say of a sentence: the same, the opposite or another figure, or nothing."""
+"""The passages say the same as a sentence; the opposite or another figure; or nothing of it."""
 AttributionProblem: TypeAlias = Literal["unknown", "unsupported"]
-"""There is no passage of that number; or the passage holds nothing that the sentence could be from."""
+"""The pack has no passage of that number; or the passage holds nothing that the sentence could be from."""
 FallbackStep: TypeAlias = Literal["dense", "without_documents", "extracted"]
-"""What stood in: a search by meaning alone; an answer without documents; the passages' own sentences."""
+"""The substitute: a dense search alone; an answer without documents; the passages' own sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """One source of a sentence: a ``[n]`` of the answer, or one that was found for a sentence without.
+    """One source of a sentence: a ``[n]`` of the answer, or one that was found for a sentence without markers.
 
     Attributes:
-        number: Of the passage in its pack, as the answer has it.
-        marker: Where ``[n]`` stands in the answer's text; ``None`` where the answer has none and it was found.
-        citation: The passage's, with only the quotes that the sentence can be from; ``None`` where there are none.
-        problem: Why there are none.
+        number: The passage's number in its pack, as the answer gives it.
+        marker: Where ``[n]`` stands in the answer's text; ``None`` for a source that was found.
+        citation: The passage's citation, with only the quotes that the sentence can be from; ``None`` without any.
+        problem: Why ``citation`` is ``None``.
     """
 
     number: int
@@ -40,12 +40,12 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class SentenceCheck:
-    """What a verifier says of a sentence of an answer.
+    """A verifier's verdict on a sentence of an answer.
 
     Attributes:
-        sentence: Its place among the answer's sentences, from 0.
-        passage: The number of the passage that tells, in its pack; ``None`` for ``not_found``.
-        quote: The passage's own words; ``None`` likewise.
+        sentence: Index among the answer's sentences, from 0.
+        passage: Number, in its pack, of the passage that decides; ``None`` for ``not_found``.
+        quote: The passage's own words; ``None`` for ``not_found``.
         reason: One sentence for people.
     """
 
@@ -58,15 +58,15 @@ class SentenceCheck:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSentence:
-    """A sentence of an answer, or what stands for one: a table row, a list item, a block of code.
+    """A sentence of an answer, or a unit like one: a table row, a list item, a block of code.
 
     Attributes:
-        span: Where it stands in the answer's text, its markers included.
-        text: Those characters.
-        says_something: Whether it needs a source; headings, introductions of a list, and the admission that the
-            passages do not tell, need none.
+        span: Its place in the answer's text, markers included.
+        text: The characters of ``span``.
+        says_something: Whether it needs a source. Headings, introductions of a list, and the admission that the
+            passages hold no answer, need none.
         attributions: Its sources, in the order of its markers.
-        check: The verifier's; ``None`` where none looked at it.
+        check: The verifier's; ``None`` where none checked it.
     """
 
     span: Span
@@ -82,7 +82,7 @@ class AnswerSentence:
 
     @property
     def needs_source(self) -> bool:
-        """Whether it says something and nothing that was found holds it."""
+        """Whether it says something and has no source."""
         return self.says_something and not self.has_source
 
 
@@ -91,14 +91,14 @@ class Confidence:
     """How far an answer can be relied on.
 
     Attributes:
-        value: In [0, 1]: what to rely on. Of a written answer ``retrieval`` times ``support``; of quotes ``support``,
-            or ``retrieval`` where that is ``None``; 0 where nothing was answered.
-        retrieval: In [0, 1]: how likely the passages are on the question's subject, whether they answer it or not.
-        support: In [0, 1]: of a written answer, the part of the sentences that say something and are supported: by the
-            passages as a verifier has it or, where none was asked, by a source. Of quotes, how likely they answer the
-            question, as calibrated on questions that documentation answers and others that it does not. ``None`` before
-            there is an answer, and for quotes that no calibrated scorer read.
-        explanation: What it was computed from, for people.
+        value: In [0, 1]. Of a written answer ``retrieval`` times ``support``; of quotes ``support``, or ``retrieval``
+            where that is ``None``; 0 where nothing was answered.
+        retrieval: Probability that the passages are on the question's subject, whether they answer it or not.
+        support: Of a written answer, the share of the sentences that say something which a verifier found supported
+            or, without a verifier, which have a source. Of quotes, the probability that they answer the question,
+            calibrated on questions that documentation answers and others that it does not. ``None`` before there is an
+            answer, and for quotes that no calibrated scorer read.
+        explanation: How it was computed, for people.
     """
 
     value: float
@@ -116,9 +116,9 @@ class Answer:
         text: The answer; with ``error``, as much of it as there is.
         sentences: Its sentences in order; together they are the text but for white space.
         pack: The passages it was written from; ``None`` where nothing could be searched.
-        confidence: ``None`` where there is nothing to tell it by.
-        fallbacks: What stood in for what failed, in order.
-        error: Why the answer is not complete; ``None`` where it is.
+        confidence: ``None`` where there is nothing to compute it from.
+        fallbacks: Substitutes for failed steps, in order.
+        error: Why the answer is incomplete; ``None`` where it is complete.
         degraded: Everything that did not work as configured, from the search on.
         stages: One record for each stage after those of the pack, in the order they ended; without a pack, of all.
     """
@@ -136,7 +136,6 @@ class Answer:
     latency_ms: float = 0.0
 
     def __str__(self) -> str:
-        """Return the text."""
         return self.text
 
     @property
@@ -159,14 +158,14 @@ class Answer:
 
     @property
     def usage(self) -> Usage | None:
-        """What the models took for it, where they tell; without the search."""
+        """Tokens of the models that wrote it, without the search; ``None`` where no model counts them."""
         usages = [record.usage for record in self.stages if record.usage is not None]
         return None if not usages else sum(usages[1:], start=usages[0])
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalDone:
-    """The passages are there; comes once, before anything is said."""
+    """The search is over; comes once, before any text."""
 
     pack: ContextPack | None
     confidence: Confidence | None = None
@@ -175,7 +174,7 @@ class RetrievalDone:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Something did not work, and something else stands in for it from here on."""
+    """A step failed, and a substitute takes its place from here on."""
 
     step: FallbackStep
     reason: str
@@ -192,10 +191,10 @@ class AnswerChunk:
 
 @dataclass(frozen=True, slots=True)
 class SentenceCited:
-    """A sentence of the answer is complete, and these are its sources.
+    """A sentence of the answer is complete, with its sources.
 
     Attributes:
-        index: The sentence's place among the answer's, from 0.
+        index: Index among the answer's sentences, from 0.
     """
 
     index: int
@@ -205,7 +204,7 @@ class SentenceCited:
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerified:
-    """A sentence of the answer was held against the passages."""
+    """A sentence of the answer was checked against the passages."""
 
     check: SentenceCheck
     type: Literal["verification"] = field(default="verification", init=False)
@@ -213,10 +212,10 @@ class SentenceVerified:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFailed:
-    """The answer could not be completed; what there is of it was sent, and comes again with the end.
+    """The answer could not be completed; its part so far comes again with :class:`AnswerDone`.
 
     Attributes:
-        stage: What failed.
+        stage: The stage that failed.
         error: The name of the error's class.
         reason: One line for people.
     """
@@ -238,5 +237,5 @@ class AnswerDone:
 AnswerEvent: TypeAlias = (
     RetrievalDone | Fallback | AnswerChunk | SentenceCited | SentenceVerified | AnswerFailed | AnswerDone
 )
-"""What a stream of an answer is made of: fallbacks, ``retrieval_done``, then pieces of the text, sentences and further
+"""The events of a stream, in this order: fallbacks, ``retrieval_done``, then pieces of the text, sentences and further
 fallbacks, then verifications, an error if there was one, and ``done``, last and once."""

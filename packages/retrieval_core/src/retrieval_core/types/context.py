@@ -1,4 +1,4 @@
-"""What a language model is shown of the passages that were found, and how to check it."""
+"""Context packs: the passages that a language model is shown, with their citations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from retrieval_core.types.results import Degradation, Hit, StageRecord
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
-"""Why a passage is there: it was found; it is the section or page around one that was; it stands beside one on the same
-page or under the same parent; or beside one, beyond that border."""
+"""Why a passage is in a pack: it was found; it is the section or page around a found one; it stands beside a found one
+on the same page or under the same parent; or beside one, beyond that border."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 
@@ -24,8 +24,8 @@ class Quote:
     """A stretch of a document's text, word for word.
 
     Attributes:
-        span: Where it stands in the document's text; ``None`` for text that was added without a document.
-        content_hash: :func:`content_hash` of ``text``; computed when it is not given.
+        span: Its place in the document's text; ``None`` for a chunk that was added without a document.
+        content_hash: By default :func:`content_hash` of ``text``.
     """
 
     text: str
@@ -39,12 +39,12 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a passage comes from, in a form that can be checked against the index.
+    """The source of a passage, in a form that can be checked against the index.
 
     Attributes:
         number: The passage's number in its pack, from 1.
         chunk_ids: The chunks that it was made of, in the document's order; a parent's own id for a parent.
-        quotes: Its text, in the document's order: one quote, or several where something between them is left out.
+        quotes: Its text, in the document's order: one quote, or several where text between them is left out.
         source: Path or URL.
     """
 
@@ -62,10 +62,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """Whether a citation still says what the index says.
+    """The comparison of a citation with the index.
 
     Attributes:
-        differences: What does not match, in words; empty where everything does.
+        differences: In words; empty where everything matches.
     """
 
     citation: Citation
@@ -82,14 +82,13 @@ class ContextPassage:
     """One passage of a pack.
 
     Attributes:
-        id: The id of the chunk or section it is; of a merged passage, that of its best primary.
-        role: Its best part's.
-        text: Word for word, without its heading line. Where a line of it looks like one, the pack's text has a
-            backslash before it.
-        citation: Where the text comes from.
+        id: Of the chunk or section; of a merged passage, that of its best primary.
+        role: The role of its best part.
+        text: Word for word, without its heading line. In the pack's text, a line of it that looks like a heading line
+            has a backslash before it.
         hits: The primaries in it, best first; empty for the other roles.
         primary_id: The id of the hit that brought it along; its own for a primary.
-        tokens: What it takes by itself, heading line included, by the pack's counter.
+        tokens: Of itself with its heading line, by the pack's counter.
         shortened: Whether sentences were left out: at its end to fit the budget, or because they do not bear on the
             question.
     """
@@ -111,14 +110,14 @@ class ContextPassage:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What became of one chunk or parent that was considered.
+    """The outcome for one chunk or parent that was considered for a pack.
 
     Attributes:
         id: Of the chunk or section; each stands in the ledger once.
         role: Its best role.
         reason: Why it was dropped or shortened, in words; empty where it was kept.
         passage: The number of the passage that it is in; ``None`` where it was dropped.
-        tokens: What its own text takes; ``None`` where that was not counted.
+        tokens: Of its own text; ``None`` where they were not counted.
     """
 
     id: str
@@ -132,13 +131,13 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ContextPack:
-    """What a language model is shown, within a token budget, with its sources and an account of what was left out.
+    """The passages that a language model is shown, within a token budget, with their sources and what was left out.
 
     Attributes:
         query: As it was asked.
-        passages: What is shown, in order.
+        passages: In the order shown.
         context_pack: The passages as one text, at most ``max_tokens`` long by the counter that was used.
-        ledger: One entry for everything that was considered.
+        ledger: One entry for each chunk or parent that was considered.
         token_count: Tokens of ``context_pack``.
         max_tokens: The budget.
         trace: ``pinecone_candidates``, ``rerank_results``, ``final_token_count`` and ``expansion_stats``.
@@ -164,7 +163,7 @@ class ContextPack:
 
     @property
     def citations(self) -> tuple[str, ...]:
-        """One line for each passage on where it comes from, in order: see :func:`format_citation`."""
+        """One line for each passage, in order: see :func:`format_citation`."""
         return tuple(format_citation(passage.citation) for passage in self.passages)
 
     @property
@@ -179,10 +178,10 @@ class ContextPack:
 
 
 def format_citation(place: Chunk | Citation) -> str:
-    """Return where a text comes from, as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
+    """Return the source of a text as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
 
-    Parts that it does not have are left out; ranges of table rows and list items come last. It is one line with these
-    parts, whatever the names in it are: see :func:`~retrieval_core.types.escapes.escape_name`.
+    Ranges of table rows and list items come last. Names cannot forge parts of the line: see
+    :func:`~retrieval_core.types.escapes.escape_name`.
     """
     parts = [f"Doc: {escape_name(place.document_id)}"]
     if place.page_span:
@@ -197,7 +196,7 @@ def format_citation(place: Chunk | Citation) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text with single blanks for all its white space."""
+    """Return a text with each run of white space as one blank."""
     return " ".join(text.split())
 
 

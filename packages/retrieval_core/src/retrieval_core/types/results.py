@@ -1,4 +1,4 @@
-"""What comes of a question: hits with their scores, what was decided on the way, and the whole result."""
+"""Results of queries: hits with their scores, records of the stages, and the whole result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SearchMode: TypeAlias = Literal["hybrid", "dense", "lexical"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls of a model cost, in its own tokens."""
+    """Tokens of calls of a model, by its own count."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -34,12 +34,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a passage bears on a question.
+    """A relevance filter's judgement of a passage.
 
     Attributes:
         relevant: Whether it is kept.
-        score: In [0, 1], how much it bears on the question.
-        reason: One sentence for people; empty where the judge gives none.
+        score: Relevance in [0, 1].
+        reason: One sentence for people; may be empty.
     """
 
     relevant: bool
@@ -49,14 +49,13 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """A question that was put into other words.
+    """A rewrite of a question.
 
     Attributes:
-        original_query: As it was asked, normalised.
-        rewritten_query: As it was searched for instead.
+        original_query: Normalised.
         attempt_number: From 1.
         improvement_reason: Why the new words should find more.
-        relevance: What the search for them came to; ``None`` where that cannot be told.
+        relevance: How relevant the hits of the rewritten query were; ``None`` where that is unknown.
     """
 
     original_query: str
@@ -68,16 +67,15 @@ class RewriteResult:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Where a hit's rank comes from; ``None`` where a stage did not see it. Ranks count from 1.
+    """A hit's score at each stage; ``None`` where a stage did not see it. Ranks count from 1.
 
     Attributes:
         dense: Cosine similarity of query and passage in [0, 1] (a negative cosine counts as 0).
-        lexical: BM25, unbounded above, higher is better; comparable within one query only.
+        lexical: BM25, unbounded above; comparable within one query only.
         fused: The combination of both sides, whose scale depends on the fusion method.
-        mmr: Marginal relevance at the moment of selection, in [-1, 1].
-        rerank: The reranker's score.
+        mmr: Marginal relevance when it was selected, in [-1, 1].
         relevance: The relevance filter's score, in [0, 1].
-        final: The value that the hits are ordered by.
+        final: The score that the hits are ordered by.
     """
 
     dense: float | None = None
@@ -93,12 +91,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a reranker says a passage tells on the question.
+    """A reranker's finding on whether a passage answers the question.
 
     Attributes:
         answers: Whether the passage holds the answer.
-        text: The words that it was judged by; empty where there are none.
-        is_quoted: Whether these words stand in the passage as they are, but for white space.
+        text: The words that it was judged by; may be empty.
+        is_quoted: Whether the passage holds these words, but for white space.
     """
 
     answers: bool
@@ -108,11 +106,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a hit was found by, where that was not the question alone.
+    """A search beside the question's own that found a hit.
 
     Attributes:
         kind: ``sub-question``, ``keywords``, ``passage``, ``graph``, a retriever's name …
-        text: What was searched for, or what led there.
+        text: The text searched for, or for a graph the entities and relations that led there.
     """
 
     kind: str
@@ -121,15 +119,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found, with the score it is ordered by and the scores that led there.
+    """A chunk that was found, with the score it is ordered by and the scores of all stages.
 
     Attributes:
-        found_by: What else than the question found it, such as the sub-questions; empty where only the question did.
+        found_by: The searches beside the question's own that found it, such as those for sub-questions.
         source_index: Which of several indexes it is from; ``None`` where one was asked.
-        excerpts: The parts of the chunk's text that bear on the question, in order, where the rest is not shown; spans
-            of the chunk's text. Empty for the whole text.
-        relevance_reason: Why the relevance filter kept it; ``None`` where none looked at it.
-        evidence: What the reranker found in it; ``None`` where none looked, or it gives scores only.
+        excerpts: Spans of the chunk's text that bear on the question, in order; the rest is not shown. Empty for the
+            whole text.
+        relevance_reason: Why the relevance filter kept it; ``None`` where none judged it.
+        evidence: The reranker's; ``None`` without a reranker, or with one that gives scores only.
     """
 
     chunk: Chunk
@@ -143,7 +141,7 @@ class Hit:
 
     @property
     def id(self) -> str:
-        """The chunk's id: what makes two hits the same, never their text."""
+        """The chunk's id, by which hits are deduplicated."""
         return self.chunk.id
 
 
@@ -154,7 +152,6 @@ class Query:
     Attributes:
         original: As it was asked.
         text: Normalised, and cut to the configured length.
-        truncated: Whether something was cut off.
         embedding: Shape ``(dimension,)``; ``None`` before embedding and in lexical mode.
     """
 
@@ -169,7 +166,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """One thing that did not work as configured, and was done without."""
+    """A stage that did not work as configured; the query went on without it."""
 
     stage: str
     reason: str
@@ -177,12 +174,12 @@ class Degradation:
 
 @dataclass(frozen=True, slots=True)
 class DroppedPassage:
-    """A passage that was found and left out again.
+    """A passage that the relevance filter left out.
 
     Attributes:
         id: The chunk's.
-        score: In [0, 1], how much it bears on the question, as the relevance filter has it.
-        reason: Why it was left out, cut after 300 code points; empty where the relevance filter gives none.
+        score: Its relevance in [0, 1].
+        reason: Cut after 300 code points; may be empty.
     """
 
     id: str
@@ -192,19 +189,19 @@ class DroppedPassage:
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """What one stage did.
+    """One run of a stage.
 
     Attributes:
         milliseconds: Wall time.
         count_in: How many candidates went in; ``None`` where that makes no sense.
         count_out: How many came out, likewise.
-        error: Why it failed in the end.
+        error: Why it failed after all attempts.
         attempts: How often its backend was called; 0 for stages that are plain arithmetic, and for calls not made.
-        decision: What was decided, in words, where something was.
-        usage: What a model took, where it tells.
-        round: Which search it belongs to: 1 for the question as it was asked, one more for each rewrite of it. ``None``
-            for what belongs to none, such as the rewriting itself.
-        dropped: The passages that were left out, in the order of the hits.
+        decision: In words.
+        usage: The model's tokens.
+        round: The search that it belongs to: 1 for the question as it was asked, one more for each rewrite. ``None``
+            for stages outside of searches, such as the rewriting itself.
+        dropped: In the order of the hits.
     """
 
     stage: str
@@ -221,14 +218,12 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScores:
-    """How good a result is, as far as that can be told without knowing the right answer.
+    """Scores of a result that need no reference answer, in [0, 1]; ``None`` where one cannot be computed.
 
     Attributes:
-        context_precision: In [0, 1]: whether the passages that bear on the question come first. ``None`` where it
-            cannot be computed.
-        response_relevancy: In [0, 1]: whether the response answers the question. ``None`` likewise.
-        methods: How each of them was computed, by its name.
-        usage: What the models took for it, where they tell.
+        context_precision: Whether the relevant passages come first.
+        response_relevancy: Whether the response answers the question.
+        methods: How each score was computed, by its name.
     """
 
     context_precision: float | None = None
@@ -242,19 +237,19 @@ class EvaluationScores:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """The answer to one query.
+    """The result of one query.
 
     Attributes:
-        query: The query as it was asked.
+        query: As it was asked.
         hits: Best first.
         formatted_context: The passages as one text, ready for a prompt.
         metadata: Facts about the run: the normalised query, the mode, the filter, counts, whether the context was cut,
             and ``note``: why nothing was found, where that is known.
-        latency_ms: Wall time in milliseconds.
+        latency_ms: Wall time.
         degraded: Empty when everything worked as configured.
         trace: One record for each stage, in the order they ended.
-        rewrites: Other words that were searched for, in order.
-        evaluation: Scores of the result, where evaluation is on.
+        rewrites: In order.
+        evaluation: ``None`` where evaluation is off.
     """
 
     query: str
@@ -278,7 +273,7 @@ class RetrievalResult:
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """The hits' dense cosine similarities in [0, 1], ``None`` where there is no vector to compare."""
+        """The hits' cosine similarities in [0, 1], ``None`` where there is no vector to compare."""
         return tuple(hit.scores.dense for hit in self.hits)
 
     @property

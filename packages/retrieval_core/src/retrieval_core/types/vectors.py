@@ -1,4 +1,4 @@
-"""Telling vectors from what only claims to be some."""
+"""Validation of vectors that plug-ins and callers hand in."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST = 3.4028234663852886e38
-"""The largest number that float32 holds, in which vectors are kept."""
+"""The largest finite float32."""
 
 
 def as_vectors(values: object) -> NDArray[Any]:
-    """Return one vector, or several, as an array of the numbers that were given; an array is not copied.
+    """Return one vector, or several, as an array; an array is not copied.
 
     Raises:
-        InvalidParameterError: They are no real numbers, not finite, or beyond the range of float32.
+        InvalidParameterError: They are not real numbers, not finite, or beyond the range of float32.
     """
     import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
 
@@ -30,7 +30,7 @@ def as_vectors(values: object) -> NDArray[Any]:
         what = array.dtype.name if array.dtype.kind != "O" else type(values).__name__
         msg = f"vectors must consist of real numbers, got {what}"
         raise InvalidParameterError(msg)
-    # A comparison with what is no number is false, so that this tells NaN as well.
+    # Comparisons with NaN are false, so NaN is refused as well.
     if array.size and not (array.max() <= MOST and array.min() >= -MOST):
         msg = "vectors must consist of finite numbers, which float32 can hold"
         raise InvalidParameterError(msg)

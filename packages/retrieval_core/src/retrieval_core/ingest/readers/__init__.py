@@ -1,7 +1,7 @@
-"""Read files of many formats into text.
+"""Readers of file formats.
 
-Markdown, text, CSV and JSON lines are read with what the core brings; the other formats need
-``retrieval-core[documents]``. Nothing is fetched from a network, and nothing in a document is executed.
+Markdown, text, CSV and JSON lines need no extra; the other formats need ``retrieval-core[documents]``. Nothing is
+fetched from a network, and nothing in a document is executed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def supported_suffixes() -> frozenset[str]:
 def read_file(path: Path, options: ReadOptions | None = None) -> Iterator[ParsedDocument]:
     """Read one file, chosen by its suffix in any case.
 
-    Tables give a document for each row, and are read as they are consumed; every other file is one document. No
-    document is empty.
+    Tables give a document for each row, read as they are consumed; every other file is one document. None is empty.
 
     Raises:
         UnreadableFileError: The file cannot be read; nothing was yielded before.

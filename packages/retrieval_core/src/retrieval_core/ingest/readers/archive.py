@@ -1,7 +1,7 @@
-"""DOCX, PPTX and EPUB are ZIP archives of XML: what is in them, unpacked within bounds.
+"""The ZIP archives of XML that DOCX, PPTX and EPUB are, unpacked within bounds.
 
-What an archive says about its sizes is not believed. Bytes are counted while they come out, a piece at a time, and the
-libraries that parse office files never see the archive itself, but a copy of what was unpacked.
+The sizes that an archive declares are not trusted: bytes are counted as they are unpacked, and the libraries that parse
+office files get a copy of what was unpacked.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Archive:
     """The members of an open ZIP archive; made by :func:`open_archive`.
 
     Args:
-        archive: Its file, opened.
-        most_bytes: What may be unpacked of it, repetitions included.
+        most_bytes: How much may be unpacked, repetitions included.
     """
 
     def __init__(self, archive: ZipFile, most_bytes: int) -> None:
@@ -66,8 +65,8 @@ class Archive:
         """Unpack a member that is markup.
 
         Raises:
-            KeyError: There is none of this name.
-            RefusedError: It is too large, or too much would have been unpacked of the archive.
+            KeyError: There is no member of this name.
+            RefusedError: It is too large, or too much was unpacked of the archive.
         """
         data = b"".join(self._within(name, self.pieces(name)))
         nodes = count_nodes(data)
@@ -80,8 +79,8 @@ class Archive:
         """Unpack a member that is markup, a piece at a time.
 
         Raises:
-            KeyError: There is none of this name.
-            RefusedError: Too much would have been unpacked of the archive.
+            KeyError: There is no member of this name.
+            RefusedError: Too much was unpacked of the archive.
         """
         with self._archive.open(name) as member:
             while piece := member.read(_PIECE):
@@ -94,10 +93,10 @@ class Archive:
                 yield piece
 
     def count(self, nodes: int) -> None:
-        """Take note of elements and attributes that will be parsed.
+        """Count elements and attributes that will be parsed.
 
         Raises:
-            RefusedError: They are too many together.
+            RefusedError: All together are too many.
         """
         self._nodes_left -= nodes
         if self._nodes_left < 0:
@@ -105,17 +104,17 @@ class Archive:
             raise RefusedError(msg)
 
     def office_parts(self, most_nodes: int, *, without: str | None = None) -> dict[str, bytes]:
-        """Return the members that are XML by their names; the others, such as pictures, are empty.
+        """Return the members by name, with the content of those that are XML; the others, such as pictures, are empty.
 
-        What a member is shows in its first characters, not in its name: relationships give any name any part to play.
+        XML is recognised by its first characters, since relationships can give any name any part to play.
 
         Args:
             most_nodes: Elements and attributes that all of them may have together.
             without: The name of a member that is left out.
 
         Raises:
-            RefusedError: Too much would have been unpacked, XML declares entities, which a parser would expand, or it
-                is in an encoding that the format does not allow.
+            RefusedError: Too much was unpacked, XML declares entities, which a parser would expand, or it is in an
+                encoding that the format does not allow.
         """
         parts: dict[str, bytes] = {}
         size = 0
@@ -148,7 +147,7 @@ class Archive:
 
 
 def zipped(parts: Mapping[str, bytes]) -> BytesIO:
-    """Return a ZIP archive of parts, such as the libraries that parse office files take."""
+    """Return a ZIP archive of parts, for the libraries that parse office files."""
     archive = BytesIO()
     with ZipFile(archive, "w", ZIP_STORED) as file:
         for name, data in parts.items():
@@ -158,21 +157,17 @@ def zipped(parts: Mapping[str, bytes]) -> BytesIO:
 
 
 def refuse_encoding(name: str) -> None:
-    """Refuse XML that declares another encoding than office files have.
-
-    Raises:
-        RefusedError: It does.
-    """
+    """Raise :class:`RefusedError` for an encoding that office files do not have."""
     if name.lower() not in _ENCODINGS:
         msg = "its XML is neither in UTF-8 nor in UTF-16, as that of office files is"
         raise RefusedError(msg)
 
 
 def joined(texts: Iterable[str]) -> list[str]:
-    """Return the texts of an archive's parts that are not empty.
+    """Return the texts that are not empty.
 
     Raises:
-        RefusedError: They are too long together.
+        RefusedError: They have more than :data:`MOST_CHARACTERS` together.
     """
     kept: list[str] = []
     left = MOST_CHARACTERS
@@ -186,17 +181,16 @@ def joined(texts: Iterable[str]) -> list[str]:
 
 
 def too_many_nodes(name: str) -> str:
-    """Return why a part is refused."""
+    """Return the reason for refusing a part."""
     return f"{_shown(name)} has more elements and attributes than are parsed at once{_ADVICE}"
 
 
 def too_long(name: str) -> str:
-    """Return why a part is refused."""
+    """Return the reason for refusing a part."""
     return f"{_shown(name)} has more than {MOST_PART_BYTES >> 20} MiB of markup{_ADVICE}"
 
 
 def _shown(name: str) -> str:
-    """Return the name of a part as it is told."""
     return one_line(name)[:100] or "a part"
 
 
@@ -226,7 +220,7 @@ def open_archive(path: Path) -> Generator[Archive]:
 
 
 class _PiecewiseFile(BufferedReader):
-    """A file of which nothing is read in one piece that is longer than the directory of an archive may be."""
+    """A file that refuses a read of more bytes than the directory of an archive may have."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MOST_DIRECTORY_BYTES:
@@ -235,12 +229,12 @@ class _PiecewiseFile(BufferedReader):
 
 
 def count_nodes(data: bytes | bytearray) -> int:
-    """Return how many elements and attributes there are in markup, or more, but never fewer."""
+    """Return an upper bound of the elements and attributes in markup."""
     return data.count(b"<") - data.count(b"</") + data.count(b"=")
 
 
 def parse_xml(data: bytes) -> ET.Element:
-    """Parse XML that declares no entities: without these, its size in memory is bounded and nothing is fetched.
+    """Parse XML without entities, so that its size in memory is bounded and nothing is fetched.
 
     Raises:
         ValueError: It has a document type declaration.

@@ -1,4 +1,4 @@
-"""What all readers share: their options, their one error, and the guard around other people's code."""
+"""The readers' options, their error, the guard around parsing libraries, and the cleaning of text."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _NEWLINES = re.compile(r"\r\n?")
 _LONGEST_LINE = 1_000
 MOST_NESTING = 64
-"""How deep the metadata of a file may be nested; everything behind the readers walks it recursively."""
+"""The deepest nesting of a file's metadata, which is walked recursively."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How tables are read; every other format says all there is to know about itself.
+    """How tables are read; other formats have no options.
 
     Attributes:
-        text_column: The column whose cells are the texts of the documents; ``None`` finds one, see
+        text_column: The column with the documents' texts; ``None`` finds one, see
             :func:`retrieval_core.ingest.readers.columns.find_columns`.
         title_column: The column with their titles; ``None`` takes one with a well-known name, if there is any.
         columns: The metadata field that a column becomes, where that is not its own name.
-        on_note: Called with what is worth knowing about a table, before its first row is read.
+        on_note: Called with each warning about a table, before its first row is read.
     """
 
     text_column: str | None = None
@@ -41,26 +41,26 @@ class ReadOptions:
 
 
 class RefusedError(Exception):
-    """Raised where a file would take too much time or memory, with the reason; :func:`vendor` adds which file."""
+    """A file would take too much time or memory; :func:`vendor` adds the file's name to the reason."""
 
 
 def unreadable(path: Path, reason: str) -> UnreadableFileError:
-    """Return the error that a reader raises, with one sentence for people."""
+    """Return a reader's error, with a reason for people."""
     return UnreadableFileError(str(path), reason)
 
 
 @contextmanager
 def vendor(path: Path, needed_for: str, failure: str) -> Generator[None]:
-    """Run a parsing library: let none of its own errors out.
+    """Translate the errors of a parsing library.
 
     Args:
         path: The file being read.
-        needed_for: What the library is for, ``"Reading PDF files"``.
-        failure: What is wrong with the file when the library gives up.
+        needed_for: The library's purpose, such as ``"Reading PDF files"``.
+        failure: The reason to give where the library raises.
 
     Raises:
         MissingExtraError: The library is not installed.
-        UnreadableFileError: The library failed, or what it would have done was refused.
+        UnreadableFileError: The library failed, or :class:`RefusedError` was raised.
     """
     try:
         yield
@@ -71,8 +71,7 @@ def vendor(path: Path, needed_for: str, failure: str) -> Generator[None]:
     except RecursionError as exc:
         raise unreadable(path, "it is nested too deeply") from exc
     except ImportError as exc:
-        extra = "documents"
-        raise MissingExtraError(extra, needed_for) from exc
+        raise MissingExtraError("documents", needed_for) from exc
     except Exception as exc:
         raise unreadable(path, failure) from exc
 
@@ -83,11 +82,11 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str | None) -> str:
-    """Return a title or a name with single spaces, of a thousand characters at most; an empty text where is none."""
+    """Return a title or a name on one line, cut after a thousand characters; empty for ``None``."""
     return " ".join(clean((text or "")[:_LONGEST_LINE]).split())
 
 
 def author_metadata(author: str | None) -> dict[str, str]:
-    """Return the metadata of a document with this author, none where nobody is named."""
+    """Return the metadata of a document with this author; empty without a name."""
     name = one_line(author)
     return {"author": name} if name else {}

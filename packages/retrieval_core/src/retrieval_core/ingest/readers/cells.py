@@ -1,4 +1,4 @@
-"""Cells of a table that is all text: what type the cells of a column have, and what a cell's value is."""
+"""Types of columns and values of cells, in tables that are all text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LONGEST_NUMBER = 400
 
 @dataclass(frozen=True, slots=True)
 class MostlyNumbers:
-    """What keeps a column from being one of numbers.
+    """A text column nearly all of whose cells are numbers.
 
     Attributes:
         numbers: How many of its cells are numbers.
         cells: How many have a value.
-        example: The first one that is no number, shortened.
+        example: The first cell that is no number, shortened.
         row: Its row, from 1.
     """
 
@@ -51,8 +51,8 @@ class TypeGuess:
     beside it are enough too, if none of them has a fourth digit, which would have been separated as well.
 
     Args:
-        decimal_comma: Whether the table may be from where the comma is the decimal point, as one is whose cells are not
-            separated by commas; then whole numbers are not enough.
+        decimal_comma: Whether the table may have decimal commas, as one whose cells are not separated by commas; then
+            whole numbers are not enough.
     """
 
     def __init__(self, *, decimal_comma: bool = False) -> None:
@@ -67,7 +67,7 @@ class TypeGuess:
         self._first_grouped: tuple[int, str] | None = None
 
     def see(self, cell: str, row: int = 0) -> None:
-        """Take one more cell into account, of the row with this number."""
+        """Take one more cell into account, of row ``row``."""
         value = cell.strip()
         if len(value) > _LONGEST_NUMBER:
             self._see_other(value, row)
@@ -117,9 +117,9 @@ class TypeGuess:
 
     @property
     def mostly_numbers(self) -> MostlyNumbers | None:
-        """What keeps the column from being one of numbers, where nearly all of its cells are; else ``None``.
+        """The cells that keep the column from being numeric, where nearly all are numbers and none is a code (``007``).
 
-        Codes such as ``007`` are digits, and meant to be text.
+        ``None`` for every other column.
         """
         if self.type != "text" or self._has_codes or not self._cells or self._numbers < MOSTLY * self._cells:
             return None

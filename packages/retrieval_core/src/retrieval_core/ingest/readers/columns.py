@@ -1,4 +1,4 @@
-"""Tables whose rows are documents: which column is the text, which the title, and what tells the rows apart."""
+"""Tables whose rows are documents: their text, title and key columns."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ TEXT_COLUMNS = (
     "abstract",
     "description",
 )
-"""Names that a text column usually has, the likelier first."""
+"""Usual names of a text column, the likelier first."""
 TITLE_COLUMNS = ("title", "headline", "subject", "name", "product title", "product name")
-"""Names that a title column usually has, the likelier first."""
+"""Usual names of a title column, the likelier first."""
 KEY_COLUMNS = ("_id", "id")
-"""Names of the column that tells rows apart."""
+"""Names of a key column."""
 
 SAMPLE_ROWS = 1_000
+"""Rows that the text column is found by."""
 
 
 def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: ReadOptions) -> tuple[str, str | None]:
-    """Return the names of the column that holds the texts, and of the one with their titles, if there is one.
+    """Return the names of the text column and of the title column, if there is one.
 
     The options decide; otherwise a well-known name does (:data:`TEXT_COLUMNS`, :data:`TITLE_COLUMNS`, in any case,
-    ``_`` for a space). Where no column has the name of a text, it is the one, other than title and key, whose texts
-    have the longest median length in the first thousand rows.
+    ``_`` for a space). Without one, the text column is that, other than title and key, whose texts have the longest
+    median length.
 
     Args:
-        rows: The first rows, with their values typed: numbers and booleans are no texts.
-        path: The file.
-        options: What the user chose.
+        rows: The first :data:`SAMPLE_ROWS` rows, with their values typed: numbers and booleans are no texts.
 
     Raises:
         UnreadableFileError: An option names no column, or no column holds text.
@@ -79,10 +78,10 @@ def _median_length(cells: Iterable[object]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What was found out about a table before its rows are read.
+    """The roles of a table's columns.
 
     Attributes:
-        key: The column whose values tell the rows apart, ``None`` if there is none.
+        key: The column with a value of its own for each row, ``None`` if there is none.
         fields: The metadata field that a column becomes, where that is not its own name.
     """
 
@@ -128,7 +127,7 @@ def _words(cell: object) -> str:
 
 
 class UniqueKey:
-    """Finds out whether every row has a value of its own in a column ``_id`` or ``id``."""
+    """Finds out whether a column ``_id`` or ``id`` has a different value in every row."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {name: set() for name in KEY_COLUMNS}
@@ -145,5 +144,5 @@ class UniqueKey:
 
     @property
     def column(self) -> str | None:
-        """The column, ``None`` if neither is unique."""
+        """The unique column, ``None`` if there is none."""
         return next(iter(self._seen), None)

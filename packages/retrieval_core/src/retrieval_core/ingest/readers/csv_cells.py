@@ -1,7 +1,7 @@
 """The cells of a CSV file, as RFC 4180 has them.
 
-The standard library's reader refuses cells of more than 128 KiB, by a limit that is one for the whole process, and so
-not ours to change. It is used where a row has no such cell.
+The standard library's reader refuses cells of more than 128 KiB, a limit of the whole process and so not ours to
+change. It is used for rows without such a cell.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LONGEST_CELL = 10_000_000
-"""Code points of a cell in quotation marks; a longer one is refused, as a mark that was left open makes it."""
+"""The most code points of a quoted cell; a longer one is most likely a quotation mark that was left open."""
 
 
 class RowError(ValueError):
-    """Raised where a row cannot be parsed; says in which line, and why."""
+    """A row cannot be parsed; the message has the line and the reason."""
 
 
 def parse_rows(  # noqa: C901, PLR0912, PLR0915

@@ -1,4 +1,4 @@
-"""CSV and TSV: a row is a document."""
+"""The reader of CSV and TSV; each row is a document."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Table:
                 raise unreadable(self.path, f"{exc} (is a quotation mark left open?)") from exc
 
     def _find_delimiter(self) -> str:
-        """Return the delimiter that cuts the first rows into the most columns, alike in all of them if possible."""
+        """Return the delimiter that gives the first rows the most columns, preferring one that gives all as many."""
 
         def quality(delimiter: str) -> tuple[bool, int]:
             widths: list[int] = []

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, UTF-16 and UTF-32 with a byte order mark, otherwise what a detector finds."""
+"""Encodings of text files: UTF-8, UTF-16 and UTF-32 by their byte order mark, others by a detector."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def read_text(path: Path) -> str:
     """Return a text file's content, with line feeds for all line ends.
 
     Raises:
-        UnreadableFileError: The file is binary, or in an encoding that cannot be told.
+        UnreadableFileError: The file is binary, or its encoding cannot be recognised.
     """
     encoding = detect_encoding(path)
     return clean(path.read_bytes().decode(encoding, "replace"))
 
 
 def detect_encoding(path: Path) -> str:
-    """Return the name of a file's encoding as Python knows it.
+    """Return Python's name of a file's encoding.
 
-    The whole file is looked at, a block at a time: a single accent may come after megabytes of ASCII. A last character
-    that was cut in half does not make a UTF-8 file anything else, if there is another one to tell by.
+    The whole file is read, a block at a time: a single accent may come after megabytes of ASCII. A truncated last
+    character is ignored in UTF-8 that has other characters beyond ASCII.
 
     Raises:
-        UnreadableFileError: The file is binary, or in an encoding that cannot be told.
+        UnreadableFileError: The file is binary, or its encoding cannot be recognised.
     """
     with path.open("rb") as file:
         head = file.read(4)
@@ -86,10 +86,10 @@ def _guess(sample: bytes, path: Path) -> str:
 
 
 def decode_markup(data: bytes, path: Path) -> str:
-    """Return HTML or XHTML as text: by byte order mark, by what it declares, as UTF-8, or by what a detector finds.
+    """Return HTML or XHTML as text: by its byte order mark, as UTF-8, as declared, or by a detector.
 
     Raises:
-        UnreadableFileError: It is binary, or in an encoding that cannot be told.
+        UnreadableFileError: It is binary, or its encoding cannot be recognised.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):

@@ -1,4 +1,4 @@
-"""EPUB: the chapters of a book, in reading order."""
+"""The reader of EPUB: the chapters of a book, in reading order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGES = ("application/xhtml+xml", "text/html")
 
 
 def read_epub(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
-    """Read a book as one document; an EPUB has no pages."""
+    """Read a book as one document, without page numbers."""
     with vendor(path, "Reading EPUB files", "it is no EPUB, or is damaged"), open_archive(path) as archive:
         names, title, author = _package(archive)
         chapters = joined(to_markdown(decode_markup(archive.read(name), path)) for name in names)
@@ -41,10 +41,7 @@ def read_epub(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 
 
 def _package(archive: Archive) -> tuple[list[str], str, str | None]:
-    """Return the names of the pages in reading order, the title and the author.
-
-    A page is read once: a book that names one again and again would grow without end.
-    """
+    """Return the names of the pages in reading order, each once, the title and the author."""
     container = parse_xml(archive.read("META-INF/container.xml"))
     root = container.find(f".//{_CONTAINER}rootfile")
     name = unquote("" if root is None else root.get("full-path", ""))
@@ -54,7 +51,7 @@ def _package(archive: Archive) -> tuple[list[str], str, str | None]:
 
 
 def _spine(package_name: str, package: Element) -> Iterator[str]:
-    """Yield the names of the pages in reading order; the table of contents is none of them."""
+    """Yield the names of the pages in reading order, without the table of contents."""
     manifest = {item.get("id"): item for item in package.iterfind(f"{_OPF}manifest/{_OPF}item")}
     for reference in package.iterfind(f"{_OPF}spine/{_OPF}itemref"):
         item = manifest[reference.get("idref")]

@@ -1,4 +1,4 @@
-"""HTML: the text of a page as Markdown."""
+"""The reader of HTML: the text of a page as Markdown."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def read_html(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 def to_markdown(markup: str) -> str:
     """Return the text of an HTML page as Markdown.
 
-    Link targets and images are left out: they cost tokens and say nothing that is asked for. Lists and quotations that
-    are nested more than ten deep are not marked as such, since every line in them would grow with their depth.
+    Link targets and images are left out, as they cost tokens. Lists and quotations that are nested more than ten deep
+    lose their marks, since every line in them would grow with their depth.
 
     Raises:
-        RefusedError: A few bytes of it would become very many, or take very long.
+        RefusedError: It would take too much time or memory.
     """
     _refuse_expanding(markup)
     strip = ["a", *_INDENTING_TAGS] if _indentation(markup) > _MOST_INDENTATION else ["a"]
@@ -87,10 +87,10 @@ def to_markdown(markup: str) -> str:
 
 
 def _refuse_expanding(markup: str) -> None:
-    """Refuse a tag whose attributes would be compared each with each, and rows that would be filled up to the widest.
+    """Refuse a tag with so many attributes, and tables of such a width, that the converter takes quadratic time.
 
     Raises:
-        RefusedError: There is such a thing.
+        RefusedError: There is such a tag or table.
     """
     for tag in _TAG.finditer(markup):
         is_long = tag.end() - tag.start() > _LONG_TAG
@@ -111,7 +111,7 @@ def _refuse_expanding(markup: str) -> None:
 
 
 def _indentation(markup: str) -> int:
-    """Return how deep lists and quotations are nested."""
+    """Return the deepest nesting of lists and quotations."""
     deepest = 0
     depths = Counter[str]()
     for slash, name in _INDENTING.findall(markup):
@@ -122,7 +122,7 @@ def _indentation(markup: str) -> int:
 
 
 def _about(markup: str) -> tuple[str | None, str | None]:
-    """Return the title and the author that the head of a page names."""
+    """Return the title and the author in the head of a page."""
     from html_to_markdown import ConversionOptions, convert  # noqa: PLC0415 - an extra
 
     head = re.split(r"</head\b|<body\b", markup, maxsplit=1, flags=re.IGNORECASE)[0]

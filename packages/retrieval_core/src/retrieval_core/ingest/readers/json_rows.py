@@ -1,4 +1,4 @@
-"""JSON lines: a line is an object, and a document."""
+"""The reader of JSON lines; each line is a document."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.ingest.readers.base import MOST_NESTING, RefusedError, clean, unreadable
-from retrieval_core.ingest.readers.columns import (
-    SAMPLE_ROWS,
-    Layout,
-    UniqueKey,
-    find_columns,
-)
+from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
 from retrieval_core.ingest.readers.encoding import detect_encoding
 
 if TYPE_CHECKING:
@@ -26,8 +21,7 @@ if TYPE_CHECKING:
 def read_json_lines(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a file with one JSON object a line; blank lines do not count.
 
-    The file is read twice, a line at a time: a broken last line or a repeated key has to be known before the first row.
-    Types are JSON's own.
+    The file is read twice, a line at a time, since a broken line or a repeated key must be known before the first row.
     """
     encoding = detect_encoding(path)
     layout = _survey(path, encoding, options)
@@ -69,7 +63,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _value(value: Any, level: int = 0) -> Any:
-    """Return a parsed value without what JSON does not know but Python writes: NaN and Infinity become ``None``.
+    """Return a parsed value with clean text, and ``None`` for NaN and Infinity, which Python reads and JSON lacks.
 
     Raises:
         RefusedError: It is nested too deeply.

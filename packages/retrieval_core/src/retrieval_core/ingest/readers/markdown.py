@@ -1,4 +1,4 @@
-"""Markdown, with or without YAML front matter."""
+"""The reader of Markdown, with or without YAML front matter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_markdown(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Return the fields of a YAML front matter and the text below it.
 
-    A block that is not a YAML mapping is left in the text: it is a rule and a paragraph, or a template for something.
+    A block that is not a YAML mapping is left in the text.
 
     Raises:
         RefusedError: It is nested too deeply, or has too many values.
@@ -66,10 +66,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 class _JsonValues:
-    """Turns what YAML can say into what JSON can say, up to a number of values.
-
-    Aliases make a file of a few lines stand for billions of values; the count stops them.
-    """
+    """Converts YAML's values to JSON's, up to a number of values: aliases can make a few lines stand for billions."""
 
     def __init__(self) -> None:
         self._seen = 0

@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, in the order in which it was written."""
+"""The reader of PDF: the text of its pages, in the order of their content."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _PLACEHOLDER_TITLES = ("untitled", "microsoft word -", "microsoft powerpoint -",
 
 
 def read_pdf(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
-    """Read a PDF with its page numbers; an owner password does not keep it from being read.
+    """Read a PDF as Markdown with page numbers; an owner password does not keep it from being read.
 
-    Headings are found by their size and weight, so that the text is Markdown. Running heads and page numbers are left
-    out, and words that were hyphenated at line ends are whole again where the rest of the document tells how.
+    Headings are found by their size and weight. Running heads and page numbers are left out, and words that were
+    hyphenated at line ends are joined as the rest of the document writes them.
     """
     with vendor(path, "Reading PDF files", "it is no PDF, or is damaged or incomplete"), _PDFIUM:
         _refuse_bombs(path.read_bytes())
@@ -62,9 +62,7 @@ def read_pdf(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 
 
 def _refuse_bombs(file: bytes) -> None:
-    """Refuse a file with a deflated stream of which PDFium would make far more than of a page.
-
-    It unpacks the content of a page as a whole, whatever it comes to. What a stream is, is taken from its dictionary.
+    """Refuse a file with a deflated stream that unpacks to far more than a page; PDFium would unpack it whole.
 
     Raises:
         RefusedError: There is such a stream.
@@ -89,13 +87,13 @@ def _refuse_bombs(file: bytes) -> None:
 
 
 def _cost(content: bytes | bytearray) -> int:
-    """Return about how many bytes PDFium makes of the content of a page; its size alone tells little."""
+    """Estimate the bytes of memory that PDFium takes for the content of a page, by its text and operators."""
     text = sum(len(string[0]) - 2 for string in _STRING.finditer(content))
     return 330 * text + 300 * len(_OPERATOR.findall(content)) + 165 * content.count(b"q")
 
 
 def _unpacked(file: bytes, at: int) -> Iterator[Iterator[bytes]]:
-    """Yield what begins here, unpacked once, twice, and so on, in small pieces."""
+    """Yield the data from an offset, inflated once, twice, and so on, each in small pieces."""
     for times in range(1, _MOST_FILTERS + 1):
         pieces: Iterator[bytes] = (file[start : start + _PIECE] for start in range(at, len(file), _PIECE))
         for _ in range(times):
@@ -104,7 +102,7 @@ def _unpacked(file: bytes, at: int) -> Iterator[Iterator[bytes]]:
 
 
 def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what deflated data is, in small pieces, until it ends or is something else."""
+    """Inflate data in small pieces, until it ends or is not deflated."""
     unpacker = zlib.decompressobj()
     with suppress(zlib.error):
         for piece in pieces:

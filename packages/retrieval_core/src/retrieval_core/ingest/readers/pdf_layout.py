@@ -1,4 +1,4 @@
-"""Lines on pages into Markdown: paragraphs, headings, words without hyphens."""
+"""The Markdown of PDF pages, made of their lines: paragraphs, headings, words without hyphens."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Paragraph:
 
     @property
     def text(self) -> str:
-        """Its lines, as they are on the page."""
+        """Its lines as on the page."""
         return "\n".join(line.text for line in self.lines)
 
 
 def markdown_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[ParsedPage, ...]]:
-    """Return the pages as one Markdown text, and where each of them lies in it; pages without text are left out."""
+    """Return the pages as one Markdown text, and the span of each in it; pages without text are left out."""
     without_heads = _without_running_heads(pages)
     body = _body_size(without_heads)
     paragraphs = _with_headings([list(_paragraphs(lines, body)) for lines in without_heads], body)
@@ -66,10 +66,7 @@ def markdown_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[ParsedPa
 
 
 def _without_running_heads(pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
-    """Leave out what stands at the top or bottom of half of the pages, or more, and of three at least.
-
-    Digits count as equal, so that page numbers are among them.
-    """
+    """Leave out lines in the margins of at least half of the pages, and of three; all digits count as equal."""
     seen = Counter(key for page in pages for key in {_running_head(line) for line in page})
     often = max(3, len(pages) / 2)
     return [[line for line in page if (key := _running_head(line)) is None or seen[key] < often] for page in pages]
@@ -81,7 +78,7 @@ def _running_head(line: Line) -> str | None:
 
 
 def _body_size(pages: Iterable[Iterable[Line]]) -> float:
-    """Return the size that most of the text is set in."""
+    """Return the font size of most of the text."""
     sizes = Counter[float]()
     for page in pages:
         for line in page:
@@ -111,7 +108,7 @@ def _alike(before: Line, after: Line, body: float) -> bool:
 
 
 def _begins_paragraph(lines: Sequence[Line], line: Line, leading: float, body: float) -> bool:
-    """Whether a line begins a paragraph, told by its look, its place and the end of the line before it."""
+    """Whether a line begins a paragraph, by its look, its place and the end of the line before it."""
     last = lines[-1]
     if last.hyphenated:
         return False
@@ -141,7 +138,7 @@ def _goes_on(last: Paragraph, first: Paragraph, body: float) -> bool:
 def _with_headings(pages: list[list[Paragraph]], body: float) -> list[list[Paragraph]]:
     """Mark the headings: short paragraphs in larger type, or in bold where the body is not.
 
-    Where these would be more than a fifth of the text, size and weight mean something else, and there are none.
+    There are none where these would be more than a fifth of the text: size and weight then mean something else.
     """
     everything = [paragraph for page in pages for paragraph in page]
     total = sum(len(line.text) for line in _lines(everything))
@@ -193,10 +190,10 @@ def _join_lines(lines: Sequence[Line], words: Counter[str]) -> str:
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:
-    """Return what joins the halves of a word: nothing, or the hyphen that it has elsewhere too.
+    """Return the joint of a divided word: nothing, or a hyphen.
 
-    The document itself decides by how it writes the word where it is whole. Where it does not occur again, a hyphen
-    stays before capitals and digits only, as in "Lucene-BM25".
+    The document's other spellings of the word decide; without one, a hyphen stays before capitals and digits only, as
+    in "Lucene-BM25".
     """
     head, tail = _LAST_WORD.search(before), _FIRST_WORD.match(after)
     if head is None or tail is None:

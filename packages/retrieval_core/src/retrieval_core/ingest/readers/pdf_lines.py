@@ -32,10 +32,10 @@ class Line:
 
     Attributes:
         size: Font size of most of its characters.
-        bold: Whether all of it is, as far as that was looked at.
+        bold: Whether all sampled characters are.
         hyphenated: Whether its last word goes on in the next line; the hyphen is not in the text.
         height: Height of the page.
-        upright: Whether it runs across the page, as the body does; notes in the margin often do not.
+        upright: Whether it is not rotated, as notes in the margin often are.
     """
 
     text: str
@@ -53,8 +53,8 @@ def lines_of_page(raw: Any, text_page: Any, height: float) -> list[Line]:
     """Return the lines of a page in the order of its content, which is that of reading in most documents.
 
     Args:
-        raw: PDFium's own functions.
-        text_page: The page that they are asked about.
+        raw: The module of PDFium's functions.
+        text_page: PDFium's text page.
         height: Height of the page, in points.
     """
     characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(text_page.count_chars())]
@@ -72,7 +72,7 @@ def lines_of_page(raw: Any, text_page: Any, height: float) -> list[Line]:
 
 
 class _Glyphs:
-    """Asks PDFium where characters are, and how they look."""
+    """Places and fonts of a page's characters, from PDFium."""
 
     def __init__(self, raw: Any, text_page: Any) -> None:
         self._raw = raw
@@ -139,7 +139,7 @@ class _Glyphs:
 
 
 def _join_rows(lines: Sequence[Line]) -> Iterator[Line]:
-    """Put back together what PDFium takes apart: a raised or lowered character is no line of its own."""
+    """Join lines that PDFium splits at raised or lowered characters."""
     row: Line | None = None
     for line in lines:
         if row is not None and _same_row(row, line):

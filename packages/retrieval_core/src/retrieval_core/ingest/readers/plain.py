@@ -1,4 +1,4 @@
-"""Plain text: nothing in it is markup."""
+"""The reader of plain text."""
 
 from __future__ import annotations
 

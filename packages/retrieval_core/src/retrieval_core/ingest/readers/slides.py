@@ -1,4 +1,4 @@
-"""PPTX: a slide is a page under its title."""
+"""The reader of PPTX; each slide is a page under its title."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _GAP = "\n\n"
 _MOST_NODES = 600_000
-"""Elements and attributes of a presentation, which is parsed as a whole, by a library that takes 200 bytes for each."""
+"""The most elements and attributes of a presentation: it is parsed as a whole, at 200 bytes for each."""
 _PLACEHOLDER_TITLES = frozenset({"", "powerpoint presentation"})
 
 
 def read_pptx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
-    """Read a presentation: titles, text, tables and notes of its slides; hidden slides too, pictures not."""
+    """Read titles, text, tables and notes of the slides, hidden ones too, without pictures."""
     with vendor(path, "Reading PPTX files", "it is no PowerPoint presentation, or is damaged"):
         with open_archive(path) as archive:
             parts = archive.office_parts(_MOST_NODES)
@@ -53,7 +53,7 @@ def _pages(slides: Sequence[str]) -> Iterator[ParsedPage]:
 
 
 def _slides(package: BytesIO) -> list[str]:
-    """Return each slide as Markdown, an empty text for one with pictures only, or that was there before."""
+    """Return each slide as Markdown; empty for one without text, and for a slide that occurs again."""
     from pptx import Presentation  # noqa: PLC0415 - an extra
 
     seen: set[str] = set()
@@ -90,7 +90,7 @@ def _shape(shape: Any) -> Iterator[str]:
 
 
 def _paragraphs(frame: Any) -> Iterator[str]:
-    """Yield the paragraphs of a text, those of a deeper level as items of a list."""
+    """Yield the paragraphs of a text frame, as items of a list where there are several."""
     paragraphs = [(paragraph.level, " ".join(paragraph.text.split())) for paragraph in frame.paragraphs]
     written = [(level, text) for level, text in paragraphs if text]
     is_list = len(written) > 1

@@ -1,4 +1,4 @@
-"""DOCX, by way of HTML: headings, lists, tables, footnotes."""
+"""The reader of DOCX, by way of HTML: headings, lists, tables, footnotes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => h2:fre
 _MAIN = "word/document.xml"
 _MAIN_TYPE = "/relationships/officeDocument"
 _STRETCH_NODES = 40_000
-"""Elements and attributes after which a document is cut: some hundred pages, of which mammoth makes 35 MB."""
+"""Elements and attributes after which a document is cut: some hundred pages, for which mammoth takes 35 MB."""
 _MOST_HEAD = 1 << 16
 
 
 def read_docx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
-    """Read a Word document; pictures are left out, and pages are not known, since only a layout makes them.
+    """Read a Word document, without pictures and page numbers.
 
-    A long one is converted a stretch at a time, and each stretch ends with its own footnotes: the library that does it
-    would need a kilobyte for each element of the whole.
+    A long one is converted a stretch at a time, each with its own footnotes at its end: the library takes a kilobyte
+    for each element.
     """
     with vendor(path, "Reading DOCX files", "it is no Word document, or is damaged"), open_archive(path) as archive:
         main = _main_part(archive)
@@ -63,7 +63,7 @@ def read_docx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 
 
 def _main_part(archive: Archive) -> str:
-    """Return the name of the part that holds the text; it may be any."""
+    """Return the name of the part that holds the text, as the relationships give it."""
     try:
         relationships = parse_xml(archive.read("_rels/.rels"))
     except KeyError:
@@ -73,7 +73,7 @@ def _main_part(archive: Archive) -> str:
 
 
 def _stretches(archive: Archive, name: str, shared: int) -> Iterator[bytes]:
-    """Yield documents, each with some of the paragraphs and tables of one, in order, and all else that is in it."""
+    """Yield the main part in stretches, each a whole document with some of the paragraphs and tables, in order."""
     splitter = _Splitter(name, shared, archive.count)
     for piece in archive.pieces(name):
         yield from splitter.feed(piece)
@@ -81,12 +81,12 @@ def _stretches(archive: Archive, name: str, shared: int) -> Iterator[bytes]:
 
 
 class _Splitter:
-    """Cuts the XML of a Word document between the children of its body, without making a tree of it.
+    """Cuts the XML of a Word document between the children of its body, without building a tree.
 
     Args:
-        name: Of the part.
+        name: The part's, for errors.
         shared: Elements and attributes of the other parts, which are parsed again with each stretch.
-        on_nodes: Called with how many elements and attributes are parsed for each stretch.
+        on_nodes: Called with the number of elements and attributes that each stretch makes the library parse.
     """
 
     def __init__(self, name: str, shared: int, on_nodes: Callable[[int], None]) -> None:
@@ -111,7 +111,7 @@ class _Splitter:
         self._is_item = self._is_joined = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Take more of the part; yield the documents that are complete."""
+        """Take more of the part; yield the stretches that are complete."""
         self._buffer += piece
         self._parser.Parse(piece, False)
         if not self._head and self._body_start is not None:
@@ -125,7 +125,7 @@ class _Splitter:
             raise RefusedError(too_long(self._name))
 
     def rest(self) -> bytes:
-        """Return the document with what is left when the part has ended."""
+        """Return the last stretch."""
         self._parser.Parse(b"", True)
         self._on_nodes(self._nodes + self._shared)
         return self._head + self._buffer
@@ -154,7 +154,7 @@ class _Splitter:
             raise RefusedError(too_many_nodes(self._name))
 
     def _child(self) -> None:
-        """Cut the document before the paragraph or table that begins here, where it can be."""
+        """Cut the document before the paragraph or table that begins here, if allowed."""
         at = self._parser.CurrentByteIndex
         if self._body_start is None:
             self._body_start, self._head_nodes = at, self._nodes
@@ -167,8 +167,8 @@ class _Splitter:
     def _can_end(self) -> bool:
         """Whether the stretch is long enough to end before the child that begins here.
 
-        It does not end behind a paragraph whose end was deleted, since that belongs to the next one, and inside a
-        list, whose numbers would begin again, only where it is twice as long. What is before the body goes with each.
+        It does not end behind a paragraph whose end was deleted, which belongs to the next one, and inside a list,
+        whose numbers would begin again, only at twice the length. The head before the body goes with each stretch.
         """
         most = 2 * self._most_nodes if self._is_item else self._most_nodes
         is_long = self._nodes - self._head_nodes > most
@@ -198,7 +198,7 @@ def _no_image(_image: object) -> list[object]:
 
 
 class _NotesOnce:
-    """Leaves out all but the first reference to each note: what is written at the end is a copy for every one."""
+    """Drops all but the first reference to each note: mammoth writes a copy of the note for every reference."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()

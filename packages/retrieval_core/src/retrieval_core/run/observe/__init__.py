@@ -1,4 +1,4 @@
-"""Watching the pipeline from outside: spans and measurements, behind one small interface."""
+"""Observers of a pipeline: spans, metrics, OpenTelemetry, usage statistics and memory."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -44,33 +44,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ComponentMemory": "memory",
-    "Histogram": "metrics",
-    "Latency": "metrics",
-    "Measurable": "memory",
-    "MemoryUsage": "memory",
-    "Metrics": "metrics",
-    "MetricsSnapshot": "metrics",
-    "Observer": "observer",
-    "OpenTelemetryObserver": "otel",
-    "SeveralObservers": "several",
-    "StageSpan": "observer",
-    "StageMetrics": "metrics",
-    "Summary": "metrics",
-    "Totals": "totals",
-    "UsageStats": "usage",
-    "explain": "trace",
-    "memory_of": "memory",
-    "monitor_memory_usage": "memory",
-    "read_totals": "totals",
-    "reset_totals": "totals",
-    "totals_beside": "totals",
+    "memory": {"ComponentMemory", "Measurable", "MemoryUsage", "memory_of", "monitor_memory_usage"},
+    "metrics": {"Histogram", "Latency", "Metrics", "MetricsSnapshot", "StageMetrics", "Summary"},
+    "observer": {"Observer", "StageSpan"},
+    "otel": {"OpenTelemetryObserver"},
+    "several": {"SeveralObservers"},
+    "totals": {"Totals", "read_totals", "reset_totals", "totals_beside"},
+    "trace": {"explain"},
+    "usage": {"UsageStats"},
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a pipeline that nobody watches needs none of them."""
-    if (home := _HOMES.get(name)) is None:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(import_module(f"{__name__}.{home}"), name)

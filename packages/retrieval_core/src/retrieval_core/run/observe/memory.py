@@ -1,4 +1,4 @@
-"""How much memory the process takes, and which parts of a pipeline have loaded something into it."""
+"""Memory of the process, and of what the parts of a pipeline have loaded."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _STATM = Path("/proc/self/statm")
 
 @runtime_checkable
 class Measurable(Protocol):
-    """What a component may have on top: it says what it holds in memory. Asking must not load anything, nor wait."""
+    """An optional protocol of components that know what they hold in memory; asking must neither load nor block."""
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it has loaded what it works with."""
+        """Whether it has loaded its model or data."""
         ...
 
     @property
     def loaded_bytes(self) -> int | None:
-        """Bytes of what is loaded, at least: weights and arrays, without what computing takes; ``None`` if unknown."""
+        """A lower bound in bytes: weights and arrays, without working memory; ``None`` if unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentMemory:
-    """What one part of a pipeline holds in memory.
+    """Memory of one part of a pipeline.
 
     Attributes:
-        role: What it is there for, for instance ``embedder``.
+        role: For instance ``embedder``.
         type: The name of its class.
-        is_loaded: Whether it has loaded what it works with; ``None`` where it does not tell.
-        bytes: How much that is at least, as far as it can tell; see :class:`Measurable`.
+        is_loaded: As :attr:`Measurable.is_loaded`; ``None`` where the component is not :class:`Measurable`.
+        bytes: As :attr:`Measurable.loaded_bytes`.
     """
 
     role: str
@@ -56,8 +56,7 @@ class MemoryUsage:
 
     Attributes:
         rss: Bytes of the process in physical memory (resident set size); ``None`` where the system does not tell.
-        limit: Bytes above which this is much.
-        components: In the order given.
+        limit: Bytes above which usage counts as high.
     """
 
     rss: int | None
@@ -71,10 +70,10 @@ class MemoryUsage:
 
 
 def memory_of(components: Mapping[str, object], *, limit: int = MEMORY_LIMIT) -> MemoryUsage:
-    """Measure the process, and ask components what they hold. Nothing is loaded, and nothing is freed.
+    """Return the memory of the process and of components; nothing is loaded or freed.
 
     Args:
-        components: By role. A list or tuple stands for several with one role, ``None`` for none.
+        components: By role; a list or tuple for several with one role, ``None`` for none.
         limit: Bytes above which usage counts as high.
     """
     measured = tuple(_measured(role, each) for role, given in components.items() for each in _several(given))
@@ -82,10 +81,7 @@ def memory_of(components: Mapping[str, object], *, limit: int = MEMORY_LIMIT) ->
 
 
 def monitor_memory_usage(components: Mapping[str, object], *, limit: int = MEMORY_LIMIT) -> MemoryUsage:
-    """Do what :func:`memory_of` does, and log a warning that names what is loaded where usage is high.
-
-    It frees nothing: whether something can be let go is for the program to decide, by closing it.
-    """
+    """Return :func:`memory_of`, and where usage is high log a warning that names what is loaded; nothing is freed."""
     usage = memory_of(components, limit=limit)
     if usage.is_high:
         loaded = ", ".join(_described(usage.components)) or "no component that tells"
@@ -99,10 +95,7 @@ def monitor_memory_usage(components: Mapping[str, object], *, limit: int = MEMOR
 
 
 def resident_bytes() -> int | None:
-    """Return how much of the process is in physical memory.
-
-    Linux says so in ``/proc``. Elsewhere it is asked through ``psutil``, where that is installed (the extra ``stats``).
-    """
+    """Return the process's resident set size in bytes: from ``/proc``, or by ``psutil`` if installed, else ``None``."""
     try:
         return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):

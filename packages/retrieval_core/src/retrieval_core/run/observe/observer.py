@@ -1,4 +1,4 @@
-"""The interface between the pipeline and whatever watches it."""
+"""The interface of observers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class StageSpan(Protocol):
-    """The time that one call takes, while it is under way."""
+    """One call of a stage, while it is under way."""
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
-        """Take what the call came to; not called where the call is cancelled.
+        """Take the outcome of the call; not called where the call is cancelled.
 
         Args:
             record: What the stage did.
@@ -24,21 +24,17 @@ class StageSpan(Protocol):
 
 
 class Observer(Protocol):
-    """Is told what the pipeline does, as it happens; it must be quick, and must not raise.
-
-    Several queries may be under way at a time, in several threads.
-    """
+    """Is told what the pipeline does, as it happens; must be quick, thread-safe, and must not raise."""
 
     def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Return a context that is open while a stage's call runs, with all its attempts.
 
-        It is left with the exception where the call is cancelled, and with none otherwise: a call that failed is a
-        record with an error.
+        It is left with an exception only where the call is cancelled; a failed call is a record with an error.
         """
         ...
 
     def query(self) -> AbstractContextManager[None]:
-        """Return a context that is open while a query is answered; it is left with whatever the caller gets raised."""
+        """Return a context that is open while a query is answered; it is left with what the query raises."""
         ...
 
     def answered(self, result: RetrievalResult) -> None:

@@ -31,32 +31,29 @@ _OPERATIONS: dict[str, dict[str, str]] = {
     "lexical": {"db.operation.name": "search"},
     "fetch": {"db.operation.name": "fetch"},
 }
-"""What the conventions call the stages that they know."""
-
-# The convention's own limits for numbers of tokens.
-_TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+"""Attributes by stage, as the semantic conventions name the operations."""
+_TOKENS = tuple(4**power for power in range(14))
+"""Bucket boundaries that the conventions give for numbers of tokens: 1, 4, 16 … 67108864."""
 
 
 class OpenTelemetryObserver:
     """An :class:`~retrieval_core.run.observe.Observer` that makes spans and measurements with OpenTelemetry's API.
 
     A query is a span ``retrieval.query`` below the caller's current one, and each call of a stage, with all its
-    attempts, is a span below that, such as ``retrieval.embed``. Spans that a vendor's own instrumentation makes come
-    below those. Callers that share one search share its spans too, which stand below the query that came first. A
-    failed call has the status error, and ``error.type``; a thing that was done without is an event
-    ``retrieval.degraded`` of the query's span.
+    attempts, is a span below that, such as ``retrieval.embed``. Callers that share one search share its spans, which
+    stand below the query that came first. A failed call has the status error, and ``error.type``; each degradation is
+    an event ``retrieval.degraded`` of the query's span.
 
-    Nothing that a person wrote is recorded: neither the question, nor reasons and messages of errors, which may quote
-    it.
+    The question is not recorded, nor are reasons and messages of errors, which may quote it.
 
     Args:
-        record_content: Whether to record these all the same: ``gen_ai.retrieval.query.text``, the messages of errors,
-            decisions and reasons.
-        attributes: More attributes for the spans and measurements of a stage, by stage: what only a program knows
-            about its parts, such as ``{"embed": {"gen_ai.provider.name": "openai", "gen_ai.request.model": "..."},
-            "dense": {"db.system.name": "sqlite"}}``. Keep their values few: each makes a time series.
-        tracer_provider: The global one where it is not given.
-        meter_provider: Likewise.
+        record_content: Record these all the same: ``gen_ai.retrieval.query.text``, the messages of errors, decisions
+            and reasons.
+        attributes: More attributes for the spans and measurements of a stage, by stage, such as ``{"embed":
+            {"gen_ai.provider.name": "openai", "gen_ai.request.model": "..."}, "dense": {"db.system.name": "sqlite"}}``.
+            Keep their values few: each makes a time series.
+        tracer_provider: By default the global one.
+        meter_provider: By default the global one.
 
     Raises:
         MissingExtraError: OpenTelemetry's API is not installed.
@@ -149,7 +146,7 @@ class OpenTelemetryObserver:
         self._queries.record(result.latency_ms / 1000, measured)
 
     def ended(self, span: Span, described: Mapping[str, str], record: StageRecord, error: Exception | None) -> None:
-        """Describe what a call came to in its span, and measure it."""
+        """Describe a call's outcome in its span, and measure it."""
         span.set_attribute("retrieval.attempts", record.attempts)
         for name, count in (("retrieval.count_in", record.count_in), ("retrieval.count_out", record.count_out)):
             if count is not None:
@@ -186,8 +183,6 @@ class OpenTelemetryObserver:
 
 
 class _CallSpan:
-    """The span of one call."""
-
     __slots__ = ("_described", "_observer", "_span")
 
     def __init__(self, observer: OpenTelemetryObserver, span: Span, described: Mapping[str, str]) -> None:
@@ -196,7 +191,6 @@ class _CallSpan:
         self._described = described
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
-        """Describe what the call came to."""
         self._observer.ended(self._span, self._described, record, error)
 
 

@@ -1,4 +1,4 @@
-"""Several observers in the place of one, none of which can do harm."""
+"""Several observers behind one, with their errors contained."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ logger = logging.getLogger("retrieval_core")
 
 
 class SeveralObservers:
-    """Tells several observers the same; an :class:`~retrieval_core.run.observe.Observer`.
+    """An :class:`~retrieval_core.run.observe.Observer` that passes everything on to one or more others.
 
-    Contexts are entered in the order given and left in reverse. Watching does not change what is watched: where an
-    observer raises, the query goes on, the others are told, and the error is logged, with its traceback once for each
-    observer.
-
-    Args:
-        observers: Whom to tell; one alone is fine, to be kept from doing harm.
+    Contexts are entered in the order given and left in reverse. Where an observer raises, the query goes on, the others
+    are told, and the error is logged, with its traceback once for each observer.
     """
 
     def __init__(self, *observers: Observer) -> None:
@@ -37,23 +33,23 @@ class SeveralObservers:
 
     @contextmanager
     def query(self) -> Generator[None]:
-        """Open the contexts of all."""
+        """Open the query contexts of all."""
         with _Contexts(self, [one.query for one in self._observers]):
             yield
 
     @contextmanager
     def span(self, stage: str) -> Generator[_Spans]:
-        """Open the contexts of all."""
+        """Open the spans of all."""
         with _Contexts(self, [partial(one.span, stage) for one in self._observers]) as spans:
             yield _Spans(self, spans)
 
     def answered(self, result: RetrievalResult) -> None:
-        """Tell all."""
+        """Pass the result on to all."""
         for number, one in enumerate(self._observers):
             self.try_to(number, partial(one.answered, result))
 
     def try_to(self, number: int, tell: Callable[[], Any]) -> Any:
-        """Return what telling an observer returns; ``None`` where it raises."""
+        """Return what a call of an observer returns; log and return ``None`` where it raises."""
         try:
             return tell()
         except BaseException as error:
@@ -73,13 +69,12 @@ class _Spans:
         self._spans = spans
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
-        """Tell all."""
         for number, span in self._spans.items():
             self._several.try_to(number, partial(span.end, record, error))
 
 
 class _Contexts:
-    """Contexts of several observers, those of them that could be entered."""
+    """The contexts of several observers that could be entered."""
 
     __slots__ = ("_entered", "_make", "_several")
 

@@ -1,4 +1,4 @@
-"""The file that holds totals: a table of numbers in SQLite, and what the numbers are."""
+"""The file of usage statistics: a table of numbers in SQLite, by stage and name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Rows: TypeAlias = dict[tuple[str, str], float]
-"""Numbers by stage, which is empty for those of whole queries, and name."""
+"""Numbers by stage (empty for whole queries) and name."""
 
 APPLICATION_ID = 0x52455453  # "RETS"
 VERSION = 1
 BUSY_SECONDS = 10.0
-"""How long a process waits for others that add their counts, which takes each some milliseconds."""
+"""How long to wait for other processes that add their counts, each for some milliseconds."""
 
 _OF_QUERIES = ("answered", "failed", "cancelled", "cache_hits", "degraded_queries")
 _OF_STAGES = ("calls", "attempts", "failures", "cancellations", "input_tokens", "output_tokens")
@@ -38,11 +38,11 @@ _ADD = (
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was counted for an index, in all processes.
+    """Usage statistics of an index, over all processes.
 
     Attributes:
         since: When counting began.
-        counts: The numbers; queries that are under way are not among them.
+        counts: Without the queries that are under way.
     """
 
     since: datetime
@@ -57,10 +57,10 @@ def totals_beside(index: str | Path) -> Path:
 
 
 def read_totals(path: str | Path) -> Totals | None:
-    """Read a file of totals; ``None`` where there is none, or nothing was counted yet. The file stays as it is.
+    """Read a file of usage statistics; ``None`` where there is none, or nothing was counted yet.
 
     Raises:
-        IndexFormatError: The file is none of these, or is damaged.
+        IndexFormatError: The file is something else, or is damaged.
         StoreError: It cannot be read.
     """
     path = Path(path)
@@ -82,16 +82,15 @@ def read_totals(path: str | Path) -> Totals | None:
 def add_totals(
     path: str | Path, rows: Mapping[tuple[str, str], float], *, since: float, seconds: float = BUSY_SECONDS
 ) -> None:
-    """Add numbers to those in a file, all in one transaction; the file is made where there is none.
+    """Add numbers to those in a file, in one transaction; the file is made where there is none.
 
     Args:
-        path: In a folder that is there.
-        rows: What to add.
+        path: In an existing folder.
         since: Seconds since the epoch, kept where the file holds nothing yet.
         seconds: How long to wait for others that write to the file.
 
     Raises:
-        IndexFormatError: The file is something else, or is damaged; it stays as it is.
+        IndexFormatError: The file is something else, or is damaged; it is not changed.
         StoreError: It cannot be written.
     """
     path = Path(path)
@@ -114,10 +113,10 @@ def add_totals(
 
 
 def reset_totals(path: str | Path) -> bool:
-    """Set all numbers in a file to nothing, and return whether there were any.
+    """Remove all numbers from a file, and return whether there were any.
 
     Raises:
-        IndexFormatError: The file is something else, or is damaged; it stays as it is.
+        IndexFormatError: The file is something else, or is damaged; it is not changed.
         StoreError: It cannot be written.
     """
     path = Path(path)
@@ -174,7 +173,7 @@ def _totals_of(rows: Rows) -> Totals | None:
 
 
 def _durations(rows: Rows, stage: str) -> Histogram:
-    """Return the durations of a stage, between the limits of all versions that wrote to the file."""
+    """Return the durations of a stage, with the bucket limits of all versions that wrote to the file."""
     counts = {
         float(name.removeprefix(_UP_TO)): int(value)
         for (of, name), value in rows.items()

@@ -1,4 +1,4 @@
-"""What happened to a query, as a table for people."""
+"""The trace of a query as a table for people."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _CONTROL = re.compile(f"[{CONTROLS}]")
 
 
 def explain(result: RetrievalResult) -> str:
-    """Return a table of what each stage did, in the order they ended, and below it what was left and done without.
+    """Return a table of the stages of a query, in the order they ended.
 
-    Its columns are the wall time in milliseconds, how often a backend was asked, how many candidates went in and came
-    out, the tokens that a model read and wrote, and the decision or the error. Where there was more than one search,
-    the column ``round`` says which one a stage belongs to: 1 is the one for the question as it was asked. Stages run
-    side by side, so that their times add up to more than the whole.
+    Its columns are the wall time in milliseconds, the attempts, how many candidates went in and came out, the tokens
+    that a model read and wrote, and the decision or the error. Where there was more than one search, the column
+    ``round`` says which one a stage belongs to: 1 is the one for the question as it was asked. Stages run side by side,
+    so that their times add up to more than the whole.
 
-    Below it are a line for each passage that the relevance filter left out, with its score, and one for each thing that
-    was done without. Reasons are cut after 160 code points and hold no control characters, nothing that could steer a
-    terminal.
+    Below the table are a line for each passage that the relevance filter left out, with its score, and one for each
+    degradation. Reasons are cut after 160 code points and hold no control characters, which could steer a terminal.
     """
     with_rounds = any((record.round or 1) > 1 for record in result.trace)
     lines: list[str] = []

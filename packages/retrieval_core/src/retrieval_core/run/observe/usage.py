@@ -1,4 +1,4 @@
-"""Totals over all processes that ask an index, kept in a small file beside it: numbers alone, no text of queries."""
+"""Usage statistics over all processes that query an index, in a small file beside it: numbers, no text of queries."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("retrieval_core")
 
 FLUSH_SECONDS = 10.0
-"""How long a count may be in this process alone; what a process that is killed loses."""
+"""How often counts are added to the file; a killed process loses no more than these seconds."""
 CLOSE_SECONDS = 1.0
-"""How long closing waits for others that write to the file, before the last counts are given up."""
+"""How long closing waits for others that write to the file, before it gives up the last counts."""
 
 
 class UsageStats:
     """An :class:`~retrieval_core.run.observe.Observer` whose counts outlive the process.
 
-    It counts in memory, and adds what is new to the totals in the file: when it is closed, when the process ends, and
-    from a thread of its own every so often in between. Queries never wait for that. Several processes may add to one
-    file at a time, and none of their counts is lost or counted twice. Where the file cannot be written, as in a folder
-    that is only to be read, or is not such a file, nothing is kept; that is no more than a line of the log at the level
-    debug. :func:`~retrieval_core.run.observe.read_totals` says what is wrong with a file.
+    It counts in memory, and a thread of its own adds the counts to the file now and then, as do closing and the end of
+    the process. Queries never wait for that. Several processes may share one file. Where it cannot be written, or is
+    another kind of file, nothing is kept, and the log has a line at the level debug;
+    :func:`~retrieval_core.run.observe.read_totals` says what is wrong with a file.
 
     Args:
         path: The file; :func:`~retrieval_core.run.observe.totals_beside` names the one beside an index. The first count
-            makes it, in a folder that is there.
-        every: Seconds between two times that counts are added, more than 0.
-        now: Tells the time since the epoch in seconds, for when counting began.
+            makes it, in an existing folder.
+        every: Seconds between two additions, more than 0.
+        now: The time since the epoch in seconds, for when counting began.
     """
 
     def __init__(self, path: str | Path, *, every: float = FLUSH_SECONDS, now: Callable[[], float] = time.time) -> None:
@@ -53,7 +52,7 @@ class UsageStats:
         self._finalizer = weakref.finalize(self, self._keeper.close)
 
     def query(self) -> AbstractContextManager[None]:
-        """Count a query, and how it ends where that is not with a result."""
+        """Count a query, and its failure or cancellation."""
         return self._keeper.counting().query()
 
     def span(self, stage: str) -> AbstractContextManager[StageSpan]:
@@ -65,18 +64,15 @@ class UsageStats:
         self._keeper.counting().answered(result)
 
     def flush(self) -> None:
-        """Add to the file what was counted since the last time. Blocks while another process does."""
+        """Add the new counts to the file. Blocks while another process does."""
         self._keeper.flush()
 
     def close(self) -> None:
-        """Do what :meth:`flush` does, but wait no more than a moment for others, and end the thread.
-
-        Closing twice is fine, and it may be used again.
-        """
+        """Flush, waiting at most :data:`CLOSE_SECONDS` for others, and end the thread; it may be used again."""
         self._keeper.close()
 
     async def aclose(self) -> None:
-        """Do what :meth:`close` does, without blocking the event loop."""
+        """Close without blocking the event loop."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
@@ -87,7 +83,7 @@ class UsageStats:
 
 
 class _Keeper:
-    """What the thread shares with its owner, without keeping that alive."""
+    """The state that the thread shares with :class:`UsageStats`, without keeping that alive."""
 
     def __init__(self, path: str, every: float, now: Callable[[], float]) -> None:
         self._path = path
@@ -105,7 +101,7 @@ class _Keeper:
         self._stop: Event | None = None
 
     def counting(self) -> Metrics:
-        """Return what counts in this process, and see to it that a thread adds its counts to the file."""
+        """Return this process's metrics, and start the thread that adds them to the file."""
         if self._process != os.getpid():  # the parent adds what it counted; threads do not survive a fork
             self._start_afresh()
         if self._stop is None:

@@ -1,4 +1,4 @@
-"""Typed filters on a chunk's fields, and :func:`matches`, which says what they mean.
+"""Typed filters on a chunk's fields, and :func:`matches`, which defines what they mean.
 
 A store that evaluates filters in its own language must agree with :func:`matches` on every chunk; the conformance kit
 in :mod:`retrieval_core.testing` checks that. The JSON form is in :mod:`retrieval_core.types.filters.syntax`. The rules:

@@ -1,4 +1,4 @@
-"""The conditions on one field, each with its test, and what joins them."""
+"""The filters: conditions on one field, each with its test, and ``And``, ``Or`` and ``Not``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ MAX_FILTER_DEPTH = 64
 
 
 def check_filter_depth(depth: int) -> None:
-    """Refuse what nests too deeply; before it is read, since reading takes the stack that deep as well."""
+    """Refuse a depth above :data:`MAX_FILTER_DEPTH`; parsers call it while they descend, to spare the stack.
+
+    Raises:
+        FilterError: It is too deep.
+    """
     if depth > MAX_FILTER_DEPTH:
         msg = f"a filter may nest at most {MAX_FILTER_DEPTH} levels deep"
         raise FilterError(msg)
 
 
 def shown(value: object) -> str:
-    """Return the beginning of what a value shows of itself; its type where it cannot show itself."""
+    """Return the first 80 characters of a value's ``repr``; the name of its type where that raises."""
     try:
         return f"{value!r:.80}"
     except Exception:  # noqa: BLE001 - nested too deeply, or a __repr__ that fails in its own way
@@ -91,7 +95,7 @@ class Eq(_Comparison):
     operator: ClassVar[str] = "$eq"
 
     def test(self, value: JSON) -> bool:
-        """Whether the value, or one of its items, is the one asked for."""
+        """Whether the value, or one of its items, is equal."""
         return any(_same(item, self.value) for item in _items(value))
 
 
@@ -102,7 +106,7 @@ class Ne(_Comparison):
     operator: ClassVar[str] = "$ne"
 
     def test(self, value: JSON) -> bool:
-        """Whether neither the value nor one of its items is the one named."""
+        """Whether neither the value nor one of its items is equal."""
         return not any(_same(item, self.value) for item in _items(value))
 
 
@@ -132,7 +136,7 @@ class In(_Membership):
     operator: ClassVar[str] = "$in"
 
     def test(self, value: JSON) -> bool:
-        """Whether the value, or one of its items, is among those asked for."""
+        """Whether the value, or one of its items, is among the values."""
         return self._found(value)
 
 
@@ -143,7 +147,7 @@ class NotIn(_Membership):
     operator: ClassVar[str] = "$nin"
 
     def test(self, value: JSON) -> bool:
-        """Whether neither the value nor one of its items is among those named."""
+        """Whether neither the value nor one of its items is among the values."""
         return not self._found(value)
 
 
@@ -233,7 +237,7 @@ class _TextCondition(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class Text(_TextCondition):
-    """The field holds the text, whatever the case."""
+    """The field holds the text, ignoring case."""
 
     operator: ClassVar[str] = "$text"
 
@@ -245,7 +249,7 @@ class Text(_TextCondition):
 
 @dataclass(frozen=True, slots=True)
 class Glob(_TextCondition):
-    """The whole field fits the pattern, whatever the case; ``*`` is any run of characters and ``?`` any one."""
+    """The whole field fits the pattern, ignoring case; ``*`` is any run of characters and ``?`` any one."""
 
     operator: ClassVar[str] = "$glob"
 
@@ -276,7 +280,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exists(_Condition):
-    """The field is there and not null or, with ``value=False``, is not."""
+    """The field is present and not null or, with ``value=False``, is absent or null."""
 
     operator: ClassVar[str] = "$exists"
     value: bool = True
@@ -288,14 +292,12 @@ class Exists(_Condition):
             raise FilterError(msg)
 
     def test(self, value: JSON) -> bool:
-        """Whether the field's presence is as asked for."""
+        """Whether the field's presence is ``self.value``."""
         return (value is not None) == self.value
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """What joins filters, and knows how deeply it nests."""
-
     operator: ClassVar[str]
     depth: int = field(init=False, repr=False, compare=False, kw_only=True)
 
@@ -354,4 +356,4 @@ CONDITIONS: dict[str, type[Condition]] = {
 }
 """The class of each condition, by the operator's name in JSON."""
 OPERATORS: frozenset[str] = frozenset({*CONDITIONS, "$and", "$or", "$not"})
-"""Every operator, by the name it has in JSON."""
+"""Every operator's name in JSON."""

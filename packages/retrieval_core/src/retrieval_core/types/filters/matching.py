@@ -1,4 +1,4 @@
-"""What filters mean: which fields they see, and when these pass."""
+"""The meaning of filters: which fields they see, and when these match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lookup(fields: Mapping[str, JSON], path: str) -> JSON:
 
 
 def chunk_fields(chunk: Chunk) -> Mapping[str, JSON]:
-    """Return what filters see of a chunk: its own fields and its metadata, which wins where both have a name."""
+    """Return the fields of a chunk that filters see: its own and its metadata, which win where a name is in both."""
     pages, timestamp = chunk.page_span, chunk.timestamp
     return {
         "id": chunk.id,
@@ -39,7 +39,7 @@ def chunk_fields(chunk: Chunk) -> Mapping[str, JSON]:
 
 
 def matches(condition: Filter | None, fields: Mapping[str, JSON]) -> bool:
-    """Whether a filter lets these fields pass; ``None`` lets everything pass."""
+    """Whether fields match a filter; everything matches ``None``."""
     match condition:
         case None:
             return True

@@ -1,4 +1,4 @@
-"""The specification's short form of the filters that a shop needs."""
+"""The specification's short form of a shop's filters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class MetadataFilter:
     """Conditions on ``price``, ``rating`` and ``product_name``; all that are given must match.
 
     Attributes:
-        min_price: The least ``price``, itself included.
-        max_price: The highest ``price``, itself included.
-        min_rating: The least ``rating``, itself included.
-        product_name_pattern: What ``product_name`` holds, without regard to case: ``"phone"`` finds all names with this
-            word in them. With ``*`` for any run of characters or ``?`` for one it is a glob for the whole name, as in
-            ``"*phone 1?*"``. It is never a regular expression.
+        min_price: Inclusive.
+        max_price: Inclusive.
+        min_rating: Inclusive.
+        product_name_pattern: Part of ``product_name``, ignoring case: ``"phone"`` finds all names that hold it. With
+            ``*`` for any run of characters or ``?`` for one it is a glob for the whole name, as in ``"*phone 1?*"``.
+            It is never a regular expression.
 
     Raises:
         FilterError: A bound is no finite number, or the pattern is no text.
@@ -43,7 +43,7 @@ class MetadataFilter:
         self.as_filter()
 
     def as_filter(self) -> Filter | None:
-        """Return the same as a typed filter; ``None`` where nothing is asked for."""
+        """Return the typed filter; ``None`` where no condition is given."""
         return all_of(
             None if self.min_price is None else Gte("price", self.min_price),
             None if self.max_price is None else Lte("price", self.max_price),

@@ -1,4 +1,4 @@
-"""Filters as their users write them: JSON in the form known from Pinecone, and Python keywords."""
+"""The written forms of filters: JSON in the form known from Pinecone, and Python keywords."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retrieval_core.types.filters import (
 )
 
 MAX_CONDITIONS = 256
-"""How many conditions a filter that is parsed may have: each of them costs a look at every chunk."""
+"""The most conditions of a parsed filter: each of them is tested on every chunk."""
 
 
 def parse_filter(source: str | Mapping[str, Any]) -> Filter:
@@ -131,8 +131,8 @@ def _unknown_operator(name: object, field: str | None = None) -> FilterError:
 def where(**conditions: Any) -> Filter:
     """Make a filter from keywords: ``where(brand="Acme", price__lte=150, specs__ram__gte=8)``.
 
-    A last part behind ``__`` that names an operator without its ``$`` is that operator, every other ``__`` is the dot
-    of a path. Several keywords must all match.
+    A last part behind ``__`` that is an operator's name without ``$`` is that operator; every other ``__`` is the dot
+    of a path. All keywords must match.
 
     Raises:
         FilterError: No keyword was given, or a value has the wrong type.
