@@ -1,1 +1,1 @@
-"""What tests are made of: conformance kits for what users plug in, and fakes."""
+"""Conformance kits for plug-ins, and fakes."""

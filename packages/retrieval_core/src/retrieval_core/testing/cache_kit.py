@@ -1,4 +1,4 @@
-"""What every cache of results must do, as tests for pytest.
+"""The conformance tests of result caches, for pytest.
 
 Subclass :class:`CacheConformance` in a test module, and say how to open a cache::
 
@@ -15,7 +15,7 @@ and have room for a hundred. Needed besides the library: pytest and hypothesis.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.testing.blocking import blocking_calls_fail
 from retrieval_core.types import (
     Chunk,
     Degradation,
@@ -42,7 +43,6 @@ from retrieval_core.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from contextlib import AbstractContextManager
 
     from retrieval_core.ports import ResultCache
 
@@ -269,7 +269,7 @@ class CacheConformance:
             await cache.get("key")
             await cache.clear()
 
-        with _blocking_calls_fail():
+        with blocking_calls_fail():
             self.run(test)
 
     def test_closing_twice(self) -> None:
@@ -328,14 +328,6 @@ def _examples() -> list[str]:
 
     collect()
     return found
-
-
-def _blocking_calls_fail() -> AbstractContextManager[object]:
-    try:
-        from blockbuster import blockbuster_ctx  # noqa: PLC0415 - used where it is installed
-    except ImportError:
-        return nullcontext()
-    return blockbuster_ctx()
 
 
 __all__ = ["HOSTILE_KEYS", "CacheConformance", "a_result", "assert_same"]

@@ -1,4 +1,4 @@
-"""Time that a test moves by hand, so that deadlines can be tested without waiting."""
+"""The fake clock, which tests move by hand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 class FakeClock:
     """A :class:`~retrieval_core.run.clock.Clock` that stands still until it is told to advance.
 
-    It may be shared by several event loops, and advanced from any thread. Who sleeps makes it advance at once, so that
-    retries need no waiting.
+    It may be shared by several event loops, and advanced from any thread. Sleeping advances it at once.
 
     Attributes:
         slept: The seconds of each sleep so far, in order.
@@ -35,7 +34,7 @@ class FakeClock:
 
     @asynccontextmanager
     async def timeout(self, seconds: float | None) -> AsyncGenerator[None]:
-        """Cancel the body, and raise :class:`TimeoutError`, once the clock was advanced by so many seconds."""
+        """Cancel the body, and raise :class:`TimeoutError`, once the clock was advanced by ``seconds``."""
         async with asyncio.timeout(None) as scope:
             if seconds is None:
                 yield
@@ -52,13 +51,13 @@ class FakeClock:
                     self._open.pop(scope, None)
 
     async def sleep(self, seconds: float) -> None:
-        """Advance by so many seconds, and let others have a turn."""
+        """Advance the clock, and let other tasks run."""
         self.slept.append(seconds)
         self.advance(seconds)
         await asyncio.sleep(0)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; bodies whose time is over are cancelled as soon as their event loop has the turn.
+        """Advance the clock; bodies whose time is over are cancelled on their event loops.
 
         Raises:
             InvalidParameterError: The number is negative; time never goes back.

@@ -1,4 +1,4 @@
-"""What every embedder must do, as tests for pytest.
+"""The conformance tests of embedders, for pytest.
 
 Subclass :class:`EmbedderConformance` in a test module, and give it the embedder as a fixture::
 
@@ -15,17 +15,16 @@ Each test uses the embedder from event loops of its own, so one that is slow to 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from retrieval_core.ports import CountsTokens, EmbedsQueries, Reopening
+from retrieval_core.testing.blocking import blocking_calls_fail
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from contextlib import AbstractContextManager
 
     from retrieval_core.ports import Embedder
     from retrieval_core.types import Matrix
@@ -152,7 +151,7 @@ class EmbedderConformance:
             await embedder.embed_query(QUESTIONS[0])
             await embedder.embed_texts(PASSAGES)
 
-        with _blocking_calls_fail():
+        with blocking_calls_fail():
             _run(embed())
 
     def test_the_id_is_stable(self, embedder: Embedder) -> None:
@@ -187,11 +186,3 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 def _assert_unit_rows(vectors: Matrix) -> None:
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=_TOLERANCE)
-
-
-def _blocking_calls_fail() -> AbstractContextManager[object]:
-    try:
-        from blockbuster import blockbuster_ctx  # noqa: PLC0415 - used where it is installed
-    except ImportError:
-        return nullcontext()
-    return blockbuster_ctx()

@@ -1,4 +1,4 @@
-"""Stand-ins for what needs a model or a network, for tests of this library and of those who use it."""
+"""The fake embedders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
+from retrieval_core.testing.fakes_base import Fake
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from retrieval_core.types import Matrix, Vector
@@ -20,38 +20,29 @@ _WORD = re.compile(r"\w+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ations?|ings?|ers?|ed|es|s|e)$")
 
 
-class FakeEmbedder:
+class FakeEmbedder(Fake):
     """An :class:`~retrieval_core.ports.Embedder` without a model: texts are similar if they share words.
 
-    A text's vector counts its words, each at the place that a hash of its stem gives, so the cosine of two texts is 0
-    without and 1 with all words in common, save where two words fall on one place. It is the same in every process and
-    Python version. A text without words has a vector of its own.
+    A text's vector counts its words, each at the component that a hash of its stem gives, so the cosine of two texts is
+    0 without and 1 with all words in common, save for collisions. It is the same in every process and Python version. A
+    text without words has a vector of its own.
 
     Args:
-        dimension: Components of a vector, at least 1; the more, the fewer words share a place.
+        dimension: Components of a vector, at least 1; the more, the fewer collisions.
 
     Attributes:
         queries: The texts of all calls of :meth:`embed_query`, in order.
         batches: The texts of all calls of :meth:`embed_texts`, in order.
-        failure: Set it, and calls raise it.
-        gate: Set it to an :class:`asyncio.Event`, and calls wait for that event before anything else; an event that is
-            never set makes them hang.
     """
 
     def __init__(self, dimension: int = 256) -> None:
         if dimension < 1:
             msg = f"dimension must be at least 1, got {dimension}"
             raise InvalidParameterError(msg)
+        super().__init__(f"fake-words-{dimension}")
         self._dimension = dimension
         self.queries: list[str] = []
         self.batches: list[tuple[str, ...]] = []
-        self.failure: Exception | None = None
-        self.gate: asyncio.Event | None = None
-
-    @property
-    def id(self) -> str:
-        """Names this embedder and its dimension."""
-        return f"fake-words-{self._dimension}"
 
     @property
     def dimension(self) -> int:
@@ -77,12 +68,6 @@ class FakeEmbedder:
             vectors[row] = self._vector(text)
         return vectors
 
-    async def _obey(self) -> None:
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
-
     def _vector(self, text: str) -> Vector:
         counts = np.zeros(self._dimension, dtype=np.float32)
         for stem in _stems(text) or [""]:
@@ -94,7 +79,6 @@ class CountingFakeEmbedder(FakeEmbedder):
     """A :class:`FakeEmbedder` that is a :class:`~retrieval_core.ports.CountsTokens` too; its tokens are words.
 
     Args:
-        dimension: As there.
         max_tokens: Words, divided by white space, that it reads of a text; at least 1.
     """
 
@@ -124,7 +108,7 @@ class CountingFakeEmbedder(FakeEmbedder):
 
 
 def _stems(text: str) -> list[str]:
-    """Return the words of a text in lower case without their most usual English endings."""
+    """Return the words of a text in lower case without common English endings."""
     return [_ENDING.sub("", word) for word in _WORD.findall(text.lower())]
 
 

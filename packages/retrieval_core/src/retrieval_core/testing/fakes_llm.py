@@ -1,4 +1,4 @@
-"""A stand-in for a language model, for tests of this library and of those who use it."""
+"""The fake language model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - type al
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.ports import Completion
+from retrieval_core.testing.fakes_base import Fake
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncGenerator
 
     from retrieval_core.ports import CompletionRequest
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Answer: TypeAlias = "str | Completion | Mapping[str, Any]"
 """Text, a whole completion, or an object that is written as JSON."""
 Scripted: TypeAlias = "Answer | Exception | Callable[[CompletionRequest], Answer]"
-"""An answer, an error to raise, or what makes the answer of the request."""
+"""An answer, an error to raise, or a function of the request."""
 
 _PIECE = re.compile(r"\s*\S+\s*|\s+")
 
 
-class FakeLLM:
+class FakeLLM(Fake):
     """An :class:`~retrieval_core.ports.LLM` without a model: it answers from a script or a function.
 
     Its tokens are words divided by white space, its pieces of a stream are words too. It does not look at the schema
@@ -35,26 +35,17 @@ class FakeLLM:
 
     Attributes:
         requests: All requests of both methods, in order.
-        failure: Set it, and calls raise it.
-        failure_after: Pieces that a stream yields before it raises :attr:`failure`.
-        gate: Set it to an :class:`asyncio.Event`, and calls wait for that event before anything else; an event that is
-            never set makes them hang.
+        failure_after: Pieces that a stream yields before it raises ``failure``.
         abandoned: How many streams were closed before their last piece.
     """
 
     def __init__(self, answer: Callable[[CompletionRequest], Answer] | Sequence[Scripted]) -> None:
+        super().__init__("fake-llm")
         self._function = answer if callable(answer) else None
         self._script: list[Scripted] = [] if callable(answer) else [answer] if isinstance(answer, str) else [*answer]
         self.requests: list[CompletionRequest] = []
-        self.failure: Exception | None = None
         self.failure_after = 0
-        self.gate: asyncio.Event | None = None
         self.abandoned = 0
-
-    @property
-    def id(self) -> str:
-        """Names this fake."""
-        return "fake-llm"
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """Answer a request from the script.
@@ -63,10 +54,7 @@ class FakeLLM:
             AssertionError: The script has no further answer.
         """
         self.requests.append(request)
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
+        await self._obey()
         return self._next(request)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:

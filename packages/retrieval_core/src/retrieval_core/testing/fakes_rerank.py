@@ -1,16 +1,15 @@
-"""Stand-ins for models that score, judge and rewrite, for tests of this library and of those who use it."""
+"""The fake reranker, relevance filter and rewriter."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Judgements, RerankScores, Rewritten
+from retrieval_core.testing.fakes_base import BatchFake, Fake
 from retrieval_core.types import Judgement, Usage
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.types import Chunk
@@ -22,48 +21,16 @@ _WORD = re.compile(r"\w+")
 
 
 def word_overlap(query: str, passage: str) -> float:
-    """Return the share of a question's different words that a passage has, in [0, 1]; 0 for a question without words.
-
-    Words are compared in lower case and as they stand.
-    """
+    """Return the share of a question's different words, in lower case, that a passage has; 0 without words."""
     asked = set(_WORD.findall(query.lower()))
     return len(asked & set(_WORD.findall(passage.lower()))) / len(asked) if asked else 0.0
 
 
-class _Fake:
-    """What the fakes of this module have in common.
-
-    Attributes:
-        failure: Set it, and calls raise it.
-        gate: Set it to an :class:`asyncio.Event`, and calls wait for that event before anything else; an event that is
-            never set makes them hang.
-        running: Calls that wait at the gate.
-        most_running: The most calls that waited there at the same time.
-    """
-
-    def __init__(self) -> None:
-        self.failure: Exception | None = None
-        self.gate: asyncio.Event | None = None
-        self.running = 0
-        self.most_running = 0
-
-    async def _obey(self) -> None:
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
-        try:
-            if self.gate is not None:
-                await self.gate.wait()
-        finally:
-            self.running -= 1
-        if self.failure is not None:
-            raise self.failure
-
-
-class FakeReranker(_Fake):
+class FakeReranker(BatchFake):
     """A :class:`~retrieval_core.ports.Reranker` without a model; its score is :func:`word_overlap`.
 
     Args:
-        scores: Scores of passages by their text, in place of that.
+        scores: Scores by passage, in place of that.
         batch_size: Passages of one call, at least 1.
 
     Attributes:
@@ -71,20 +38,9 @@ class FakeReranker(_Fake):
     """
 
     def __init__(self, scores: Mapping[str, float] | None = None, *, batch_size: int = 100) -> None:
-        super().__init__()
+        super().__init__("fake-reranker", batch_size)
         self._scores = dict(scores or {})
-        self._batch_size = _checked(batch_size)
         self.calls: list[tuple[str, tuple[str, ...]]] = []
-
-    @property
-    def id(self) -> str:
-        """Names this fake."""
-        return "fake-reranker"
-
-    @property
-    def batch_size(self) -> int:
-        """As it was given."""
-        return self._batch_size
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself; a token of the usage is a word of a passage."""
@@ -94,11 +50,11 @@ class FakeReranker(_Fake):
         return RerankScores(tuple(scores), Usage(input_tokens=_words(passages)))
 
 
-class FakeRelevanceFilter(_Fake):
-    """A relevance filter without a model: what has half of a question's words is relevant.
+class FakeRelevanceFilter(BatchFake):
+    """A :class:`~retrieval_core.ports.RelevanceFilter` without a model: half of the question's words are enough.
 
     Args:
-        judgements: Judgements of chunks by their id, in place of that.
+        judgements: Judgements by chunk id, in place of that rule.
         batch_size: Passages of one call, at least 1.
 
     Attributes:
@@ -106,20 +62,9 @@ class FakeRelevanceFilter(_Fake):
     """
 
     def __init__(self, judgements: Mapping[str, Judgement] | None = None, *, batch_size: int = 1) -> None:
-        super().__init__()
+        super().__init__("fake-relevance_filter", batch_size)
         self._judgements = dict(judgements or {})
-        self._batch_size = _checked(batch_size)
         self.calls: list[tuple[str, tuple[str, ...]]] = []
-
-    @property
-    def id(self) -> str:
-        """Names this fake."""
-        return "fake-relevance_filter"
-
-    @property
-    def batch_size(self) -> int:
-        """As it was given."""
-        return self._batch_size
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves; a token of the usage is a word of a passage."""
@@ -129,7 +74,7 @@ class FakeRelevanceFilter(_Fake):
         return Judgements(tuple(judgements), Usage(input_tokens=_words([chunk.text for chunk in chunks])))
 
 
-class FakeRewriter(_Fake):
+class FakeRewriter(Fake):
     """A :class:`~retrieval_core.ports.Rewriter` without a model: it answers from a script or a function.
 
     Args:
@@ -140,15 +85,10 @@ class FakeRewriter(_Fake):
     """
 
     def __init__(self, answer: Callable[[str, str], Rewrite] | Sequence[Rewrite]) -> None:
-        super().__init__()
+        super().__init__("fake-rewriter")
         self._function = answer if callable(answer) else None
         self._script: list[Rewrite] = [] if callable(answer) else [*answer]
         self.calls: list[tuple[str, str]] = []
-
-    @property
-    def id(self) -> str:
-        """Names this fake."""
-        return "fake-rewriter"
 
     async def rewrite(self, query: str, context: str) -> Rewritten:
         """Answer a request; where the script has the new question alone, with the reason ``"scripted"``.
@@ -177,10 +117,3 @@ def _by_words(query: str, chunk: Chunk) -> Judgement:
 
 def _words(passages: Sequence[str]) -> int:
     return sum(len(passage.split()) for passage in passages)
-
-
-def _checked(batch_size: int) -> int:
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}"
-        raise InvalidParameterError(msg)
-    return batch_size

@@ -40,10 +40,10 @@ HOSTILE_TEXTS = (
     "日本語 ภาษา 한국어",
     "🙂‍↔️ e\u0301",
 )
-"""Texts that mean something to SQL, to FTS5, to templates or to case folding, and must mean nothing here."""
+"""Texts with a meaning to SQL, FTS5, templates or case folding."""
 
 PATHS = ("a", "b", "a.b", "a.b.c", "no such", "title", "chunk_index", "page", "section", "source", "timestamp", "id")
-"""Paths that filters are made with: of the metadata, nested and ambiguous, and of a chunk's own fields."""
+"""Paths of filters: of the metadata, nested and ambiguous, and of a chunk's own fields."""
 
 _NUMBERS = st.one_of(
     st.integers(-3, 3), st.integers(-(2**53), 2**53), st.sampled_from([0.0, 0.5, 1.0, -1.5]), st.floats(-1e9, 1e9)
@@ -57,7 +57,7 @@ def texts() -> st.SearchStrategy[str]:
 
 
 def scalars() -> st.SearchStrategy[Any]:
-    """What a filter can compare with."""
+    """Values that a filter can compare with."""
     return st.one_of(texts(), _NUMBERS, st.booleans())
 
 

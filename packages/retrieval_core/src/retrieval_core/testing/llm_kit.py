@@ -1,4 +1,4 @@
-"""What every language model must do, as tests for pytest.
+"""The conformance tests of language models, for pytest.
 
 Subclass :class:`LLMConformance` in a test module, and give it the model as a fixture::
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.ports import CompletionRequest, Message
+from retrieval_core.testing.blocking import blocking_calls_fail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Mapping
@@ -122,7 +122,7 @@ class LLMConformance:
             await llm.complete(self._request("Say hello."))
             await self._pieces(llm)
 
-        with _blocking_calls_fail():
+        with blocking_calls_fail():
             _run(llm, use())
 
     def test_the_id_is_stable(self, llm: LLM) -> None:
@@ -149,11 +149,3 @@ def _run(llm: LLM, work: Coroutine[Any, Any, Any]) -> Any:
                 await close()
 
     return asyncio.run(run())
-
-
-def _blocking_calls_fail() -> AbstractContextManager[object]:
-    try:
-        from blockbuster import blockbuster_ctx  # noqa: PLC0415 - used where it is installed
-    except ImportError:
-        return nullcontext()
-    return blockbuster_ctx()

@@ -1,4 +1,4 @@
-"""What every pruner must do, as tests for pytest.
+"""The conformance tests of pruners, for pytest.
 
 Subclass :class:`PrunerConformance` in a test module, and give it the pruner as a fixture::
 

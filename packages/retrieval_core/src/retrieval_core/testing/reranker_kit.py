@@ -1,4 +1,4 @@
-"""What every reranker must do, as tests for pytest.
+"""The conformance tests of rerankers, for pytest.
 
 Subclass :class:`RerankerConformance` in a test module, and give it the reranker as a fixture::
 
@@ -15,18 +15,17 @@ Each test uses the reranker from event loops of its own, so one that is slow to 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Repairing
+from retrieval_core.testing.blocking import blocking_calls_fail
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS, PASSAGES, QUESTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from retrieval_core.ports import Reranker, RerankScores
 
@@ -95,7 +94,7 @@ class RerankerConformance:
 
     def test_the_event_loop_is_not_blocked(self, reranker: Reranker) -> None:
         """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
-        with _blocking_calls_fail():
+        with blocking_calls_fail():
             _score(reranker, QUESTIONS[0], PASSAGES)
 
     def test_the_id_is_stable(self, reranker: Reranker) -> None:
@@ -156,11 +155,3 @@ def _assert_sound(found: RerankScores, expected: int | None = None) -> None:
 
 def _on_one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _blocking_calls_fail() -> AbstractContextManager[object]:
-    try:
-        from blockbuster import blockbuster_ctx  # noqa: PLC0415 - used where it is installed
-    except ImportError:
-        return nullcontext()
-    return blockbuster_ctx()

@@ -1,4 +1,4 @@
-"""What every transformer of questions must do, as tests for pytest.
+"""The conformance tests of query transformers, for pytest.
 
 Subclass :class:`TransformerConformance` in a test module, and give it the transformer as a fixture::
 
@@ -16,16 +16,15 @@ transformer that asks a model needs one that always answers the same question al
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from math import isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.ports import BOTH_SIDES, Linked, Message, QueryContext, Transformed, Variant
+from retrieval_core.testing.blocking import blocking_calls_fail
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS, QUESTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from retrieval_core.ports import QueryTransformer
 
@@ -88,7 +87,7 @@ class TransformerConformance:
 
     def test_the_event_loop_is_not_blocked(self, transformer: QueryTransformer) -> None:
         """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
-        with _blocking_calls_fail():
+        with blocking_calls_fail():
             _made(transformer, QUESTIONS[0], QueryContext(CONVERSATION))
 
     def test_the_id_is_stable(self, transformer: QueryTransformer) -> None:
@@ -128,11 +127,3 @@ def _assert_text(text: str, limit: int) -> None:
 
 def _made(transformer: QueryTransformer, question: str, context: QueryContext) -> Transformed | str:
     return asyncio.run(transformer.transform(question, context))  # pyright: ignore[reportArgumentType, reportUnknownVariableType] - a coroutine
-
-
-def _blocking_calls_fail() -> AbstractContextManager[object]:
-    try:
-        from blockbuster import blockbuster_ctx  # noqa: PLC0415 - used where it is installed
-    except ImportError:
-        return nullcontext()
-    return blockbuster_ctx()

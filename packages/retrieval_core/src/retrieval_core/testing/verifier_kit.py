@@ -1,4 +1,4 @@
-"""What every verifier must do, as tests for pytest.
+"""The conformance tests of verifiers, for pytest.
 
 Subclass :class:`VerifierConformance` in a test module, and give it the verifier as a fixture::
 

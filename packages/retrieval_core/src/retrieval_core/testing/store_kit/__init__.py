@@ -1,4 +1,4 @@
-"""What every store must do, as tests for pytest.
+"""The conformance tests of stores, for pytest.
 
 Subclass :class:`StoreConformance` in a test module, or :class:`CataloguedStoreConformance` for a store that remembers
 its sources, and say how to open one::

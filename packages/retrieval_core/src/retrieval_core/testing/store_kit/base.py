@@ -1,4 +1,4 @@
-"""How the tests of the kit open a store, and what they fill it with."""
+"""The base of the store tests: opening a store, and helpers that fill it."""
 
 # ruff: noqa: S101 - these are tests
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 EMBEDDER_ID = "conformance-kit"
-"""Id of the embedder that the tests' vectors pretend to come from."""
+"""The embedder id of the tests' vectors."""
 DIMENSION = 7
 """Components of the tests' vectors; an odd number, so that rows are not aligned in memory."""
 
 
 class StoreTestBase:
-    """What a user of the kit overrides, and what the tests have in common."""
+    """The methods that a user of the kit overrides, and the runner of the tests."""
 
     async def open_store(self, folder: Path) -> Store:
         """Return a new, empty store for vectors of :data:`EMBEDDER_ID` with :data:`DIMENSION` components.
@@ -96,7 +96,7 @@ async def put(store: Store, *chunks: Chunk, vectors: Matrix | None = None, **res
 
 
 async def need(store: Store, side: Side) -> None:
-    """Skip the test for a store that does not search in this way; the store must have been written to."""
+    """Skip the test for a store that lacks a side; the store must have been written to."""
     if side not in (await store.describe()).sides:
         pytest.skip(f"this store has no {side} search")
 

@@ -1,4 +1,4 @@
-"""What a store remembers of the files it was filled from."""
+"""Tests of the catalog of sources."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Reading by name."""
+"""Tests of fetching by id."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""What a store says of its fields is what filters find."""
+"""Tests of the catalogue of fields, which must match what filters find."""
 
 # ruff: noqa: S101 - these are tests
 

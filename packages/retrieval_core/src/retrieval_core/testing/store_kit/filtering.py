@@ -1,4 +1,4 @@
-"""Filters, judged by :func:`retrieval_core.types.filters.matches`."""
+"""Tests of filters, with :func:`retrieval_core.types.filters.matches` as oracle."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Input that is meant to break out of its place, or breaks things by accident."""
+"""Tests of hostile and malformed input."""
 
 # ruff: noqa: S101 - these are tests
 

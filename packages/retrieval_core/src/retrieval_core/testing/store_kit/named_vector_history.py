@@ -1,4 +1,4 @@
-"""Several vectors for each chunk over time: replaced, removed, and seen by other stores on the same index."""
+"""Tests of named vectors over time: replaced, removed, and seen by other stores on the same index."""
 
 # ruff: noqa: S101 - these are tests
 

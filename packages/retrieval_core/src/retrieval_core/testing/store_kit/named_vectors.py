@@ -1,4 +1,4 @@
-"""Several vectors for each chunk, each with a name; skipped for a store that keeps none."""
+"""Tests of named vectors; skipped for a store that keeps none."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Many callers at once, and the end."""
+"""Tests of concurrency and closing."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Searching by vector and by words."""
+"""Tests of dense and lexical search."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Every write shows, so that what was remembered of an index is never taken for what it is now."""
+"""Tests of versions, by which caches of an index are invalidated."""
 
 # ruff: noqa: S101 - these are tests
 

@@ -1,4 +1,4 @@
-"""Upserting and deleting."""
+"""Tests of upserting and deleting."""
 
 # ruff: noqa: S101 - these are tests
 
