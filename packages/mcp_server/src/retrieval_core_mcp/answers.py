@@ -1,4 +1,4 @@
-"""What the tools return: from the library's values to structured content and a short text, both of bounded length."""
+"""The tools' answers, as structured content and as text, both of bounded length."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.library import Entry
 
 WORTHWHILE_PASSAGE = 500
-"""A passage is not cut below this many characters: rather fewer results, each of which can be judged."""
+"""The fewest characters of a cut passage: rather fewer results, each of which can be judged."""
 SHORTEST_PASSAGE = 160
-"""The same for the best one, where the answer has no room for more."""
+"""The fewest of the best passage, where the answer has no room for more."""
 SHARED = 3
-"""So many passages share an answer that does not hold two of them whole."""
+"""The number of passages that share an answer without room for two whole ones."""
 LONGEST_NAME = 200
-"""Titles, headings and sources are shortened to this many characters."""
+"""The most characters of titles, headings and sources."""
 LONGEST_ECHO = 80
-"""Of a question, where an answer repeats it."""
+"""The most characters of a question that an answer repeats."""
 MOST_REASONS = 4
 FIELDS = frozenset({"id", "document_id", "chunk_index", "page", "section", "parent_id", "title", "source", "timestamp"})
-"""What a filter can name of every passage, besides its own metadata."""
+"""Fields of every passage, besides its own metadata."""
 LONGEST_FIELD_LIST = 5
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
@@ -98,7 +98,7 @@ class FetchAnswer(_Answer):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The two forms of one answer."""
+    """An answer as structured content and as text."""
 
     structured: dict[str, Any]
     text: str
@@ -115,9 +115,9 @@ def search_answer(
     """Return the answer to a search: the best passages whole as far as they fit, and the next one cut.
 
     Args:
-        scrub: Takes out of a reason what must not leave the server.
+        scrub: Removes paths from a reason.
         limit: Both forms stay below this many characters of JSON, at least 1,000.
-        filters: What the search was filtered by, as JSON; where nothing was found, it may be why.
+        filters: The search's, as JSON, for the advice where nothing was found.
     """
     notices = [
         Notice(stage=in_one_line(one.stage, 20), reason=in_one_line(scrub(one.reason), limit // 20)).model_dump()
@@ -126,7 +126,7 @@ def search_answer(
     question = in_one_line(result.query, LONGEST_ECHO)
     note = in_one_line(scrub(str(result.metadata.get("note") or "")), limit // 5)
     extra = {"note": note} if note else {}
-    # What has an id that cannot be written, or is as long as an answer, could not be fetched either.
+    # Hits whose id cannot be written, or is as long as an answer, could not be fetched either.
     hits = [hit for hit in result.hits if not has_lone_surrogate(hit.id) and json_length(hit.id) < limit // 4]
     shown = [_search_hit(hit, limit) for hit in hits]
 
@@ -140,10 +140,10 @@ def search_answer(
 
 
 def _share(fits: Callable[[list[int]], bool], passages: int, limit: int) -> list[int]:
-    """Return how long each passage may be, for as many as are shown, best first.
+    """Return the length of each passage that is shown, best first.
 
-    As many as fit are whole, and the next one has the rest of the room. Where that would be one very long passage and
-    little else, the first few share the room: each has what makes it worthwhile, and what is left goes to the best.
+    As many as fit are whole, and the next one is cut. Where that would be one very long passage and little else, the
+    first few share the room: each has :data:`WORTHWHILE_PASSAGE`, and the rest goes to the best.
 
     Args:
         fits: Whether an answer with passages of these lengths is short enough.
@@ -177,7 +177,7 @@ def _share(fits: Callable[[list[int]], bool], passages: int, limit: int) -> list
 
 
 def fetch_answer(entry: Entry, offset: int, limit: int) -> ToolAnswer:
-    """Return the text of an entry from an offset on: as much of it as fits, at least one character.
+    """Return the text of an entry from an offset on, as much as fits, at least one character.
 
     Args:
         offset: In code points, less than the text's length, or 0.
@@ -207,7 +207,7 @@ def fetch_answer(entry: Entry, offset: int, limit: int) -> ToolAnswer:
 
 
 def _search_hit(hit: Hit, limit: int) -> dict[str, Any]:
-    """Return a hit with as much of its text as can at all be needed: a little more than fits."""
+    """Return a hit with as much of its text as could fit."""
     from retrieval_core.pipeline.stages.excerpts import shown_text  # noqa: PLC0415 - the handshake does not wait for it
     from retrieval_core.types import format_citation  # noqa: PLC0415 - nor for this
 
@@ -235,9 +235,9 @@ def _as_text(
     omitted: int,
     advice: str,
 ) -> str:
-    """Return an answer's text: what is to be said of the passages, and then nothing but these.
+    """Return an answer's text: notes, and then the passages.
 
-    Each begins with a line ``[1] <citation> (id: <id>)``, which no passage can hold.
+    Each passage begins with a line ``[1] <citation> (id: <id>)``, which no passage can forge.
     """
     from retrieval_core.types.escapes import escape_name, escape_text  # noqa: PLC0415 - the handshake does not wait
 
@@ -261,7 +261,7 @@ def _as_text(
 
 
 def _advice(filters: Mapping[str, Any]) -> str:
-    """Return what to do when nothing was found; a filter on a field that no passage has is no error, but may be why."""
+    """Return the advice where nothing was found; a filter on a field that no passage has is no error."""
     if not filters:
         return "Try other words."
     own = [name for name in dict.fromkeys(_fields_of(filters)) if name not in FIELDS]
@@ -276,7 +276,7 @@ def _advice(filters: Mapping[str, Any]) -> str:
 
 
 def _fields_of(condition: object) -> Iterator[str]:
-    """Yield the names of the fields in a filter that the library has accepted, which bounds its depth."""
+    """Yield the names of the fields in a valid filter."""
     if isinstance(condition, (list, tuple)):
         for part in cast("Sequence[object]", condition):
             yield from _fields_of(part)
@@ -301,7 +301,7 @@ def _part_as_text(answer: FetchAnswer) -> str:
 
 
 def _url(source: str | None, metadata: Mapping[str, Any], document_id: str) -> str:
-    """Return the address that the metadata or the source give, or else the source as a relative reference."""
+    """Return the URL in the metadata or the source, else the source as a relative reference."""
     for given in (metadata.get("url"), source):
         if isinstance(given, str) and _URL.fullmatch(given) and _is_short(given):
             return given

@@ -1,4 +1,4 @@
-"""What the tools take: the arguments, how they are checked, and what is said about wrong ones."""
+"""The tools' arguments, their validation and its messages."""
 
 from __future__ import annotations
 
@@ -78,10 +78,7 @@ ARGUMENTS: Mapping[str, type[_Arguments]] = {"search": SearchArguments, "fetch":
 
 
 def read_strings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments where an object or a number that came as a string is what the string says.
-
-    Assistants write them so now and then. Whatever is no such string stays as it is.
-    """
+    """Return arguments with objects and numbers parsed that assistants sent as strings."""
     return {key: _READ[key](value) if key in _READ else value for key, value in arguments.items()}
 
 
@@ -103,7 +100,7 @@ _READ = {"filters": _object, "top_k": _number, "offset": _number}
 
 
 def check_arguments(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a call, one line for each thing; ``None`` where nothing is.
+    """Return the problems with a call, one a line; ``None`` where there are none.
 
     Args:
         name: The tool's.
@@ -128,7 +125,7 @@ def check_arguments(name: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Return a value as an answer repeats it: in one line, and short."""
+    """Return a value as one short line, for an answer."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return "a number with very many digits"  # some have more than can be written
     return in_one_line(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)[:200], 80)

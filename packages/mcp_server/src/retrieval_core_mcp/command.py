@@ -1,4 +1,4 @@
-"""Serving an index over standard input and output: options, settings, signals, and how the process ends."""
+"""The command ``retrieval-mcp``: options, settings, signals, and the end of the process."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _greet(settings: ServerSettings) -> None:
-    """Tell somebody at a terminal, who would else wait in vain, what this waits for."""
+    """Tell a person at a terminal what the server waits for."""
     lines = [WAITING]
     if settings.retrieval.store.kind == "sqlite":
         index = settings.retrieval.index
@@ -112,7 +112,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
 
 @contextmanager
 def _quick_imports() -> Generator[None]:
-    """Import without garbage collection, which else takes a fifth of the time, and set aside what was imported."""
+    """Import without garbage collection, which takes a fifth of the time, and freeze what was imported."""
     gc.disable()
     try:
         yield
@@ -174,7 +174,7 @@ def _stop_on_signals(stop: Callable[[int], None]) -> None:
 
 
 def _end_soon(code: int) -> None:
-    """Let what still runs go on for a moment, and then end the process, even if the event loop is stuck."""
+    """End the process after :data:`END` seconds, even if the event loop is stuck."""
     timer = Timer(END, os._exit, (code,))
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""What a failure is called in an answer: what to do about it, and nothing about the machine that the server runs on."""
+"""Error messages for assistants, with advice, and without paths of the server's machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def explain(error: Exception, config: RetrievalConfig) -> str:  # noqa: PLR0911 - one for each kind
-    """Return the sentence for an error that the library raised; whatever it does not foresee is logged."""
+    """Return the message for an error; unexpected ones are logged."""
     match error:
         case errors.IndexNotFoundError():
             return NO_INDEX

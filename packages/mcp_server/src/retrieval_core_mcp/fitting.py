@@ -1,4 +1,4 @@
-"""Making an answer short enough: where to cut a text, and the longest one that still fits. Plain functions on values.
+"""Cutting texts and answers to a bounded length.
 
 Lengths of texts are in code points, those of answers in characters of their JSON.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MARK = " […]"
-"""Stands where a passage was cut."""
+"""Marks a cut in a passage."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -27,7 +27,7 @@ def clean(text: str) -> str:
 
 
 def has_lone_surrogate(value: object) -> bool:
-    """Whether a JSON value holds one, in a text or in a key, at any depth."""
+    """Whether a JSON value holds a lone surrogate, in a text or in a key, at any depth."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -48,10 +48,10 @@ def json_length(value: object) -> int:
 
 
 def good_end(text: str, start: int, size: int) -> int:
-    """Return where to end a part of a text that begins at ``start`` and has at most ``size`` characters.
+    """Return the end of a part of a text that begins at ``start`` and has at most ``size`` characters.
 
-    That is behind the last sentence or paragraph that ends in the second half of the space, else behind the last word
-    there, else where the space ends. It grows with ``size``.
+    That is behind the last sentence or paragraph that ends in the second half, else behind the last word there, else
+    after ``size`` characters. It grows with ``size``.
     """
     end = start + size
     if end >= len(text):
@@ -83,7 +83,7 @@ def in_one_line(text: str, size: int) -> str:
 def bounded(text: str, limit: int) -> str:
     """Return a text whose JSON, as the only part of an answer, stays below a limit of at least 100 characters.
 
-    It is cut in its middle: what is wrong stands at the beginning, and what to do about it at the end.
+    It is cut in its middle, as errors begin with the problem and end with the advice.
     """
     text = clean(text)
 
@@ -97,10 +97,7 @@ def bounded(text: str, limit: int) -> str:
 
 
 def largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the largest number in a range, ends included, that fits; ``None`` where the smallest does not.
-
-    It is assumed that everything below a number that fits does so too.
-    """
+    """Return the largest number in a range, ends included, that fits, by bisection; ``None`` where none does."""
     if low > high or not fits(low):
         return None
     while low < high:
@@ -113,7 +110,7 @@ def largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
 
 
 def fit_mapping(mapping: Mapping[str, Any], size: int, longest_text: int) -> tuple[dict[str, Any], bool]:
-    """Return as many entries of a mapping, in their order, as fit into ``size`` characters of JSON.
+    """Return the entries of a mapping, in their order, that fit into ``size`` characters of JSON.
 
     Texts longer than ``longest_text`` are shortened.
 

@@ -1,4 +1,4 @@
-"""The index behind the tools: opened, and its model loaded, while the server already answers."""
+"""The index behind the tools, opened, and its model loaded, in the background."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ WARM_UP = "warm up"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What an id stands for: a passage, or a whole document.
+    """A passage or a whole document.
 
     Attributes:
-        fields: What filters see of it, without the text.
+        fields: Those that filters see, without the text.
     """
 
     id: str
@@ -54,19 +54,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An index, and how to search it by words alone, which touches no model."""
+    """An index, and a pipeline for lexical search of it that touches no model."""
 
     index: Index
     words: RetrievalPipeline
 
 
 class Library:
-    """Searches and reads one index, which need not be there yet.
+    """Searches and reads one index, which need not exist yet.
 
     Args:
-        settings: Where the index is, and how long a search waits for the model.
-        open_index: Opens it, in a thread; :func:`retrieval_core.open_index` where it is not given.
-        clock: What waiting is measured with; the system's where it is not given.
+        open_index: Opens the index, in a thread; by default :func:`retrieval_core.open_index`.
+        clock: Measures the wait for the model; by default the system's.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Library:
     def start(self) -> None:
         """Begin to open the index and to load the model, in the background. Starting twice is fine.
 
-        It needs a running event loop, and everything else is then called from that loop.
+        All methods are called from one running event loop.
         """
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
@@ -103,8 +102,8 @@ class Library:
     ) -> RetrievalResult:
         """Find passages, as :meth:`retrieval_core.Index.aretrieve` does.
 
-        While the model is loading it waits for that, at most as long as the settings say. Then it searches by words
-        alone, and says so in ``degraded``.
+        While the model is loading, it waits at most ``wait_seconds``, and then searches by words alone, with an entry
+        in ``degraded``.
 
         Raises:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
@@ -125,7 +124,7 @@ class Library:
     async def fetch(self, entry_id: str) -> Entry | None:
         """Return the passage or the document with an id, ``None`` where there is neither.
 
-        A document whose text was not kept is put together from its passages.
+        A document without its text is joined from its passages.
 
         Raises:
             StoreError: The index cannot be read.
@@ -149,7 +148,7 @@ class Library:
         return Entry(entry_id, chunks[0].title, chunks[0].source, text, {"source": chunks[0].source})
 
     async def aclose(self) -> None:
-        """Stop loading, and close the index. It waits for work in threads that cannot be stopped."""
+        """Stop loading, and close the index; waits for threads that cannot be stopped."""
         if self._opening is None or self._warming is None:
             return
         self._warming.cancel()
@@ -168,10 +167,10 @@ class Library:
         return by_meaning and opened.index.embedder is not None
 
     async def _is_ready(self, opened: _Opened, arrived: float) -> bool:
-        """Whether the model is there, or is so before the time is up.
+        """Whether the model is loaded before the time is up.
 
         Raises:
-            StoreError: There is no index, so that nothing is worth waiting for.
+            StoreError: There is no index, so that waiting is of no use.
         """
         assert self._warming is not None  # noqa: S101 - start() made it
         if self._warming.done():
@@ -192,7 +191,7 @@ class Library:
         return _Opened(index, RetrievalPipeline(index.store, config=index.config))
 
     async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
-        """Load the model, however long it takes, and then whatever the first search by meaning would load."""
+        """Load the model, however long it takes, and then what the first dense search would load."""
         index = (await asyncio.shield(opening)).index
         if index.embedder is None:
             return
@@ -208,7 +207,7 @@ def _open_index(config: RetrievalConfig) -> Index:
 
 
 async def _holds_no_vectors(index: Index) -> bool:
-    """Whether an index was made without an embedder; one that cannot even say so is another matter."""
+    """Whether an index was made without an embedder; false where it cannot be read."""
     with suppress(RetrievalError):
         manifest = (await index.adescribe()).manifest
         return manifest is not None and manifest.dimension is None
@@ -223,7 +222,7 @@ async def _embed(embedder: Embedder) -> None:
 
 
 async def _load_tokenizer(embedder: Embedder) -> None:
-    """Load the other half of a local model, at the same time; where that fails, embedding does too, and says so."""
+    """Load a local model's tokenizer; a failure is reported by embedding, which meets it too."""
     from retrieval_core.ports import CountsTokens  # noqa: PLC0415 - the handshake does not wait for it
 
     if isinstance(embedder, CountsTokens):

@@ -1,4 +1,4 @@
-"""From a line to a message of the protocol, or to the line that answers what is none. Plain functions on values."""
+"""Decoding of protocol messages, leniently, and the error lines for what is not a message."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from retrieval_core_mcp.fitting import bounded, clean, has_lone_surrogate, json_length, shorten
 
 LONGEST_REFUSAL = 1_000
-"""What is said about a request that the protocol does not allow stays below this many characters."""
+"""The most characters of an error about an invalid request."""
 LARGEST_ID = 2**53
-"""Whole numbers below this one are the same in every language that writes them with a point."""
+"""Whole numbers below this are exact as floats."""
 
 _KEPT = ("params", "arguments")
 _BEGIN = re.compile(rb"\s*\{")
@@ -34,11 +34,11 @@ _MEMBER = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s"{}\
 def read_message(line: bytes) -> JSONRPCMessage | str:
     """Decode a line.
 
-    Lone surrogates are left in the arguments of a tool, whose check names the argument, and replaced elsewhere. A mark
-    of the byte order, which some programs on Windows write first, is passed over.
+    Lone surrogates are left in the arguments of a tool, whose check names the argument, and replaced elsewhere. A byte
+    order mark, which some programs on Windows write first, is ignored.
 
     Returns:
-        The message or, for what is none, the line to answer with.
+        The message, or the error line to answer with.
     """
     line = line.removeprefix(BOM_UTF8)
     with suppress(ValidationError):
@@ -58,7 +58,7 @@ def read_message(line: bytes) -> JSONRPCMessage | str:
 
 
 def short_error(message: JSONRPCError) -> JSONRPCError:
-    """Return an error whose text, and what it repeats of the request, is of bounded length."""
+    """Return an error with its message and data cut to a bounded length."""
     error = message.error
     changed: dict[str, Any] = {"message": bounded(error.message, LONGEST_REFUSAL)}
     if error.data is not None and json_length(error.data) >= LONGEST_REFUSAL:
@@ -81,14 +81,14 @@ def _read_leniently(content: dict[str, Any]) -> JSONRPCMessage | str:
 
 
 def _as_id(value: object) -> str | int | None:
-    """Return the id that a value is; JSON knows one kind of number, so 1.0 is as whole as 1."""
+    """Return a value as an id, ``None`` where it is none; 1.0 is as whole as 1, as JSON has one kind of number."""
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_ID:
         return int(value)
     return value if isinstance(value, (str, int)) and not isinstance(value, bool) else None
 
 
 def _own_id(line: bytes) -> str | int | None:
-    """Return the id of a message that cannot be parsed, if it stands before every inner object and list."""
+    """Return the id of a message that cannot be parsed, if it precedes every inner object and list."""
     begin = _BEGIN.match(line)
     position = len(line) if begin is None else begin.end()
     while (member := _MEMBER.match(line, position)) is not None:
@@ -113,6 +113,6 @@ def _mended(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def _refusal(request_id: str | int | None, code: int, message: str) -> str:
-    """Return an error as a line; an id is given back as it came, which JSON's escapes allow for any text."""
+    """Return an error as a line, with the request's id unchanged."""
     error = {"code": code, "message": bounded(message, LONGEST_REFUSAL)}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})

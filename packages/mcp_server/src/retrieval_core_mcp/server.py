@@ -1,4 +1,4 @@
-"""The server: the tools, behind the protocol. How its messages travel is another module's business."""
+"""The MCP server, independent of its transport."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
     """Return a server with the tools ``search`` and ``fetch``, which speaks every version of the protocol.
 
     Args:
-        settings: How long answers may be, and what the documents are about.
-        library: What the tools read. It starts to load behind the answer to the first request, and is closed when the
-            server ends.
+        library: Starts to load after the answer to the first request, and is closed when the server ends.
     """
     listed = ListToolsResult(tools=list(tools.list_tools(settings)))
 
@@ -72,7 +70,7 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
 
 
 def _check_call(params: Any) -> None:
-    """Say more than "invalid" about a call whose frame is wrong.
+    """Check a call's name and arguments, for better messages than the protocol library's.
 
     Raises:
         MCPError: The name is no text, or the arguments are no object.

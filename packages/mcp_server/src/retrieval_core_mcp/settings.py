@@ -1,4 +1,4 @@
-"""What the server is told at its start."""
+"""The server's settings."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ServerSettings(BaseModel):
 
     @property
     def top_k(self) -> int:
-        """The most results of a search that does not say: as configured, or else few, with longer passages."""
+        """The default number of results: as configured, else :data:`DEFAULT_RESULTS`, which leaves longer passages."""
         search = self.retrieval.search
         return min(search.top_k, MOST_RESULTS) if "top_k" in search.model_fields_set else DEFAULT_RESULTS
 
     @property
     def words_only(self) -> bool:
-        """Whether there is no embedder, so that nothing can be searched by meaning."""
+        """Whether there is no embedder, so that only lexical search is possible."""
         return self.retrieval.embedder.kind == "none"
 
 

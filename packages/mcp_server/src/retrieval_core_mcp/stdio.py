@@ -1,8 +1,7 @@
-"""Messages over standard input and output, one JSON document a line, and an answer to every request.
+"""The transport over standard input and output, one JSON document a line, with an answer to every request.
 
-The protocol library's own transport drops a line that it cannot decode, so that whoever sent it waits for ever: a text
-with half of a surrogate pair is enough. This one decodes such a line more leniently, and answers by itself what cannot
-be handed on.
+The protocol library's own transport drops a line that it cannot decode, such as one with half of a surrogate pair, so
+that its sender waits for ever. This one decodes more leniently, and answers invalid lines itself.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE = 0.5
-"""Seconds that requests which are being worked on have for their answer, once the input has ended."""
+"""Seconds that pending requests have for their answer, once the input has ended."""
 
 
 @dataclass(slots=True)
@@ -84,12 +83,11 @@ class _Wire:
 async def serve_stdio(server: Server[Any], source: Iterable[bytes], output: BinaryIO) -> None:
     """Serve one client until its input ends.
 
-    Requests that are then being worked on get :data:`GRACE` seconds, and after that an error.
+    Pending requests then get :data:`GRACE` seconds, and after that an error.
 
     Args:
-        server: What answers.
-        source: Lines to read, in a thread that this does not wait for.
-        output: Where messages are written; :func:`claim_standard_streams` gives both for a process.
+        source: Lines, read in a thread that this does not wait for.
+        output: For messages; :func:`claim_standard_streams` returns both for a process.
     """
     inbound, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outbound = anyio.create_memory_object_stream[SessionMessage](0)
@@ -103,9 +101,9 @@ async def serve_stdio(server: Server[Any], source: Iterable[bytes], output: Bina
 
 
 def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return the process's input and output, and leave in their place an empty input and standard error.
+    """Return the process's input and output, replacing them by an empty input and standard error.
 
-    So nothing that is printed, by whatever part of the process or its children, can break the protocol.
+    So nothing that the process or its children print can break the protocol.
     """
     sys.stdout.flush()
     source, output = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))

@@ -1,4 +1,4 @@
-"""The two tools: how clients see them, and what they do."""
+"""The tools ``search`` and ``fetch``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_tools(settings: ServerSettings) -> tuple[Tool, ...]:
 async def call_tool(
     name: str, arguments: Mapping[str, Any], library: Library, settings: ServerSettings
 ) -> CallToolResult:
-    """Call a tool; whatever goes wrong is an answer too, which says what to do."""
+    """Call a tool; a failure is an answer too, with advice."""
     limit = settings.max_characters
     given = read_strings(arguments)
     problem = check_arguments(name, given)
@@ -99,7 +99,7 @@ async def _fetch(arguments: Mapping[str, Any], library: Library, settings: Serve
 
 
 def _search_schema(settings: ServerSettings) -> dict[str, Any]:
-    """Return the schema with what the configuration makes of arguments that are left out."""
+    """Return the schema of a search with the configured defaults."""
     schema = _input_schema(SearchArguments)
     properties = schema["properties"]
     properties["top_k"]["default"] = settings.top_k
@@ -111,7 +111,7 @@ def _search_schema(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of arguments, where one that may be left out need not be ``null`` instead."""
+    """Return the schema of arguments, without ``null`` as a value of optional ones."""
     schema = _without_titles(arguments.model_json_schema())
     for entry in schema["properties"].values():
         if "anyOf" in entry:
@@ -122,7 +122,7 @@ def _input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
 
 
 def _output_schema(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of an answer, without what says nothing about values that are there."""
+    """Return the schema of an answer, without descriptions of models and defaults."""
     schema = _without_titles(answer.model_json_schema(mode="serialization"))
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("description", None)

@@ -1,4 +1,4 @@
-"""What a value must be, in plain words, instead of those of the library that checks it."""
+"""Validation errors in plain words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def requirement(detail: ErrorDetails) -> str:
-    """Return what a value must be, such as ``must be 1 or more``; the checking library's words for a rare problem."""
+    """Return what a value must be, such as ``must be 1 or more``; pydantic's words for rare problems."""
     context: dict[str, Any] = detail.get("ctx", {})
     match detail["type"]:
         case "greater_than_equal":

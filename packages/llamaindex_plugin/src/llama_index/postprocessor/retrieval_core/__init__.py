@@ -1,4 +1,4 @@
-"""Postprocessors for nodes of any LlamaIndex retriever: diverse ones, and ones with their neighbours."""
+"""Postprocessors for nodes of any LlamaIndex retriever: maximal marginal relevance and neighbour expansion."""
 
 from llama_index.postprocessor.retrieval_core.mmr import MMRPostprocessor
 from llama_index.postprocessor.retrieval_core.neighbors import NeighborExpansionPostprocessor

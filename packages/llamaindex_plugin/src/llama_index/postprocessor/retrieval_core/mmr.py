@@ -1,4 +1,4 @@
-"""Nodes that bear on the question and do not repeat each other."""
+"""The postprocessor that chooses nodes by maximal marginal relevance."""
 
 from __future__ import annotations
 
@@ -38,22 +38,20 @@ class MMRPostprocessor(BaseNodePostprocessor):
 
     Relevance is the nodes' score, scaled to [0, 1] over the given nodes; a node without a score counts as the lowest,
     and without any scores all are equally relevant. Similarity is the cosine of the nodes' own embeddings if every node
-    has one; otherwise all texts are embedded anew, because vectors of different models cannot be compared. The chosen
-    nodes come in the order they were chosen, with the marginal relevance as their score; nodes that were given are not
-    changed.
+    has one; otherwise all texts are embedded anew, because vectors of different models cannot be compared. The nodes
+    are returned in the order they were chosen, with the marginal relevance as score; the given nodes are not changed.
 
     Nodes of :class:`RetrievalCoreRetriever` come without embeddings: there the setting ``search.search_type = "mmr"``
     does the same on the vectors in the index, and embeds nothing.
 
     Args:
-        embedder: Embeds the nodes' texts where it has to: an embedding model of LlamaIndex, or an embedder of
+        embedder: Embeds the nodes' texts where needed: an embedding model of LlamaIndex, or an embedder of
             retrieval-core such as ``retriever.pipeline.embedder``. It stays the caller's.
         top_n: The most nodes, at least 1.
         lambda_mult: In [0, 1]; 1 orders by relevance alone, 0 by difference alone.
-        callback_manager: As of any postprocessor.
 
     Raises:
-        InvalidParameterError: ``embedder`` is none, or ``top_n`` or ``lambda_mult`` is outside its range.
+        InvalidParameterError: ``embedder`` is not an embedder, or ``top_n`` or ``lambda_mult`` is outside its range.
     """
 
     top_n: int = 5
@@ -78,7 +76,7 @@ class MMRPostprocessor(BaseNodePostprocessor):
         if embedder is not None and not isinstance(embedder, BaseEmbedding):
             advice = "give an embedding model of LlamaIndex, or an embedder of retrieval-core"
             check_abilities(embedder, "embedder", ("embed_texts",), advice)
-        super().__init__(**_given(callback_manager))
+        super().__init__(**({} if callback_manager is None else {"callback_manager": callback_manager}))
         self.top_n = top_n
         self.lambda_mult = lambda_mult
         self._embedder = embedder
@@ -90,7 +88,7 @@ class MMRPostprocessor(BaseNodePostprocessor):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._embedder is not None:
-            # LlamaIndex would leave the embedder out and say nothing.
+            # LlamaIndex would silently leave the embedder out.
             msg = "an MMRPostprocessor with an embedder cannot be pickled; make a new one instead"
             raise TypeError(msg)
         return super().__getstate__()
@@ -155,10 +153,6 @@ class MMRPostprocessor(BaseNodePostprocessor):
     def close(self) -> None:
         """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
         self._bridge.close()
-
-
-def _given(callback_manager: CallbackManager | None) -> dict[str, Any]:
-    return {} if callback_manager is None else {"callback_manager": callback_manager}
 
 
 def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:

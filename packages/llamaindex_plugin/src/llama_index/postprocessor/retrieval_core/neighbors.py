@@ -1,4 +1,4 @@
-"""Nodes together with the passages before and after them."""
+"""The postprocessor that adds the passages before and after each node."""
 
 from __future__ import annotations
 
@@ -33,22 +33,20 @@ if TYPE_CHECKING:
 class NeighborExpansionPostprocessor(BaseNodePostprocessor):
     """Adds the passages before and after each node, read from a retrieval-core store in one call.
 
-    Nodes of one document whose windows overlap or touch become one run, in the document's order, at the place of the
+    Nodes of one document whose windows overlap or touch become one run, in the document's order, at the position of the
     run's first node. No passage comes twice. The given nodes keep their scores and are not changed; a neighbour has no
-    score, and the ids of the nodes that brought it in are in its metadata under ``neighbor_of``.
+    score, and the ids of its nodes are in its metadata under ``neighbor_of``.
 
-    A node of another retriever whose id and position are not those of a passage in the store passes through unchanged.
+    A node of another retriever whose id and position are not those of a passage in the store is returned unchanged.
 
     Args:
-        store: Where the passages are, for instance ``retriever.pipeline.store``. It stays the caller's.
+        store: For instance ``retriever.pipeline.store``; stays the caller's.
         before: Passages before each node, at least 0.
         after: Passages after each node, at least 0.
-        filters: What every neighbour must pass; give those of the retriever here too. A node that does not pass them
-            gets no neighbours.
-        callback_manager: As of any postprocessor.
+        filters: Of the neighbours; give those of the retriever here too. A node that does not match gets no neighbours.
 
     Raises:
-        InvalidParameterError: ``store`` is none, or ``before`` or ``after`` is outside its range.
+        InvalidParameterError: ``store`` is not a store, or ``before`` or ``after`` is outside its range.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -88,7 +86,7 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
         return "NeighborExpansionPostprocessor"
 
     def __getstate__(self) -> dict[str, Any]:
-        # LlamaIndex would leave the store out and say nothing.
+        # LlamaIndex would silently leave the store out.
         msg = "a NeighborExpansionPostprocessor cannot be pickled, because its store cannot; make a new one instead"
         raise TypeError(msg)
 

@@ -1,4 +1,4 @@
-"""Wrong arguments are told where they are given, and not by the first query."""
+"""Validation of arguments when they are given, before the first query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_abilities(value: object, name: str, abilities: Sequence[str], advice: str) -> None:
-    """Refuse an argument that lacks what it is needed for. The message has its type alone: it may be a key.
+    """Refuse an argument that lacks an attribute. The message has its type alone, as the value may be a secret.
 
     Raises:
         InvalidParameterError: It is a class, or lacks one of the attributes.
@@ -29,10 +29,10 @@ def check_abilities(value: object, name: str, abilities: Sequence[str], advice: 
 
 
 def check_pipeline(value: object) -> None:
-    """Refuse what is no pipeline; retrievers of LlamaIndex have methods of the same names that take something else.
+    """Refuse what is not a pipeline; LlamaIndex's retrievers have methods of the same names with other arguments.
 
     Raises:
-        InvalidParameterError: It cannot be asked as a pipeline is.
+        InvalidParameterError: It is none.
     """
     if isinstance(value, (type, BaseRetriever)) or not (hasattr(value, "retrieve") and hasattr(value, "aretrieve")):
         msg = (
@@ -43,7 +43,7 @@ def check_pipeline(value: object) -> None:
 
 
 def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
-    """Refuse what every query would refuse.
+    """Refuse settings that every query would refuse.
 
     Raises:
         InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
@@ -57,7 +57,7 @@ def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
 
 
 def check_index_file(path: Path) -> None:
-    """Refuse a path that is no index file. Where nothing is yet, or nothing can be read, the first query says so.
+    """Refuse a path that is no index file; a missing or unreadable one is left to the first query.
 
     Raises:
         InvalidParameterError: It is a folder.
@@ -79,7 +79,7 @@ def _kind(value: object) -> str:
 
 
 def _is_sqlite(path: Path) -> bool:
-    """Whether SQLite takes a file for its own; an empty one, and one that it cannot open now, may become an index."""
+    """Whether SQLite accepts a file; an empty one, or one that it cannot open now, counts as accepted."""
     # Only SQLite itself may open the file: closing it by other means would let go of all locks that this process has
     # on it (sqlite.org/howtocorrupt.html, 2.2). As an immutable file it is neither locked nor written to.
     try:

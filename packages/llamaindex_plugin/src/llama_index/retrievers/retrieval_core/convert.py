@@ -1,9 +1,9 @@
-"""Hits and chunks as nodes, and back, without loss.
+"""Lossless conversions between hits or chunks and nodes.
 
-A node's metadata are the user's own fields and, beside them, the provenance: what
-:func:`retrieval_core.index.serialization.hit_to_json` says of a hit, under the same names. What is ``None`` or empty is
-left out. Provenance is kept out of the text that LLMs and embedders read. Where the user has a field of a name that
-provenance uses, the user's stands there, as it does for filters, and the provenance is in :data:`SHADOWED`.
+A node's metadata are the user's own fields and the provenance, the fields of
+:func:`retrieval_core.index.serialization.hit_to_json` that are not ``None`` or empty. LLMs and embedders do not see
+provenance. Where both have a field of one name, the user's is in the metadata, as it is for filters, and the provenance
+in :data:`SHADOWED`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OF_A_CHUNK = frozenset(
 )  # fmt: skip
 """Provenance of every node made from a chunk."""
 TOLD_OF_A_HIT = ("relevance_reason", "evidence", "found_by", "excerpts", "source_index")
-"""Provenance of a hit that many hits do not have."""
+"""Optional provenance of a hit."""
 PROVENANCE = OF_A_CHUNK | {"rank", "scores", *TOLD_OF_A_HIT, "degraded", "neighbor_of"}
 """All keys of a node's metadata that are not the user's."""
 SHADOWED = "retrieval_core_shadowed"
@@ -48,7 +48,7 @@ SHADOWED = "retrieval_core_shadowed"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a chunk stands in its document, counted from 0."""
+    """The position of a chunk in its document, from 0."""
 
     document_id: str
     index: int
@@ -58,9 +58,8 @@ def node_from_hit(hit: Hit, rank: int, degraded: Sequence[str] = ()) -> NodeWith
     """Return a hit as a node with its score.
 
     Args:
-        hit: What was found.
-        rank: Its place in the result, from 1.
-        degraded: What did not work as configured in the query that found it, one sentence each.
+        rank: In the result, from 1.
+        degraded: The query's degradations, one sentence each.
     """
     written = hit_to_json(hit, rank)
     scores = {name: value for name, value in written["scores"].items() if value is not None}
@@ -98,11 +97,11 @@ def node_from_chunk(chunk: Chunk, **facts: Any) -> TextNode:
 
 
 def chunk_from_node(node: BaseNode) -> Chunk:
-    """Return a node as a chunk: the one it was made from or, of another retriever's node, what is known of it.
+    """Return a node as a chunk: the one it was made from or, for another retriever's node, as much as the node has.
 
     Raises:
-        InvalidParameterError: The metadata hold something that JSON cannot express, or provenance that was changed into
-            something that cannot be read.
+        InvalidParameterError: The metadata hold something that JSON cannot express, or changed provenance that cannot
+            be read.
     """
     facts, own = _told_apart(node.metadata)
     text = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -154,9 +153,9 @@ def hit_from_node(item: NodeWithScore) -> Hit:
 
 
 def position_of(node: BaseNode) -> Position | None:
-    """Return where a node says that it stands in a document of ours, by its metadata or by an id ``<document>#<i>``.
+    """Return a node's position by its metadata or by an id ``<document>#<i>``; to be checked against the store.
 
-    Nodes of other retrievers may look the same by chance, so the store has the last word.
+    Nodes of other retrievers may look the same by chance.
     """
     facts, _ = _told_apart(node.metadata)
     if facts is not None:

@@ -7,11 +7,11 @@ from llama_index.core.instrumentation.events import BaseEvent
 
 
 class RetrievalDegradedEvent(BaseEvent):
-    """A query was answered, but something did not work as configured and was done without.
+    """A query was answered in a degraded way.
 
     Attributes:
         query_str: The question.
-        degraded: What did not work and why, one sentence each.
+        degraded: The stages that failed and why, one sentence each.
     """
 
     query_str: str

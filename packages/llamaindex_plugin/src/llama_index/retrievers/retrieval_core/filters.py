@@ -1,4 +1,4 @@
-"""Filters of LlamaIndex as filters of retrieval-core: exactly, or not at all."""
+"""The exact translation of LlamaIndex's filters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REFUSED: dict[FilterOperator, str] = {
 
 
 def as_filter(filters: Filters | None) -> Filter | None:
-    """Return a typed filter from one in any form; ``None``, and filters of LlamaIndex that hold none, stay ``None``.
+    """Return a typed filter from one in any form; ``None`` for ``None`` and for empty ``MetadataFilters``.
 
     Raises:
         UnsupportedFilterError: An operator or value of LlamaIndex has no exact counterpart; the message names it.
@@ -77,10 +77,10 @@ def as_filter(filters: Filters | None) -> Filter | None:
 
 
 def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
-    """Return filters of LlamaIndex as a typed filter, ``None`` where they hold none.
+    """Return filters of LlamaIndex as a typed filter, ``None`` where they are empty.
 
-    What they mean is what :mod:`retrieval_core.types.filters` says; LlamaIndex's own stores agree for fields that hold
-    one value. ``NOT`` matches where none of its filters does.
+    They then mean what :mod:`retrieval_core.types.filters` says; LlamaIndex's own stores agree for fields with one
+    value. ``NOT`` matches where none of its filters does.
 
     Raises:
         UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.
@@ -109,7 +109,7 @@ def _group(filters: MetadataFilters, depth: int) -> Filter | None:
 
 
 def _condition_of(filters: MetadataFilters) -> FilterCondition:
-    """Return how a group joins its filters; LlamaIndex does not look at what is assigned, so it may be text."""
+    """Return a group's condition, which may be text, as LlamaIndex does not validate assignments."""
     with suppress(ValueError):
         condition = FilterCondition.AND if filters.condition is None else FilterCondition(filters.condition)
         if condition in _GROUPS:
@@ -144,7 +144,7 @@ def _condition(item: MetadataFilter) -> Filter:
 
 
 def _operator_of(item: MetadataFilter) -> FilterOperator:
-    """Return how a filter compares; what is assigned may be text here too."""
+    """Return a filter's operator, which may be text too."""
     try:
         return FilterOperator(item.operator)
     except ValueError:

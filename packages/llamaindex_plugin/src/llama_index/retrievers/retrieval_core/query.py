@@ -1,4 +1,4 @@
-"""A question with filters of its own, in the form that passes through LlamaIndex's query engines."""
+"""Query bundles with filters and settings, which pass through LlamaIndex's query engines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class RetrievalQueryBundle(QueryBundle):
-    """A question that says more than its text; pass it wherever LlamaIndex takes a query.
+    """A question with settings of its own; pass it wherever LlamaIndex takes a query.
 
     Attributes:
-        filters: What every passage must pass, on top of the retriever's own filters.
+        filters: Conditions on every passage, on top of the retriever's own filters.
         top_k: The most passages, 1 to 1000; the retriever's where it is ``None``.
         mode: Search by meaning, by words, or by both; the retriever's where it is ``None``.
     """
@@ -30,7 +30,7 @@ class RetrievalQueryBundle(QueryBundle):
 def question(
     query: str | QueryBundle, *, filters: Filters | None, top_k: int | None, mode: SearchMode | None
 ) -> RetrievalQueryBundle:
-    """Return a query with what is given; what is not stays as the query has it."""
+    """Return a query with the given settings in place of its own."""
     if isinstance(query, str):
         return RetrievalQueryBundle(query, filters=filters, top_k=top_k, mode=mode)
     given = query if isinstance(query, RetrievalQueryBundle) else RetrievalQueryBundle(query.query_str)

@@ -1,4 +1,4 @@
-"""The retriever: hands a question to a pipeline, and its result back as nodes."""
+"""The LlamaIndex retriever on top of a pipeline."""
 
 from __future__ import annotations
 
@@ -57,26 +57,24 @@ class RetrievalCoreRetriever(BaseRetriever):
     ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
     no loop. One retriever may serve any number of queries at once.
 
-    A node's score is the hit's, which orders; its metadata are the user's fields and the provenance, which prompts and
-    embedders do not see, see :mod:`llama_index.retrievers.retrieval_core.convert`. If something did not work as
-    configured, each node of the answer says so in its metadata under ``degraded``, a warning is logged once a query,
-    and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. If nothing could be searched at all, an
-    error is raised: an empty list would say that nothing was found.
+    A node's score is the hit's; its metadata are the user's fields and the provenance, which prompts and embedders do
+    not see, see :mod:`llama_index.retrievers.retrieval_core.convert`. If something did not work as configured, each
+    node has it in its metadata under ``degraded``, a warning is logged once a query, and a
+    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. If nothing could be searched at all, an error
+    is raised.
 
     Of a query bundle the text is searched for; the pipeline embeds it itself, so an ``embedding`` is not used. Other
     texts to embed, as query transformations such as HyDE set them, and images are not used either, and are listed as
     degraded.
 
     Args:
-        pipeline: What is asked. It stays the caller's, who closes it.
-        top_k: The most nodes, 1 to 1000; from the pipeline's configuration where it is not given.
-        mode: Search by meaning, by words, or by both; from the pipeline's configuration where it is not given.
-        filters: What every node of every query must pass: a filter, JSON, or ``MetadataFilters``.
-        callback_manager: As of any retriever.
-        verbose: As of any retriever.
+        pipeline: Stays the caller's to close.
+        top_k: The most nodes, 1 to 1000; by default the pipeline's.
+        mode: Dense, lexical or hybrid search; by default the pipeline's.
+        filters: Conditions on every node of every query: a filter, JSON, or ``MetadataFilters``.
 
     Raises:
-        InvalidParameterError: ``pipeline`` is none, or ``top_k`` or ``mode`` is outside its range.
+        InvalidParameterError: ``pipeline`` is not a pipeline, or ``top_k`` or ``mode`` is outside its range.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -118,19 +116,19 @@ class RetrievalCoreRetriever(BaseRetriever):
         """Open an index file, and make a retriever that closes it.
 
         Nothing is loaded before the first query, which raises ``IndexNotFoundError`` if there is no such file. A path
-        where something else is than an index is refused at once; looking at it blocks for a moment.
+        that is not an index is refused at once; checking it blocks for a moment.
 
         Args:
             path: The file.
-            config: Settings, the name of a preset, or a TOML file; the defaults where it is not given.
+            config: Settings, the name of a preset, or a TOML file; by default the defaults.
             embedder: Used in place of the configured one; it must be the one the index was built with.
-            top_k: As of the constructor, like all that follow.
+            top_k: As of the constructor, like the following ones.
             overrides: Single settings with ``__`` for the dot, ``search__candidates=50``; they win over ``config``.
 
         Raises:
             ConfigurationError: A setting is wrong; ``problems`` has one line for each, beginning with its key.
-            InvalidParameterError: ``path`` is a folder, ``embedder`` is none, or as of the constructor.
-            IndexFormatError: The file is none of SQLite's.
+            InvalidParameterError: ``path`` is a folder, ``embedder`` is not an embedder, or as of the constructor.
+            IndexFormatError: The file is not SQLite's.
             FilterError: As of the constructor.
         """
         if embedder is not None:
@@ -157,9 +155,9 @@ class RetrievalCoreRetriever(BaseRetriever):
 
         Args:
             query: The question.
-            filters: What every node must pass, on top of the retriever's own filters.
-            top_k: The most nodes, 1 to 1000; the retriever's where it is not given.
-            mode: Search by meaning, by words, or by both; the retriever's where it is not given.
+            filters: Conditions on every node, on top of the retriever's own filters.
+            top_k: The most nodes, 1 to 1000; by default the retriever's.
+            mode: Dense, lexical or hybrid search; by default the retriever's.
 
         Raises:
             RetrievalError: As of :meth:`retrieval_core.RetrievalPipeline.aretrieve`.
@@ -201,7 +199,7 @@ class RetrievalCoreRetriever(BaseRetriever):
             self._own_index.close()
 
     async def aclose(self) -> None:
-        """Do what :meth:`close` does, without blocking the event loop."""
+        """Close without blocking the event loop."""
         if self._own_index is not None:
             await self._own_index.aclose()
 
@@ -230,9 +228,9 @@ def _settings(config: RetrievalConfig | str | Path | None, overrides: dict[str, 
 
 
 def _as_keyword(problem: str, given: Iterable[str]) -> str:
-    """Return what is wrong with a setting; of an unknown one that came as a keyword, name the keyword that was meant.
+    """Return a problem with a setting; for an unknown keyword, with the keyword that was probably meant.
 
-    The configuration knows its own settings, with dots between section and name, and not the arguments beside them.
+    The configuration suggests only its own settings, with dots between section and name.
     """
     key, _, rest = problem.partition(": ")
     if key not in given or not rest.startswith("unknown setting"):
@@ -266,7 +264,7 @@ def _merged(config: RetrievalConfig | str | Path | None, changes: dict[str, Any]
 
 
 def _nodes(query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
-    """Return the hits as nodes, and say what did not work.
+    """Return the hits as nodes, and report degradations.
 
     Raises:
         SearchError: Nothing could be searched.
@@ -283,7 +281,7 @@ def _nodes(query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
 
 
 def _unused(query: QueryBundle) -> list[str]:
-    """Say which parts of a query would have changed the answer of another retriever, and did not change this one."""
+    """Return a message for each part of a query that this retriever does not use."""
     parts: list[str] = []
     if query.embedding_strs not in ([], [query.query_str]):
         parts.append("query: custom_embedding_strs are not used, the query's text was embedded")
