@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def install_line(extra: str) -> str:
-    """Return how an extra is installed: from an index of packages, and in a checkout, where that would fail."""
+    """Return the command that installs an extra: from a package index, and in a checkout, where that would fail."""
     return f"pip install 'retrieval-core[{extra}]' (in a checkout: pip install -e 'packages/retrieval_core[{extra}]')"
 
 
@@ -132,15 +132,13 @@ class EmbeddingError(RetrievalError):
 
 
 def as_embedding_error(error: Exception, what: str, query: str | None = None) -> RetrievalError:
-    """Return what an embedder raised as an error of embedding that has it as its cause.
+    """Return an embedder's error as an :class:`EmbeddingError` with it as the cause.
 
-    Errors of this library that are not a service's stay what they are: settings that are missing or wrong mean that
-    nothing was tried. One of embedding that knows no query is not changed, as an embedder may raise it again for
-    another; where there is a query, a new one has it.
+    Errors of this library other than a service's are returned as they are, save that an :class:`EmbeddingError` without
+    a query is copied with it, as an embedder may raise the same one again.
 
     Args:
-        error: What was raised.
-        what: What could not be embedded, for the message.
+        what: Names the text that could not be embedded, for the message.
         query: The text of the query, where it was a query that failed.
     """
     if isinstance(error, RetrievalError) and not isinstance(error, ServiceError):
@@ -179,10 +177,10 @@ class SearchError(RetrievalError):
 
 
 class IncompleteSearchError(SearchError):
-    """A search found something, and could not look at all that it should have; a pipeline goes on with what there is.
+    """A part of the index could not be searched; a pipeline goes on with the candidates found.
 
     Attributes:
-        found: The candidates that were found all the same, best first.
+        found: The candidates, best first.
     """
 
     def __init__(self, message: str, found: Sequence[Any], details: Mapping[str, Any] | None = None) -> None:
@@ -287,11 +285,11 @@ class DeadlineExceededError(ServiceTimeoutError):
 
 
 class MalformedAnswerError(ServiceError):
-    """A model answered with something else than what was asked for; another attempt may do better.
+    """A model's answer has not the form that was asked for; another attempt may do better.
 
     Attributes:
-        answer: What the model said, whole and as it came, so that it can be asked to mend it; ``None`` where its words
-            are not known. No message holds more than its beginning.
+        answer: The model's whole answer, so that it can be asked to mend it; ``None`` where it is not known. No message
+            holds more than its beginning.
     """
 
     transient: ClassVar[bool] = True
@@ -325,11 +323,11 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return what a plug-in raised as an :class:`Exception` with a message.
+    """Return a plug-in's error as an :class:`Exception` with a message.
 
     Most are that already, and are returned as they are. Others would pass through ``except Exception``, end an event
     loop or be lost in a future: a panic of a library in Rust, ``SystemExit``, ``GeneratorExit``, ``StopIteration``, a
-    ``KeyboardInterrupt`` outside the main thread; and some fail when they are shown.
+    ``KeyboardInterrupt`` outside the main thread; and some raise when they are converted to text.
 
     Raises:
         KeyboardInterrupt: It is Ctrl-C, which nobody may keep from the caller.

@@ -18,7 +18,7 @@ from blockbuster import blockbuster_ctx
 from retrieval_core.adapters.embedders import local
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.files import find_files
-from retrieval_core.adapters.local_models.stop import StopSignal
+from retrieval_core.adapters.local_models.work import StopSignal
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,

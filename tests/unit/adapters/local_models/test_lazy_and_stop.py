@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrieval_core.adapters.local_models.stop import StopSignal
+from retrieval_core.adapters.local_models.work import StopSignal
 from retrieval_core.run.lazy import Lazy
 
 

@@ -14,7 +14,7 @@ from retrieval_core.run.threads import ThreadPool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.work import StopSignal
 
 PATIENCE = 30.0
 

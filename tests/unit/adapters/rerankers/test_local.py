@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
-    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.work import StopSignal
 
 PATIENCE = 30.0
 ANSWER = "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square kilometers."
@@ -215,7 +215,7 @@ class TestLoading:
 
     def test_a_real_run_is_stopped(self, fresh: LocalCrossEncoder, capfd: pytest.CaptureFixture[str]) -> None:
         """The runtime ends a run that is stopped, and prints nothing about it."""
-        from retrieval_core.adapters.local_models.stop import StopSignal
+        from retrieval_core.adapters.local_models.work import StopSignal
 
         stop = StopSignal()
         stop.send()

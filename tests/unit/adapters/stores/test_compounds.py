@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.compounds import MOST_REPEATS, MOST_TERMS, limited, word_query
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite.store import SqliteStore
-from retrieval_core.adapters.stores.terms import MOST_REPEATS, MOST_TERMS, limited
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID, by_text, chunk, put
 from retrieval_core.text.analysis import Analyzer
 

@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core.adapters.transformers.decompose import QueryDecomposer
 from retrieval_core.adapters.transformers.hyde import HyDEGenerator
-from retrieval_core.adapters.transformers.keywords import KeywordExpander, QueryExpander
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import BOTH_SIDES, QueryContext, Transformed, Variant
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -64,11 +64,6 @@ def test_too_many_words() -> None:
     assert texts(expand(*(f"word{number}" for number in range(5000)))) == [
         " ".join([QUESTION, *(f"word{number}" for number in range(10))])
     ]
-
-
-def test_the_name_of_the_specification() -> None:
-    """The specification's transformer, which expands a question by keywords, has a name here."""
-    assert QueryExpander is KeywordExpander
 
 
 def test_sub_questions() -> None:

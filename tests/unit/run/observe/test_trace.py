@@ -28,11 +28,11 @@ RESULT = RetrievalResult(
 def test_a_trace_is_a_table() -> None:
     """One line a stage, columns aligned, and what was done without below."""
     assert explain(RESULT).split("\n") == [
-        "stage        ms  attempts  in → out  tokens  what happened",
-        "embed       3.0         1",
-        "fuse        0.0            45 → 30",
+        "stage         ms  attempts  in → out  tokens  what happened",
+        "embed        3.0         1",
+        "fuse         0.0            45 → 30",
         "relevance  120.5         4  10 →      310+12  failed: the model is down",
-        "rewrite     1.0                              was searched for already",
+        "rewrite      1.0                              was searched for already",
         "0 passages in 12.3 ms",
         "done without: relevance: the model is down",
     ]
@@ -56,9 +56,9 @@ def test_several_searches_are_told_apart() -> None:
     again = replace(first, round=2, dropped=(DroppedPassage("b", 0.25, "no"),))
     several = replace(RESULT, trace=(first, StageRecord("rewrite", 10.0, attempts=1), again), degraded=())
     assert explain(several).split("\n") == [
-        "stage     round    ms  attempts  in → out  tokens  what happened",
+        "stage      round    ms  attempts  in → out  tokens  what happened",
         "relevance      1   1.0            2 → 1",
-        "rewrite          10.0         1",
+        "rewrite           10.0         1",
         "relevance      2   1.0            2 → 1",
         "left out in round 1: a (0.5)",
         "left out in round 2: b (0.25): no",

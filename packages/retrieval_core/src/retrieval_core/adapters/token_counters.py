@@ -1,8 +1,7 @@
-"""Counting tokens, for budgets in the tokens of some model.
+"""Token counters, for budgets in the tokens of some model.
 
-A counter is a :class:`~retrieval_core.ports.TokenCounter`: a function from text to a number. Those of this module may
-be called from several threads. Each loads what it needs with its first call, which reads files, so make that call off
-the event loop.
+Those of this module may be called from several threads. The first call of each reads files, so make it off the event
+loop.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ class BpeTokenCounter:
         return sum(len(loaded.encode_ordinary(piece)) for piece in _pieces(valid_unicode(text)))
 
     def __repr__(self) -> str:
-        """Return how to make it."""
         return f"{type(self).__name__}({self.encoding!r})"
 
     def _load(self) -> Encoding:
@@ -81,12 +79,10 @@ ADAPTER = Adapter(lambda context, _: BpeTokenCounter(context.token_counter))
 
 
 def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
-    """Return the embedder's own counter; where it has none, or there is none, that of the default local embedder.
-
-    The model itself is not loaded for it, only its tokenizer.
+    """Return the embedder's own counter or, where it has none, that of the default local embedder's tokenizer.
 
     Raises:
-        ConfigurationError: There is neither. The message names what else can count.
+        ConfigurationError: There is neither.
     """
     if isinstance(embedder, CountsTokens):
         return embedder.count_tokens
@@ -102,7 +98,7 @@ def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
 
 
 def named_counter(name: str, embedder: Embedder | None = None) -> TokenCounter:
-    """Return the counter that ``context.token_counter`` names, a factory of one's own excepted.
+    """Return the counter that ``context.token_counter`` names, unless that is a user's factory.
 
     Args:
         name: ``auto`` for :func:`counter_of_embedder`, or one of :data:`ENCODINGS`.

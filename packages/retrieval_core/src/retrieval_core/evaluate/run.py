@@ -96,7 +96,7 @@ async def evaluate(
     await asyncio.to_thread(_check_output, run_file)
     config = config.model_copy(update={"cache": config.cache.model_copy(update={"enabled": False})})
     asked = collection if limit is None else collection.first(limit)
-    report = on_progress or (lambda _phase, _done, _total: None)
+    report = on_progress or _ignore
     folder = await asyncio.to_thread(TemporaryDirectory, prefix="retrieval-evaluate-")
     try:
         location = Path(folder.name) / "index.db"
@@ -138,6 +138,9 @@ async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tupl
         if not _append(ranking, result):
             break
     return tuple(ranking.values())[:DEPTH]
+
+
+def _ignore(_phase: str, _done: int, _total: int) -> None: ...
 
 
 def _append(ranking: dict[str, ScoredDocument], result: RetrievalResult) -> bool:

@@ -207,15 +207,16 @@ def in_order(found: Mapping[str, T], count: int, service: str, text: str, things
     return [found[number] for number in numbers]
 
 
-def parse_answer(text: str, kind: type[A], service: str) -> A:
+def parse_answer(text: str, kind: type[A], service: str, *, strict: bool = True) -> A:
     """Return a model's answer as a value, checked.
 
     Text around the object, such as a code fence, is passed over. Properties that were not asked for are ignored where
     the kind allows it; one given twice is an error.
 
     Args:
-        kind: What the answer must be. Give it ``strict=True``, so that ``"no"`` is not taken for a boolean.
+        kind: What the answer must be.
         service: Names the model in errors.
+        strict: Whether ``"no"`` is refused where a boolean is asked for, and so on.
 
     Raises:
         MalformedAnswerError: The answer holds no JSON object, or one that does not fit. It says which part is wrong,
@@ -227,7 +228,7 @@ def parse_answer(text: str, kind: type[A], service: str) -> A:
         msg = f"{service} was asked for a JSON object and answered {_excerpt(text)}: {error}"
         raise MalformedAnswerError(msg, service, answer=text) from error
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(found, strict=strict)
     except ValidationError as error:
         problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_context=False))
         msg = f"{service} answered {_excerpt(text)}, which is not what it was asked for: {problems}"

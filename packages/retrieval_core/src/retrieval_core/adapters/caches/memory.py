@@ -1,4 +1,4 @@
-"""Results kept in this process."""
+"""The result cache in the memory of this process."""
 
 from __future__ import annotations
 
@@ -23,51 +23,49 @@ if TYPE_CHECKING:
 
 
 class MemoryCache:
-    """Keeps results in memory, for this process; a :class:`~retrieval_core.ports.ResultCache`.
+    """Keeps results in memory; a thread-safe :class:`~retrieval_core.ports.ResultCache` with LRU eviction.
 
-    A result is handed out as it is, without a copy, because it cannot be changed: what could be changed inside it
-    becomes unchangeable when it is put in. It may be used from several threads and event loops.
+    Results are not copied when they are returned: mutable values inside are frozen when they are put in.
 
     Args:
-        max_size: The most results, at least 1; those asked for longest ago go first.
-        ttl_seconds: A result of this age is gone; more than 0.
-        clock: Tells the time.
+        max_size: The most results, at least 1.
+        ttl_seconds: The age at which a result expires; more than 0.
 
     Raises:
         InvalidParameterError: ``max_size`` or ``ttl_seconds`` is out of its range.
     """
 
     in_process = True
-    """It can neither hang nor fail, and needs no guard."""
+    """See :class:`~retrieval_core.ports.ResultCache`."""
 
     def __init__(self, max_size: int = 1000, ttl_seconds: float = 300, clock: Clock | None = None) -> None:
         self._results: LruCache[str, RetrievalResult] = LruCache(max_size, ttl_seconds, (clock or SystemClock()).now)
 
     async def get(self, key: str) -> RetrievalResult | None:
-        """Return the result of a key, ``None`` where there is none or it is too old."""
+        """Return the result of a key, ``None`` where it is absent or expired."""
         return self._results.get(key)
 
     async def set(self, key: str, result: RetrievalResult) -> None:
-        """Keep a result; the one that the key had is replaced.
+        """Store a result, replacing the key's former one.
 
         Raises:
-            InvalidParameterError: The result holds something else than :mod:`retrieval_core.types` says.
+            InvalidParameterError: The result holds a value of a type that :mod:`retrieval_core.types` does not name.
         """
         self._results.set(key, _sealed(result))
 
     async def clear(self) -> None:
-        """Forget all results; the statistics go on."""
+        """Remove all results; the statistics go on."""
         self._results.clear()
 
     async def aclose(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing."""
 
     def entry(self, key: str) -> CacheEntry[RetrievalResult] | None:
-        """Return a result with its age and how often it was asked for, without asking for it."""
+        """Return a result with its time and number of hits, without counting a lookup."""
         return self._results.entry(key)
 
     def statistics(self) -> CacheStatistics:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         return self._results.statistics()
 
     def __len__(self) -> int:
@@ -78,10 +76,9 @@ ADAPTER = Adapter(lambda cache, _: MemoryCache(cache.max_size, cache.ttl_seconds
 
 
 def _sealed(value: Any) -> Any:
-    """Return a value that cannot be changed, the same object where it could not be anyway.
+    """Return a value with everything mutable in it frozen, the same object where nothing is.
 
-    The types say that results consist of tuples and frozen mappings. Nothing but a type checker keeps a plug-in from
-    putting a list there, and one list that two users share would show each the changes of the other.
+    Results should hold only tuples and frozen mappings, but a plug-in may put a list there, which users would share.
     """
     if value is None or isinstance(value, (str, int, float, datetime)):
         return value
@@ -104,7 +101,7 @@ def _sealed(value: Any) -> Any:
 
 @cache
 def _frozen_fields(kind: type) -> tuple[str, ...]:
-    """Names of the fields of a frozen record, none for another type."""
+    """Return the field names of a frozen dataclass, none for another type."""
     if not is_dataclass(kind) or not cast("Any", kind).__dataclass_params__.frozen:
         return ()
     return tuple(field.name for field in fields(kind))

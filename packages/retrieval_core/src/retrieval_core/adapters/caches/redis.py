@@ -1,4 +1,4 @@
-"""Results kept in Redis or Valkey, shared by all processes that use the same namespace."""
+"""The result cache in Redis or Valkey, shared by all processes that use the same namespace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _TOKEN_BYTES = 16
 _MOST_MISSED = 10_000
-"""Keys that are remembered as missed; those of questions that were never answered would grow for ever."""
+"""The most missed keys that are remembered."""
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _QUICK_CHARACTERS = 100_000
 _MOST_CONNECTIONS = 1000
@@ -55,26 +55,23 @@ class _Client(Protocol):
 class RedisCache:
     """Keeps results in a Redis or Valkey server; a :class:`~retrieval_core.ports.ResultCache`.
 
-    The server drops a result when its time is over. Each call is one round trip; only the first :meth:`set` of a
-    process, and the first after a :meth:`clear` by another one, may take two. Values are data: what does not decode, or
-    comes from another version of the library, is as good as absent. Connections belong to an event loop: close the
-    cache on each one that used it. There is no time limit but the caller's; ``socket_timeout`` in the URL sets one, in
-    seconds.
+    The server expires results. Each call is one round trip; only the first :meth:`set` of a process, and the first
+    after a :meth:`clear` by another one, may take two. Values that do not decode, or come from another version of the
+    library, count as absent. Connections belong to an event loop: close the cache on each one that used it. There is no
+    time limit but the caller's; ``socket_timeout`` in the URL sets one, in seconds.
 
-    The client is loaded by the first call, which takes about half a second once in a process. It is loaded in a thread,
-    and to its end: who stops waiting for it leaves it to those who come later. :meth:`load` does it beforehand.
+    The first call loads the client in a thread, about half a second once in a process; :meth:`load` does so beforehand.
 
-    To clear is to write a new random token to one key: a value counts only while it begins with the token that is there
-    now, and is left to its time otherwise. So clearing takes the same time for any number of results, needs no search
-    through keys that may be others', and works at once for all processes. The token is not part of the keys, because
-    then a key could not be asked for together with the token; and it is not a counter, because a server that forgot the
-    counter would begin anew and bring cleared results back.
+    :meth:`clear` writes a new random token to one key: a value counts only while it begins with the current token. So
+    clearing takes the same time for any number of results, scans no keys, and works at once for all processes. The
+    token is not part of the keys, so that both can be read in one round trip; it is no counter, because a server that
+    lost the counter would bring cleared results back.
 
     Args:
         url: ``redis://host:port/database``, ``rediss://`` for TLS or ``unix:///path``, with user and password where
-            there are any; what has a meaning in URLs must be percent-encoded.
+            there are any; characters with a meaning in URLs must be percent-encoded.
         ttl_seconds: How long a result is kept, to the millisecond; at least 0.001.
-        namespace: What the keys begin with: 1 to 100 letters, digits and ``_.:-``. Caches of one namespace share.
+        namespace: The prefix of the keys: 1 to 100 letters, digits and ``_.:-``. Caches of one namespace share.
         max_value_bytes: A larger result is neither kept nor read; at least 1.
 
     Raises:
@@ -114,12 +111,12 @@ class RedisCache:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether calls from the running event loop find a client, and need not wait for one to be loaded."""
+        """Whether the client is loaded for the running event loop."""
         client = self._clients.get(asyncio.get_running_loop())
         return client is not None and client.done()
 
     async def load(self) -> None:
-        """Load the client for the running event loop, so that the first call need not; nothing is sent.
+        """Load the client for the running event loop; nothing is sent.
 
         Raises:
             MissingExtraError: ``redis`` is not installed.
@@ -128,7 +125,7 @@ class RedisCache:
         await self._client()
 
     async def get(self, key: str) -> RetrievalResult | None:
-        """Return the result of a key, ``None`` where there is none or its time is over.
+        """Return the result of a key, ``None`` where it is absent or expired.
 
         Raises:
             MissingExtraError: ``redis`` is not installed.
@@ -156,10 +153,10 @@ class RedisCache:
         return decode(data) if is_quickly_decoded(data) else await asyncio.to_thread(decode, data)
 
     async def set(self, key: str, result: RetrievalResult) -> None:
-        """Keep a result; the one that the key had is replaced. One that is too large is not kept.
+        """Store a result, replacing the key's former one. One that is too large is not kept.
 
         Raises:
-            InvalidParameterError: The result holds something else than :mod:`retrieval_core.types` says.
+            InvalidParameterError: The result holds a value of a type that :mod:`retrieval_core.types` does not name.
             ServiceConnectionError: The server cannot be reached.
             ServiceTimeoutError: It did not answer in the URL's ``socket_timeout``.
             ServiceError: It refuses.
@@ -175,13 +172,13 @@ class RedisCache:
             await self._write(key, data, token)
 
     def _remember(self, key: str, token: bytes | None) -> None:
-        """Note the token that a key was first missed under; what is then written belongs to that time."""
+        """Note the token that a key was first missed under, with which its result is then written."""
         self._missed.setdefault(key, token)
         while len(self._missed) > _MOST_MISSED:
             del self._missed[next(iter(self._missed))]
 
     async def clear(self) -> None:
-        """Forget all results of the namespace, for all who share it.
+        """Remove all results of the namespace, for all processes that share it.
 
         Raises:
             ServiceConnectionError: The server cannot be reached.
@@ -205,7 +202,7 @@ class RedisCache:
             client.cancel()  # it has no connection yet
 
     async def _write(self, key: str, data: bytes, token: bytes) -> bytes | None:
-        """Write a value under a token, and return the token that it must have where that is another one."""
+        """Write a value under a token, and return the current token where that is another one."""
         pipeline = await self._pipeline()
         pipeline.set(self._token_key, token, nx=True)
         pipeline.get(self._token_key)
@@ -217,7 +214,7 @@ class RedisCache:
         return None if self._token == token else self._token
 
     def _key(self, key: str) -> str:
-        """Hashed, so that keys have one length and hold no text of a user."""
+        """Return the server's key: hashed, so that it has one length and holds no text of a user."""
         return f"{self._namespace}:result:{sha256(key.encode()).hexdigest()}"
 
     async def _pipeline(self) -> _Pipeline:
@@ -235,7 +232,7 @@ class RedisCache:
         return client.result() if client.done() else await asyncio.shield(client)
 
     def _forget_if_failed(self, loop: asyncio.AbstractEventLoop, client: asyncio.Task[_Client]) -> None:
-        """Let the next call try again; asking for the exception also says that nobody need be told of it any more."""
+        """Let the next call try again; reading the exception also keeps asyncio from logging it."""
         if (client.cancelled() or client.exception() is not None) and self._clients.get(loop) is client:
             del self._clients[loop]
 
@@ -316,7 +313,7 @@ ADAPTER = Adapter(_build)
 
 
 def _parts(url: SecretStr) -> tuple[str, str | None]:
-    """Return where a URL leads, without user and password, and its password."""
+    """Return a URL's host, port and path, for people, and its password."""
     try:
         parts = urlsplit(url.get_secret_value())
         host, port = parts.hostname or "localhost", parts.port

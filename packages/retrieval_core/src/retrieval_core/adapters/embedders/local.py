@@ -1,4 +1,4 @@
-"""Embedding inside this process, with a small model that is installed as a package: no key and no network."""
+"""The embedder that runs inside this process, with a small model installed as a package: no key and no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.local_models.files import ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
-    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.work import StopSignal
     from retrieval_core.types import Matrix, Vector
 
 _MODEL = "model.onnx"
@@ -42,7 +42,7 @@ class EmbeddingModel:
         files: ``model.onnx`` and ``tokenizer.json``.
         dimension: Components of a vector.
         max_tokens: Tokens that the model reads, without those that it adds itself.
-        query_prefix: Put before queries, never before passages.
+        query_prefix: Put before questions, never before passages.
     """
 
     files: LocalModel
@@ -72,17 +72,17 @@ BGE_SMALL_EN = EmbeddingModel(
 class LocalEmbedder:
     """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
 
-    Nothing is loaded before the first text comes, and a load that failed is tried again with the next one. Queries have
-    threads of their own, so that they never wait behind passages. A call that is cancelled ends the inference that it
-    waits for. It may be used from several event loops.
+    The model is loaded by the first text, and after a failure by the next. Questions have threads of their own, so that
+    they never wait behind passages. A cancelled call ends its inference. It may be used from several event loops.
 
     Args:
-        model: What to look for. With a ``folder`` that holds other files, a description of those; their dimension is
-            read from ``config.json`` beside them where there is one.
-        folder: Holds ``model.onnx`` and ``tokenizer.json`` and is the only place looked at. It is read here, once.
+        model: The model to find; with a ``folder`` of other files, their description. Their dimension is read from
+            ``config.json`` beside them where there is one.
+        folder: Holds ``model.onnx`` and ``tokenizer.json``, and is read here, once. Without it the installed package is
+            looked at, then the hub.
         hub_repository: In place of the model's own.
-        threads: Passages embedded at a time, and queries embedded at a time; at least 1. By default as many as there
-            are processors for this process, at most 8: more threads than processors gained nothing where measured.
+        threads: Passages embedded at a time, and questions at a time, at least 1; by default as many as this process
+            has processors, at most 8.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
@@ -125,14 +125,14 @@ class LocalEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens beyond this number are not seen by the model; those that it adds are not counted."""
+        """Tokens that the model reads, without those that it adds itself."""
         return self._model.max_tokens
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer without truncation and padding: a copy for the caller, made in some 30 ms.
 
-        Reads the model's files if nothing has before, so do not ask on an event loop.
+        The first use reads the model's files, so do not ask on an event loop.
 
         Raises:
             MissingExtraError: ``tokenizers`` is not installed.
@@ -146,7 +146,7 @@ class LocalEmbedder:
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of the whole text, without those that the model adds.
 
-        Reads the model's files if nothing has before, so do not call it on an event loop.
+        The first call reads the model's files, so do not call it on an event loop.
 
         Raises:
             MissingExtraError: ``tokenizers`` is not installed.
@@ -156,7 +156,7 @@ class LocalEmbedder:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the model is in memory; asking loads nothing."""
+        """Whether the model is in memory."""
         return self._onnx.made is not None
 
     @property
@@ -166,7 +166,7 @@ class LocalEmbedder:
         return 0 if model is None else model.file_bytes
 
     async def embed_query(self, text: str) -> Vector:
-        """Embed one question: shape ``(dimension,)``, float32, unit length; words past the model's length do not count.
+        """Embed one question: shape ``(dimension,)``, float32, unit length; text past the model's length is left out.
 
         Raises:
             MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
@@ -201,7 +201,7 @@ class LocalEmbedder:
         return await self._spread(self._passages, texts)
 
     async def reopen(self) -> None:
-        """Let go of the model in memory; the next text loads its files anew."""
+        """Drop the model from memory; the next text loads its files anew."""
         for part in (self._files, self._tokenizer, self._counter, self._onnx):
             await asyncio.to_thread(part.forget)  # waits for whoever loads it just now
 
@@ -271,7 +271,7 @@ ADAPTER = Adapter(lambda embedder, _: LocalEmbedder(folder=embedder.model_folder
 
 
 def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel:
-    """Return the description of what a folder holds, where that is not the model that was described."""
+    """Return the description of another model that a folder holds."""
     config = files.paths[_MODEL].with_name("config.json")
     dimension = described.dimension
     if config.is_file():

@@ -1,4 +1,4 @@
-"""Embedding with OpenAI's models, or with any server that speaks the same protocol."""
+"""The embedder for OpenAI, or for another server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What is known of a model.
-
-    Attributes:
-        dimension: Components of a vector unless fewer are asked for.
-        can_shorten: Whether fewer may be asked for.
-    """
+    """A model's dimension, and whether a smaller one may be asked for."""
 
     dimension: int
     can_shorten: bool
@@ -70,18 +65,18 @@ class OpenAIEmbedder:
 
     A text of more than 8,192 bytes may be longer than OpenAI's models read. It is embedded in windows of that size, and
     its vector is their mean, weighted by size and scaled to unit length, as OpenAI's cookbook does ("Embedding texts
-    that are longer than the model's maximum context length"). To models that are not OpenAI's, texts go as they are. An
-    empty text, which the service refuses, is sent as one space.
+    that are longer than the model's maximum context length"). Models that are not OpenAI's get texts whole. An empty
+    text, which the service refuses, is sent as one space.
 
-    A call of :meth:`embed_query` is one request. :meth:`embed_texts` makes as many as the limits need, one after the
-    other; if one fails, the call fails.
+    A call of :meth:`embed_query` is one request; :meth:`embed_texts` makes as many as the limits need, one after the
+    other.
 
     Args:
-        model: As the server calls it.
-        dimension: Components of a vector, at least 1. May be left out for OpenAI's models; for those of the third
-            generation a smaller number than their own is asked of the server. Of other models it is their own number.
+        model: The server's name for it.
+        dimension: Components of a vector, at least 1; may be left out for OpenAI's models. Those of the third
+            generation can be asked for fewer than their own; of other models it must be their own number.
         api_key: Not needed where ``base_url`` leads to a server that wants none.
-        base_url: Where the protocol's paths begin, for instance ``http://localhost:11434/v1``.
+        base_url: The server's, for instance ``http://localhost:11434/v1``.
         batch_size: Texts in one request, from 1 to 2,048.
         query_prefix: Put before questions, never before passages, as some models ask for.
 
@@ -125,7 +120,7 @@ class OpenAIEmbedder:
     async def embed_query(self, text: str) -> Vector:
         """Embed one question, in one request: shape ``(dimension,)``, float32, unit length.
 
-        What lies past 300,000 bytes, the most that OpenAI takes in a request, is not seen.
+        Text past 300,000 bytes, the most that OpenAI takes in a request, is left out.
 
         Raises:
             ServiceError: The service failed; its subclasses say how.
@@ -220,7 +215,7 @@ def _checked_dimension(model: str, known: _Model | None, dimension: int | None) 
 
 
 def _requests(texts: Sequence[str], batch_size: int, window: int | None) -> Iterator[list[_Window]]:
-    """Yield what goes out together; ``window`` is the most bytes of a piece, ``None`` to leave texts whole."""
+    """Yield the windows of each request; ``window`` is the most bytes of one, ``None`` leaves texts whole."""
     request: list[_Window] = []
     size, first = 0, 0
     for row, text in enumerate(texts):
@@ -245,12 +240,12 @@ def _windows(row: int, text: str, size: int | None) -> Iterator[_Window]:
 
 
 def _first_bytes(text: str, size: int) -> str:
-    """Return the longest beginning of a text that has no more bytes of UTF-8 than this."""
+    """Return the longest beginning of a text with at most ``size`` bytes of UTF-8."""
     return valid_unicode(text[:size]).encode()[:size].decode("utf-8", "ignore")
 
 
 def _in_order(answer: CreateEmbeddingResponse, count: int, where: str) -> list[NDArray[np.float64]]:
-    """Return the vectors of an answer in the order of the inputs; its types are what the server made of them."""
+    """Return the vectors of an answer, which the SDK does not validate, in the order of the inputs."""
     try:
         vectors = {item.index: _decoded(item.embedding) for item in answer.data}
         if len(answer.data) == count and sorted(vectors) == list(range(count)):
@@ -263,7 +258,7 @@ def _in_order(answer: CreateEmbeddingResponse, count: int, where: str) -> list[N
 
 
 def _decoded(embedding: list[float] | str) -> NDArray[np.float64]:
-    """Read a vector: little-endian float32 in base64 as it was asked for, or numbers, as some servers answer."""
+    """Read a vector: little-endian float32 in base64, as asked for, or a list of numbers, as some servers answer."""
     import numpy as np  # noqa: PLC0415 - loaded by now
 
     if isinstance(embedding, str):

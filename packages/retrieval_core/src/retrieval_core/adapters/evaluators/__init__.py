@@ -1,4 +1,4 @@
-"""Evaluators: what tells how good a result is without knowing the right answer, one file each."""
+"""Evaluators, and the choice between them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def choose_evaluator(kind: str, llm: LLM | None, embedder: Embedder | None) -> E
     Args:
         kind: ``ragas``; ``local``; or ``auto``, which is ``ragas`` where its extra is installed and there are both a
             language model and an embedder, and ``local`` otherwise.
-        llm: The language model; it stays the caller's to close.
-        embedder: The embedder, likewise.
+        llm: Stays the caller's to close.
+        embedder: Stays the caller's to close.
 
     Raises:
         MissingExtraError: ``ragas`` was asked for and is not installed.

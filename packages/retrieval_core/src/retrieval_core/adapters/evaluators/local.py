@@ -1,4 +1,4 @@
-"""Estimates of both scores without a language model."""
+"""Estimates of context precision and response relevancy from vectors, without a language model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Vector
 
 MOST_PASSAGES = 20
-"""Passages below this rank are not judged; they would hardly change the score."""
+"""The lowest rank that is judged; passages below would hardly change the score."""
 MOST_CHARACTERS = 4000
 """Code points of a text that are embedded; the default model reads less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How likely a passage is relevant, by the cosine of its vector and the question's: a logistic curve.
+    """A logistic curve from the cosine of a passage and the question to the probability that it is relevant.
 
     Attributes:
-        midpoint: The cosine at which a passage is relevant as likely as not, in [-1, 1].
-        slope: How fast that changes, in units of 1/cosine, above 0.
+        midpoint: The cosine with probability 0.5, in [-1, 1].
+        slope: In units of 1/cosine, above 0.
 
     Raises:
         InvalidParameterError: A value is outside its range.
@@ -48,7 +48,7 @@ class Calibration:
             raise InvalidParameterError(msg)
 
     def probabilities(self, cosines: Vector) -> list[float]:
-        """Return how likely each passage is relevant, in [0, 1]."""
+        """Return the probability that each passage is relevant."""
         # The half angle's tangent is the logistic function, and overflows nowhere.
         return (0.5 + 0.5 * np.tanh((cosines - self.midpoint) * self.slope / 2)).tolist()
 
@@ -64,21 +64,19 @@ hybrid search found for each. ``docs/evaluation.md`` says what it is worth.
 class LocalEvaluator:
     """Estimates both scores from vectors; an :class:`~retrieval_core.ports.Evaluator`.
 
-    ``context_precision`` is the average precision to be expected, with each passage as likely relevant as a
-    :class:`Calibration` tells from its cosine with the question. A verdict at a fixed cosine is no way out: results
-    are ordered by similarity, mostly or wholly, so the verdicts would come in order too, and the score be 1 or 0
-    whatever was found. The curve belongs to one model, as cosines of another mean something else; so there is no score
-    for a model without one.
+    ``context_precision`` is the expected average precision, by the probabilities that a :class:`Calibration` gives to
+    the cosines of passages and question. (Verdicts at a fixed cosine would be in order, as results are, so that the
+    score were 1 or 0 whatever was found.) The curve belongs to one model; without one there is no score.
 
-    ``response_relevancy`` is the cosine of question and response, a negative one counting as 0. It tells whether they
-    are about the same, not whether the answer is right or complete.
+    ``response_relevancy`` is the cosine of question and response, a negative one counting as 0. It measures whether
+    they are about the same, not whether the answer is right or complete.
 
     The question, the first 20 passages with their headings and the response are embedded in one call, each cut after
     4000 code points, all as passages: the prefix that a model wants before a question is for searching.
 
     Args:
-        embedder: Embeds; it stays the caller's to close. Without one there are no scores.
-        calibration: For this embedder. bge-small-en-v1.5 needs none.
+        embedder: Stays the caller's to close. Without one there are no scores.
+        calibration: For this embedder; by default :data:`BGE_SMALL_EN` for bge-small-en-v1.5, and none for others.
     """
 
     def __init__(self, embedder: Embedder | None, *, calibration: Calibration | None = None) -> None:
@@ -96,12 +94,7 @@ class LocalEvaluator:
         return f"local {self._embedder.id}" + (f" {curve.midpoint:g}/{curve.slope:g}" if curve is not None else "")
 
     async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
-        """Estimate what can be estimated; ``methods`` says how, or why not.
-
-        Args:
-            query: The normalised question.
-            chunks: The passages, best first.
-            response: What was answered with them.
+        """Estimate both scores; ``methods`` says how, or why one is not computed.
 
         Raises:
             EmbeddingError: A text could not be embedded.

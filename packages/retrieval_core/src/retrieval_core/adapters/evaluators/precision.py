@@ -1,4 +1,4 @@
-"""Average precision: whether the passages that are relevant come first."""
+"""Average precision of rankings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def average_precision(verdicts: Sequence[bool]) -> float:
     """Return the mean, over the ranks of relevant passages, of the precision down to that rank.
 
-    The formula of RAGAS' context precision. The mean is over the relevant passages of the list, so that what the list
-    lacks does not count.
+    The formula of RAGAS' context precision: relevant passages that the list lacks do not count.
 
     Args:
         verdicts: Whether each passage is relevant, best first.
@@ -32,14 +31,13 @@ def average_precision(verdicts: Sequence[bool]) -> float:
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
-    """Return the mean of :func:`average_precision` over all verdicts that are possible, each as likely as it is.
+    """Return the expected value of :func:`average_precision` where passages are relevant with given probabilities.
 
-    Passages are taken for independent of each other. With probabilities of 0 and 1 alone it is the average precision.
-    It is exact: how many passages above and below a rank are relevant follows two Poisson binomial distributions.
+    It is exact for independent passages: the numbers of relevant ones above and below a rank follow two Poisson
+    binomial distributions.
 
     Args:
-        probabilities: How likely each passage is relevant, best first, each in [0, 1]. The work grows with the cube
-            of their number.
+        probabilities: That each passage is relevant, best first. The work grows with the cube of their number.
 
     Returns:
         In [0, 1].

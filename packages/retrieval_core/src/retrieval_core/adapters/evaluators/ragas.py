@@ -1,4 +1,4 @@
-"""RAGAS' context precision and response relevancy, computed by RAGAS with this library's own model and embedder."""
+"""The evaluator that has RAGAS compute both scores, with this library's own language model and embedder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUESTION_TEMPERATURE = 0.3
 
 
 class RagasEvaluator:
-    """Has RAGAS judge a result; an :class:`~retrieval_core.ports.Evaluator`.
+    """Scores a result with RAGAS; an :class:`~retrieval_core.ports.Evaluator`.
 
     ``context_precision`` is ``ContextPrecisionWithoutReference``: the model says of each passage whether it was useful
     in arriving at the response, and the score is the average precision of these verdicts. ``response_relevancy`` is
@@ -46,17 +46,16 @@ class RagasEvaluator:
     cut after 6000 code points, a response after 12,000. RAGAS' prompts hold these texts as JSON behind its
     instructions, so a passage that gives orders may change its own score, and nothing else.
 
-    Scoring takes one request for each passage and each made-up question. Nothing is asked twice here: whoever calls
-    makes the whole of it again, or not. RAGAS takes seconds to import, in a thread, with the first result that is
-    scored; its version is read from disk where the evaluator is made. Its reports of usage are switched off by its own
-    variable, ``RAGAS_DO_NOT_TRACK``, unless that is set or the program has imported RAGAS before; the metrics used here
-    report nothing in any case.
+    Scoring takes one request for each passage and each made-up question, without retries. RAGAS takes seconds to
+    import, in a thread, with the first result that is scored; its version is read from disk where the evaluator is
+    made. Its reports of usage are switched off by its own variable, ``RAGAS_DO_NOT_TRACK``, unless that is set or the
+    program has imported RAGAS before.
 
     Args:
-        llm: Judges and makes up questions; it stays the caller's to close.
-        embedder: Compares the questions; likewise.
+        llm: Judges and makes up questions; stays the caller's to close.
+        embedder: Compares the questions; stays the caller's to close.
         questions: How many are made up, at least 1; RAGAS' ``strictness``, and its default.
-        concurrency: How many requests are under way at a time, at least 1.
+        concurrency: The most requests at a time, at least 1.
 
     Raises:
         MissingExtraError: RAGAS is not installed.
@@ -84,13 +83,12 @@ class RagasEvaluator:
         return f"ragas-{self._version} {self._llm.id} {self._embedder.id} {self._questions}"
 
     async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
-        """Have both scores computed; neither exists without a response, the first not without passages.
+        """Compute both scores; neither exists without a response, the first not without passages.
 
         Args:
-            query: The normalised question.
             chunks: The passages, best first.
-            response: What was answered with them. Where this is the passages themselves, each of them is of use in
-                arriving at it, and ``context_precision`` is of little worth; ``methods`` says so.
+            response: The answer written from them. Where it is the passages themselves, each of them was useful for
+                it, and ``context_precision`` is of little worth; ``methods`` says so.
 
         Raises:
             ConfigurationError: RAGAS is installed and cannot be imported.
@@ -144,8 +142,6 @@ class RagasEvaluator:
 
 @dataclass(frozen=True, slots=True)
 class _Ragas:
-    """RAGAS' two metrics, as classes."""
-
     context_precision: Any
     answer_relevancy: Any
 
@@ -174,7 +170,7 @@ def _load() -> _Ragas:
 
 
 class _PortLLM:
-    """What RAGAS takes for a language model."""
+    """An LLM port in the form of RAGAS' language models."""
 
     def __init__(self, llm: LLM, turn: asyncio.Semaphore, temperature: float) -> None:
         self._llm = llm
@@ -187,11 +183,11 @@ class _PortLLM:
         request = CompletionRequest((Message("user", prompt),), schema=schema, temperature=self._temperature)
         async with self._turn:
             completion = await self._llm.complete(request)
-        return parse_answer(completion.text, response_model, self._llm.id)
+        return parse_answer(completion.text, response_model, self._llm.id, strict=False)  # as RAGAS itself does
 
 
 class _PortEmbedder:
-    """What RAGAS takes for an embedder. It compares questions with questions, so all of them are embedded alike."""
+    """An embedder port in the form of RAGAS' embedders; it compares questions, so all texts are embedded alike."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

@@ -1,4 +1,4 @@
-"""Extracting facts as chunks are indexed, so that the graph keeps in step with the index."""
+"""The builder of the knowledge graph, which extracts facts as chunks are indexed."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
 
 DOCUMENTS_PER_FETCH = 16
-"""Documents that are caught up with at a time."""
+"""Documents that are read at a time to catch up."""
 DOCUMENTS_PER_CHECK = 500
-"""Documents that are asked for at a time, to see whether they are still there."""
+"""Documents whose existence is checked at a time."""
 _LAST = 1_000_000
 """A position behind the last chunk of any document."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphReport:
-    """What became of chunks.
+    """Counts of an extraction.
 
     Attributes:
-        chunks: How many a model read.
-        reused: How many were known: a chunk whose text has not changed is not read again.
-        triples: How many facts the chunks of the change now have.
-        dropped: Facts that the model gave and that their chunks do not state.
-        failed: Why chunks were not read, a line for each request that failed. They are tried again by
-            :meth:`GraphBuilder.catch_up`.
+        chunks: Read by a model.
+        reused: Not read again, as their text has not changed.
+        triples: Facts of all these chunks.
+        dropped: Facts of the model's that their chunks do not state.
+        failed: One line for each failed request, whose chunks :meth:`GraphBuilder.catch_up` tries again.
     """
 
     chunks: int = 0
@@ -62,20 +61,18 @@ class GraphReport:
 
 
 class GraphBuilder:
-    """Keeps the file of extracted facts in step with an index. What fails is reported, and never stops the indexing.
+    """Keeps the file of extracted facts in step with an index; failures are reported, and never stop the indexing.
 
-    The file is replaced as a whole at the end of each call, so that a crash loses the facts of one call at most;
-    :meth:`catch_up` makes them again. What another builder wrote to the file stays, unless both write at the same
-    moment.
+    The file is replaced as a whole at the end of each call; :meth:`catch_up` makes up for facts lost by a crash. Facts
+    of another builder stay, unless both write at the same moment.
 
     Args:
         path: The file; :class:`~retrieval_core.adapters.graph.GraphFiles` reads it.
-        extractor: Reads the chunks; its model stays the caller's to close.
-        guard: How often a failed request is made again, and when a provider is left alone.
-        seconds: The time budget of the requests for one batch, retries included.
+        extractor: Its model stays the caller's to close.
+        guard: Retries and circuit breakers of the requests.
+        seconds: The time budget of a request for one batch, retries included.
         batch_size: Chunks in one request, at least 1.
         concurrency: Requests at a time, at least 1.
-        clock: What the time budget is measured with.
 
     Raises:
         InvalidParameterError: A number is outside its range.
@@ -109,23 +106,19 @@ class GraphBuilder:
         self._lock = Lock()
         self._pool = ThreadPool("retrieval-graph-builder", threads=1)
         self.report = GraphReport()
-        """All that was done since this was made."""
+        """The counts since this was made."""
 
     async def update(self, change: Change) -> GraphReport:
-        """Follow a change that was written: read its new chunks, and forget what is gone.
-
-        Args:
-            change: Exactly what the store was given; a document in ``documents`` is replaced as a whole.
-        """
+        """Follow a change that was written to the store: read its new chunks, and drop the facts of removed ones."""
         report = await self._following(change)
         self.report += report
         return report
 
     async def catch_up(self, store: CataloguedStore) -> GraphReport:
-        """Read the documents of indexed files that were not read, or not completely, and forget those that are gone.
+        """Read the indexed documents that were not completely read, and drop the facts of removed ones.
 
-        For the end of an indexing run: after failures, after a crash, and for an index that is older than its graph.
-        Chunks that were added without a document or a file are not looked for.
+        For the end of an indexing run: after failures, a crash, and for an index that is older than its graph. Chunks
+        that were added without a document or a file are not read.
         """
         report = GraphReport()
         try:
@@ -144,7 +137,7 @@ class GraphBuilder:
         return report
 
     async def aclose(self) -> None:
-        """Let go of the threads. Closing twice is fine."""
+        """End the threads. Closing twice is fine."""
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -152,7 +145,7 @@ class GraphBuilder:
         self._pool.close()
 
     async def _difference(self, store: CataloguedStore) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the ids of documents that are to be read, and of those that are no longer there."""
+        """Return the ids of documents to read, and of those that no longer exist."""
         recorded = await self._pool.run(self._recorded)
         indexed: dict[str, str] = {}
         for source in await store.sources():
@@ -190,7 +183,7 @@ class GraphBuilder:
     async def _read(
         self, chunks: Sequence[Chunk]
     ) -> tuple[list[tuple[Sequence[Chunk], ExtractedFacts]], tuple[str, ...]]:
-        """Have chunks read in batches, and return what was found, with the reasons of failures."""
+        """Have chunks read in batches, and return their facts, with the reasons of failures."""
         turns = asyncio.Semaphore(self._concurrency)
         made: list[tuple[Sequence[Chunk], ExtractedFacts]] = []
         failures: list[Failed] = []
@@ -222,7 +215,7 @@ class GraphBuilder:
             return self._loaded().documents()
 
     def _divided(self, chunks: Sequence[Chunk]) -> tuple[dict[str, Sequence[Triple]], list[Chunk], bool]:
-        """Return the facts of chunks read before, by chunk id; the other ones; and whether there is no room."""
+        """Return the facts of chunks read before, by chunk id; the other chunks; and whether the graph is full."""
         known: dict[str, Sequence[Triple]] = {}
         new: list[Chunk] = []
         with self._lock:
@@ -236,7 +229,7 @@ class GraphBuilder:
             return known, new, bool(new) and ledger.is_full
 
     def _keep(self, change: Change, facts: Mapping[str, Sequence[Triple]]) -> int:
-        """Write what a change leaves, and return how many facts its chunks have."""
+        """Write the facts after a change, and return how many its chunks have."""
         with self._lock:
             ledger = self._loaded()
             ledger.forget((*change.removed_documents, *(document.id for document in change.documents)))

@@ -1,11 +1,11 @@
-"""Asking a language model for the facts that passages state."""
+"""The extraction of facts from passages by a language model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import BaseModel, RootModel
 
 from retrieval_core.adapters.graph.names import is_all_stop_words, key_of, mentions
 from retrieval_core.adapters.graph.triples import Triple
@@ -33,11 +33,11 @@ DEFAULT_PROMPT = (
     "passage's language. Note what someone may ask for later; leave out what is only mentioned, pronouns, and whatever "
     "the passage does not state itself. At most 20 facts of each passage, the most important first; none is fine."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 MOST_TRIPLES_OF_CHUNK = 20
-"""Of what a model finds in one chunk, the first so many are kept."""
+"""The most facts that are kept of one chunk, the first ones."""
 LONGEST_EXTRACTED = 120
-"""Code points of a name or a relation; a longer one is a sentence, and dropped."""
+"""The most code points of a name or a relation; a longer one is a sentence, and dropped."""
 
 _FORM = (
     'Answer with a JSON object that has one property for each passage, named by the passage\'s number, as in {"1": '
@@ -47,15 +47,12 @@ _PASSAGE_CHARACTERS = 6000
 
 
 class _Fact(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     subject: str
     relation: str
     object: str
 
 
-class _Answer(RootModel[dict[str, list[_Fact]]]):
-    model_config = ConfigDict(strict=True)
+class _Answer(RootModel[dict[str, list[_Fact]]]): ...
 
 
 _FACTS: dict[str, JSON] = {
@@ -72,8 +69,7 @@ class ExtractedFacts:
 
     Attributes:
         triples: Of each chunk, in the order of the chunks.
-        dropped: How many the model gave that could not be kept.
-        usage: What the model took, where it tells.
+        dropped: How many of the model's facts were not kept.
     """
 
     triples: tuple[tuple[Triple, ...], ...]
@@ -82,14 +78,14 @@ class ExtractedFacts:
 
 
 class TripleExtractor:
-    """Asks a language model for the facts in chunks, one request for several of them, one attempt a call.
+    """Asks a language model for the facts in several chunks, in one request.
 
     The model sees title, headings and text of a chunk, up to 6000 code points, as data: see
     :mod:`retrieval_core.text.prompting`. A fact is dropped where its subject or its object does not stand in that chunk
     (it was made up, or put in other words), is nothing but stop words, or is longer than 120 code points.
 
     Args:
-        llm: What reads; it stays the caller's to close.
+        llm: Stays the caller's to close.
         prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
             rule that passages are data.
 
@@ -102,7 +98,7 @@ class TripleExtractor:
         self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
 
     async def extract(self, chunks: Sequence[Chunk]) -> ExtractedFacts:
-        """Return the facts of chunks, with their chunk and document ids; nothing is asked where there are no chunks.
+        """Return the facts of chunks, with their chunk and document ids.
 
         Raises:
             MalformedAnswerError: The answer is none, lacks a passage or has one that was not given.
@@ -124,7 +120,7 @@ class TripleExtractor:
 
 
 def _stated(facts: Sequence[_Fact], chunk: Chunk) -> Iterator[Triple]:
-    """Yield what a chunk states of what a model found in it."""
+    """Yield the facts whose subject and object stand in the chunk."""
     text = key_of(chunk.indexed_text)
     for fact in facts:
         parts = [" ".join(part.split()) for part in (fact.subject, fact.relation, fact.object)]

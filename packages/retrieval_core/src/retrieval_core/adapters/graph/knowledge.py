@@ -1,4 +1,4 @@
-"""A graph of facts, and the way from a question to the facts that bear on it."""
+"""The knowledge graph, and the search for the facts that bear on a question."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 ALL, RELATION, ENTITIES, BRIDGE, NEIGHBOUR = 4.0, 3.0, 2.0, 1.5, 1.0
-"""How much a fact bears on a question: it has two entities and a relation of it, an entity and a relation, or two
-entities; it is a step between two entities or towards a relation; or it has an entity of it and no more."""
+"""Scores of a fact: it has two entities and a relation of the question, an entity and a relation, or two entities; it
+is a step between two entities or towards a relation; or it has one entity."""
 MOST_ENTITIES = 16
-"""Entities of a question that are followed, from its beginning."""
+"""The most entities of a question that are followed."""
 MOST_EDGES = 50
-"""An entity with more facts than that says too little about a question: those count only that have a relation or a
-second entity of it. It is also how many facts of an entity are kept, and how many neighbours are walked through."""
+"""The most facts of an entity that are kept, and neighbours that are visited. Of an entity with more facts, only those
+count that have a relation or a second entity of the question."""
 MOST_FACTS = 100
-"""Facts of one answer."""
+"""The most facts that are returned."""
 
 _CAPITAL_INSIDE = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A triple that bears on a question, and how much: :data:`ALL` to :data:`NEIGHBOUR`."""
+    """A triple that bears on a question, with a score from :data:`NEIGHBOUR` to :data:`ALL`."""
 
     triple: Triple
     score: float
@@ -48,12 +48,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a graph knows about a question.
+    """The facts of a graph that bear on a question.
 
     Attributes:
         entities: Those that the question names, as the graph first spells them, in the order of the question.
-        relations: Labels that the question names and that belong to one of the facts, in alphabetical order.
-        facts: Best first; equal ones in the order in which the triples were given.
+        relations: Those that the question names and a fact has, in alphabetical order.
+        facts: Best first; equal ones in the order of the triples.
     """
 
     entities: tuple[str, ...] = ()
@@ -118,10 +118,7 @@ class KnowledgeGraph:
         return self._relations.labels
 
     def facts(self, question: str) -> Facts:
-        """Return what bears on a question: nothing where it names no entity.
-
-        The work grows with the question, and with the number of facts of the entities that it names.
-        """
+        """Return the facts that bear on a question; none where it names no entity."""
         found = self._names.find(question)[:MOST_ENTITIES]
         if not found:
             return Facts()
@@ -162,9 +159,9 @@ class KnowledgeGraph:
         return scores
 
     def _walk_on(self, found: Sequence[int], named: frozenset[int], scores: dict[int, float]) -> None:
-        """Look at the neighbours: one that joins two entities of the question, or has a relation of it, is a bridge.
+        """Score the facts of bridges: neighbours that join two entities of the question, or have a relation of it.
 
-        A relation that a direct fact has is not looked for any further away.
+        A relation that a direct fact has is not searched for any further.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -187,7 +184,7 @@ class KnowledgeGraph:
 
 
 class _Numbering:
-    """Numbers names in the order in which they come; names with one key have one number."""
+    """Numbers names in their order; names with the same key share a number."""
 
     def __init__(self) -> None:
         self.spellings: list[str] = []

@@ -1,4 +1,4 @@
-"""What was extracted from which chunk, as it stands in the file of extracted facts."""
+"""The file of extracted facts: which were extracted from which chunk."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Ledger:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file is the one that was read, or written by this, last."""
+        """Whether the file has not changed since this read or wrote it."""
         return stamp_of(self._path) == self._stamp
 
     @property
@@ -90,14 +90,14 @@ class Ledger:
         return self._count >= MOST_TRIPLES
 
     def documents(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return of each document its content hash, ``None`` where not all chunks are done; and one of its chunks."""
+        """Return the content hash of each document, ``None`` where not all chunks are done, and one of its chunks."""
         return {
             document_id: (document.content_hash, next(iter(document.chunks), None))
             for document_id, document in self._documents.items()
         }
 
     def known(self, chunk: Chunk) -> list[Triple] | None:
-        """Return the facts of a chunk with this text in this document; ``None`` where it was not seen there yet."""
+        """Return the facts of a chunk with this text in this document; ``None`` where it was not read yet."""
         document = self._documents.get(chunk.document_id)
         if document is None:
             return None
@@ -124,7 +124,7 @@ class Ledger:
         self._count += len(made) - (len(former.triples) if former else 0)
 
     def drop(self, chunk: Chunk) -> None:
-        """Forget what a chunk said before it changed, and that its document was done."""
+        """Drop the facts of a chunk that changed, and mark its document as not done."""
         document = self._documents.get(chunk.document_id)
         if document is not None:
             document.content_hash = None
@@ -137,10 +137,10 @@ class Ledger:
             self._documents.setdefault(document_id, _Document()).content_hash = content_hash
 
     def write(self) -> None:
-        """Replace the file: whoever reads it sees the old one or the new one, also after a crash.
+        """Replace the file atomically.
 
         Raises:
-            ConfigurationError: It would be larger than a graph's file may be; the old one stays.
+            ConfigurationError: It would exceed :data:`MOST_BYTES`; the old one stays.
             OSError: It cannot be written.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How names are compared: as sequences of words, whatever their case, accents and punctuation."""
+"""The comparison of names as sequences of words, ignoring case, accents and punctuation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST_WORDS = 32
-"""A name of more words is not looked for; in scripts without spaces each character counts as a word."""
+"""The most words of a name that is searched for; in scripts without spaces each character counts as a word."""
 
 # Signs behind a word belong to it, as in C++ and C#; in front of one or between two they divide.
 _WORD = re.compile(rf"[{BY_CHARACTER}]|[^\s+#{BY_CHARACTER}]+(?:[+#]+(?![^\s{BY_CHARACTER}]))?")
@@ -45,17 +45,17 @@ def words_of(text: str) -> list[str]:
 
 
 def key_of(name: str) -> str:
-    """Return what is equal for two spellings of one name: its words or, where it has none, its characters."""
+    """Return a name's key, equal for all its spellings: its words or, where it has none, its characters."""
     return " ".join(words_of(name)) or " ".join(fold(name).split())
 
 
 def mentions(text_key: str, name_key: str) -> bool:
-    """Tell whether a text names something; both are given as :func:`key_of` returns them."""
+    """Whether a text contains a name; both are keys of :func:`key_of`."""
     return bool(name_key) and f" {name_key} " in f" {text_key} "
 
 
 def is_all_stop_words(key: str) -> bool:
-    """Tell whether a name consists of such words as ``it`` and ``who``."""
+    """Whether a name consists of stop words such as ``it`` and ``who``."""
     return STOP_WORDS.issuperset(key.split())
 
 
@@ -134,7 +134,7 @@ class Names:
 
 
 def _is_written(spelling: str, text: str) -> bool:
-    """Tell whether a text holds a name, to the letter, with no letter or digit beside it."""
+    """Whether a text holds a name, to the letter, with no letter or digit beside it."""
     at = text.find(spelling)
     while at >= 0:
         end = at + len(spelling)

@@ -1,4 +1,4 @@
-"""A graph that is read from files, once, and again when one of them changes."""
+"""A graph that is read from files, again when one of them changes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ class GraphFiles:
         self._graph: Lazy[KnowledgeGraph] = Lazy(self._read)
 
     def get(self) -> KnowledgeGraph:
-        """Return the graph of what the files hold now. Blocks: it asks for their times, and reads what has changed.
+        """Return the graph of the files, reading them again if one has changed. Blocks.
 
-        However many threads ask at once, the files are read once. What changes while they are read is found at the
-        next call.
+        Several threads share one reading. A change while they are read is found by the next call.
 
         Raises:
             ConfigurationError: A file is missing, unreadable, or holds a line that is no triple.
@@ -74,10 +73,10 @@ class GraphFiles:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return what tells one state of a file from another.
+    """Return a file's stamp, which differs when it changes; ``None`` where it is missing.
 
     Raises:
-        OSError: It cannot be told.
+        OSError: It cannot be read.
     """
     try:
         state = path.stat()
@@ -87,7 +86,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a file holds, but no more than it takes to see that it is too large.
+    """Return a file's content, at most :data:`MOST_BYTES` and one more.
 
     Raises:
         OSError: It cannot be read.

@@ -1,4 +1,4 @@
-"""From a question, through a graph of facts, to the chunks that state them."""
+"""The query transformer that adds the chunks a knowledge graph leads to."""
 
 from __future__ import annotations
 
@@ -22,36 +22,35 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
 
 MOST_LINKED = 50
-"""Chunks that one question is led to."""
+"""The most chunks that one question leads to."""
 MOST_DOCUMENTS = 10
-"""Documents whose chunks are looked through, where triples name a document and no chunk."""
+"""The most documents whose chunks are read, where triples name a document and no chunk."""
 MOST_CHUNKS = 100
-"""Chunks of one such document, from its beginning."""
+"""The most chunks of one such document, the first ones."""
 MOST_NAMES = 8
-"""Names that are searched for, where triples name neither."""
+"""The most names that are searched for, where triples name neither."""
 _SHOWN = 3
 
 
 class GraphQueryTranslator:
-    """Leads a question to chunks by what a knowledge graph knows; a :class:`~retrieval_core.ports.QueryTransformer`.
+    """Leads a question to chunks by a knowledge graph; a :class:`~retrieval_core.ports.QueryTransformer`.
 
-    The entities that the question names are found by comparing words, without a model. A fact whose triple names a
-    chunk leads to that chunk. One whose triple names a document leads to the chunks of that document that name both its
-    entities; failing those, one of them; failing those, to its first. A fact whose triple names neither lends the names
-    of its entities, which are searched for as words beside the question.
+    The entities that the question names are found by comparing words. A fact whose triple names a chunk leads to that
+    chunk. One whose triple names a document leads to the chunks of that document that name both its entities; failing
+    those, one of them; failing those, to its first. Of a fact whose triple names neither, the names of its entities are
+    searched for as words beside the question.
 
-    A chunk scores as its best fact does (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`), and up to half a
-    point more for further facts as good: ``n`` of them give ``best + (n - 1) / (2 n)``. Equal scores are ordered by
-    chunk id.
+    A chunk scores as its best fact (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`), and up to half a point
+    more for further facts as good: ``n`` of them give ``best + (n - 1) / (2 n)``. Equal scores are ordered by chunk id.
 
     Args:
         source: A graph; or the file or files that it is read from, at the first question and when they change.
-        store: The index that the questions are asked of, to find the chunks of documents; it stays the caller's to
-            close. Without it such triples lend their names.
+        store: The index that is searched, to find the chunks of documents; stays the caller's to close. Without it, the
+            names of such triples are searched for.
         weight: Of the chunks and the names, beside the question's 1, where the best fact has a relation of the question
-            (:data:`~retrieval_core.adapters.graph.knowledge.RELATION`). A best fact that bears less on it makes it as
-            much less: a third of it where the question names one entity and nothing else of any fact. Chosen on the
-            commands of the Argo CD handbook: see docs/graph.md.
+            (:data:`~retrieval_core.adapters.graph.knowledge.RELATION`); in proportion less for a lower score: a third
+            where the question names one entity and nothing else of any fact. Chosen on the commands of the Argo CD
+            handbook: see docs/graph.md.
 
     Raises:
         InvalidParameterError: The weight is not above 0.
@@ -71,15 +70,12 @@ class GraphQueryTranslator:
 
     @property
     def id(self) -> str:
-        """Names the method and the content of the graph, as it was when it was last looked at.
-
-        That may be a while ago where it is in files: :meth:`version` looks.
-        """
+        """Names the method and the content of the graph when it was last read; :meth:`version` reads it."""
         place = "" if self._store is None else "+documents"
         return f"graph-links-1{place} weight={self._weight:g}@{self._digest[:16]}"
 
     async def version(self) -> str:
-        """Name the content of the graph as it is now; cheap while the files have not changed.
+        """Return the digest of the graph's current content; cheap while the files have not changed.
 
         Raises:
             ConfigurationError: A file is missing or holds something else than triples.
@@ -87,7 +83,7 @@ class GraphQueryTranslator:
         return (await self.graph()).digest
 
     async def graph(self) -> KnowledgeGraph:
-        """Return the graph as it is now.
+        """Return the current graph.
 
         Raises:
             ConfigurationError: A file is missing or holds something else than triples.
@@ -98,7 +94,7 @@ class GraphQueryTranslator:
         return graph
 
     async def facts(self, query: str) -> Facts:
-        """Return what the graph knows about a question.
+        """Return the graph's facts that bear on a question.
 
         Raises:
             ConfigurationError: As of :meth:`graph`.
@@ -106,7 +102,7 @@ class GraphQueryTranslator:
         return await self._pool.run((await self.graph()).facts, query)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - has no use for it
-        """Lead a question to chunks.
+        """Return the chunks and names that the graph leads to.
 
         Raises:
             ConfigurationError: As of :meth:`graph`.
@@ -119,7 +115,7 @@ class GraphQueryTranslator:
         return await self._pool.run(self._transformed, facts, chunks)
 
     async def aclose(self) -> None:
-        """Let go of the threads. Closing twice is fine."""
+        """End the threads. Closing twice is fine."""
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -172,7 +168,7 @@ class GraphQueryTranslator:
         return Transformed(variants=variants, linked=linked, reason=reason)
 
     def _weighed(self, facts: Sequence[Fact]) -> float:
-        """Return how much these facts, best first, count beside the question."""
+        """Return the weight of facts, best first, beside the question's 1."""
         return self._weight * min(1.0, facts[0].score / RELATION)
 
 
@@ -181,7 +177,7 @@ def _linked_to(fact: Fact, chunks: Mapping[str, Sequence[Chunk]], keys: Mapping[
 
     Args:
         chunks: Of documents, in their order.
-        keys: What :func:`key_of` makes of each chunk's text, by its id.
+        keys: The :func:`key_of` each chunk's text, by its id.
     """
     triple = fact.triple
     if triple.chunk_id is not None:

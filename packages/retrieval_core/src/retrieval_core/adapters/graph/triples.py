@@ -1,4 +1,4 @@
-"""Facts as triples, and the file that they are kept in: JSON, one a line."""
+"""Facts as triples, and their file: JSON, one a line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LONGEST_NAME = 500
-"""Code points of a subject, a relation or an object."""
+"""The most code points of a subject, a relation or an object."""
 MOST_TRIPLES = 500_000
-"""Of one graph; more want a database of graphs."""
+"""The most triples of one graph; more need a graph database."""
 MOST_BYTES = 256 * 2**20
-"""Of one file."""
+"""The most bytes of one file."""
 
 _NAMES = ("subject", "relation", "object")
 _PLACES = ("chunk_id", "document_id")
@@ -26,11 +26,11 @@ _RECORD = "content_hash"
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A fact: a subject, what relates it to an object, and that object.
+    """A fact: subject, relation and object.
 
     Attributes:
-        chunk_id: The passage that says so, where one is known.
-        document_id: The document that says so, where one is known.
+        chunk_id: The passage that states it, where one is known.
+        document_id: The document that states it, where one is known.
 
     Raises:
         InvalidParameterError: A name is blank, longer than 500 code points, or not Unicode text.
@@ -63,7 +63,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRecord:
-    """A line that says of a chunk, or of a whole document where ``chunk_id`` is ``None``, that it was extracted from.
+    """The record that a chunk, or a whole document where ``chunk_id`` is ``None``, was extracted from.
 
     Attributes:
         content_hash: Of the chunk's text, or the document's own.
@@ -75,7 +75,7 @@ class ExtractionRecord:
 
 
 def read_lines(data: bytes, path: Path) -> Iterator[Triple | ExtractionRecord]:
-    """Yield what the lines of a file say; blank lines say nothing.
+    """Yield the triples and records in a file's lines; blank lines are ignored.
 
     Raises:
         ConfigurationError: A line is neither, or the file is too large; the message names file and line.

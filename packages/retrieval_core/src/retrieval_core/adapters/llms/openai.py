@@ -1,4 +1,4 @@
-"""OpenAI's language models, or those of any server that speaks the same protocol."""
+"""The language model adapter for OpenAI, or for another server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -33,29 +33,24 @@ _SCHEMA_NAME = "answer"
 class OpenAILLM:
     """Chat completions over HTTP; an :class:`~retrieval_core.ports.LLM`.
 
-    An answer that is not what was asked for, such as text that is not JSON where there is a schema, is a
-    :class:`~retrieval_core.errors.MalformedAnswerError`, since the model may do better when it is asked again. An
-    answer that it refused, or that was cut off at its greatest length, is a plain
-    :class:`~retrieval_core.errors.ServiceError`, which another attempt does not mend.
+    A malformed answer, such as text that is not JSON where there is a schema, is a
+    :class:`~retrieval_core.errors.MalformedAnswerError`, which is retried. A refusal, or an answer that was cut off at
+    its greatest length, is a plain :class:`~retrieval_core.errors.ServiceError`, which is not.
 
-    Models that reason (``o1`` and its like, ``gpt-5`` and later) know no temperature, and so are sent none; their
-    ``max_tokens`` include the tokens that they reason with.
+    Models that reason (``o1`` and its like, ``gpt-5`` and later) are sent no temperature; their ``max_tokens`` include
+    the tokens that they reason with.
 
     Args:
-        model: As the server calls it.
+        model: The server's name for it.
         api_key: Not needed where ``base_url`` leads to a server that wants none.
-        base_url: Where the protocol's paths begin, for instance ``http://localhost:11434/v1``.
+        base_url: The server's, for instance ``http://localhost:11434/v1``.
 
     Raises:
         ConfigurationError: There is no model, or neither key nor base URL.
     """
 
     def __init__(self, model: str, *, api_key: SecretStr | str | None = None, base_url: str | None = None) -> None:
-        if not model:
-            msg = "the name of the language model is empty; set it to what the server calls it"
-            raise ConfigurationError(msg)
-        self._model = model
-        self._reasons = _REASONING.match(model) is not None
+        self._set_model(model)
         self._connection = OpenAIConnection("A language model with OpenAI's protocol", api_key, base_url)
 
     @property
@@ -69,19 +64,22 @@ class OpenAILLM:
         Raises:
             ConfigurationError: The name is empty.
         """
+        other = copy(self)
+        other._set_model(model)  # noqa: SLF001 - of the same class
+        return other
+
+    def _set_model(self, model: str) -> None:
         if not model:
             msg = "the name of the language model is empty; set it to what the server calls it"
             raise ConfigurationError(msg)
-        other = copy(self)
-        other._model = model  # noqa: SLF001 - of the same class
-        other._reasons = _REASONING.match(model) is not None  # noqa: SLF001 - likewise
-        return other
+        self._model = model
+        self._reasons = _REASONING.match(model) is not None
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """Answer a request.
 
-        With a schema the text is a JSON object with exactly the properties of the schema; what they hold is checked by
-        servers that know strict schemas, as OpenAI does, and not here.
+        With a schema the text is a JSON object with exactly the properties of the schema; their values are checked only
+        by servers with strict schemas, such as OpenAI's.
 
         Raises:
             MalformedAnswerError: The answer is empty, or not the JSON that was asked for.
@@ -153,7 +151,7 @@ class OpenAILLM:
         return Completion(text, usage)
 
     def _piece(self, chunk: ChatCompletionChunk) -> tuple[str | None, str | None]:
-        """Return the text of a chunk, and why the answer ends there if it does."""
+        """Return the text and the finish reason of a chunk, each where it has one."""
         try:
             if not chunk.choices:
                 return None, None  # some servers send such chunks for the usage, or first

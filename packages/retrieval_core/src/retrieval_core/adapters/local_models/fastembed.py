@@ -1,4 +1,4 @@
-"""Where the files of the models are that ``fastembed`` runs, and what to say where they are not."""
+"""Files of the models that ``fastembed`` runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SAMPLE_BYTES = 1 << 16
 
 
 def fetched(vendor: Any, described: dict[str, Any]) -> Path:
-    """Return the folder of a model in fastembed's cache or, where it is not there, download it, in one attempt.
+    """Return the folder of a model in fastembed's cache, downloading it, in one attempt, where it is missing.
 
     Args:
-        vendor: The class of fastembed's that runs the model.
-        described: The model, as that class's ``list_supported_models()`` describes it.
+        vendor: The class of fastembed that runs the model.
+        described: The model's entry in that class's ``list_supported_models()``.
 
     Raises:
-        ModelNotFoundError: The files are not here, and the hub did not give them.
+        ModelNotFoundError: The files are not here, and the download failed.
     """
     from fastembed.common.utils import define_cache_dir  # noqa: PLC0415 - loaded by now
 
@@ -53,7 +53,7 @@ def fetched(vendor: Any, described: dict[str, Any]) -> Path:
 
 
 def digest_of(model: str, folder: Path) -> str:
-    """Return a digest of what is in a folder: of names, sizes, and samples of the content, as models are large.
+    """Return a digest of the model files in a folder: of names, sizes, and samples of the content, as they are large.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
@@ -77,7 +77,7 @@ def digest_of(model: str, folder: Path) -> str:
 
 
 def lacking(model: str, folder: Path, names: list[str]) -> str:
-    """Return what to say where a folder has not the files that it should have."""
+    """Return the message for a folder that lacks files."""
     return (
         f"the folder {folder} has no {' and no '.join(names)}; copy the files of {model} there as they lie in its "
         "repository on the model hub, or set model_folder to another folder"
@@ -85,7 +85,7 @@ def lacking(model: str, folder: Path, names: list[str]) -> str:
 
 
 def unknown(model: str, known: list[str]) -> str:
-    """Return what to say of a model that fastembed does not know."""
+    """Return the message for a model that fastembed does not know."""
     return (
         f"fastembed knows no model {model!r} of this kind. It knows {', '.join(known)}; a newer version may know more: "
         f"{install_line('fastembed')}"

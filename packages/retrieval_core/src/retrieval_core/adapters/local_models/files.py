@@ -1,8 +1,4 @@
-"""Where the files of a local model are, and whether they are the right ones.
-
-They are looked for in a folder that was configured, in an installed package that carries them as data, and in a model
-hub, in this order.
-"""
+"""Files of local models: in a configured folder, in an installed package that carries them, or in a model hub."""
 
 from __future__ import annotations
 
@@ -21,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that is known by the content of its files.
+    """A model that is identified by the content of its files.
 
     Attributes:
-        name: Names model and variant, for people and in ids.
+        name: Of model and variant, for people and in ids.
         checksums: SHA-256 of each file in hexadecimal, by file name.
         carrier: Importable name of the package that brings the files; it is located, never imported.
         extra: The extra of this library that installs the carrier.
@@ -42,20 +38,18 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of a model on this machine, by file name, and the SHA-256 that each one was found to have."""
+    """The files of a model on this machine, and the SHA-256 of each, by file name."""
 
     paths: Mapping[str, Path]
     checksums: Mapping[str, str]
 
 
 class _AbsentError(Exception):
-    """A place does not have the files; the message says why."""
+    """A place does not have the files, for the reason in the message."""
 
 
 def read_folder(model: LocalModel, folder: Path) -> ModelFiles:
-    """Return the files in a configured folder, whatever model they are: their checksums tell.
-
-    Reads every byte: some 30 ms for 34 MB.
+    """Return the files in a configured folder, of whatever model; reads every byte, some 30 ms for 34 MB.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
@@ -72,7 +66,7 @@ def find_files(model: LocalModel) -> ModelFiles:
     Reads every byte: some 30 ms for 34 MB. A download is kept in the hub's own cache.
 
     Raises:
-        ModelNotFoundError: No place has the files, or they are not the ones that the checksums ask for.
+        ModelNotFoundError: No place has the files, or their checksums are wrong.
     """
     problems = ["configured folder: none"]
     for place, find in (("installed package", _in_carrier), ("model hub", _in_hub)):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding
 
-    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.work import StopSignal
 
 _ort: Any = import_module("onnxruntime")  # it has no type information
 
@@ -26,13 +26,13 @@ class OnnxModel:
     """A transformer that reads one text, or one pair, at a time; several threads may run it at once.
 
     One text a call, on one thread: an int8 model scales its activations over the whole batch, so that in a batch the
-    other texts would change a text's result. More texts at a time are a matter of more threads.
+    other texts would change a text's result.
 
     Args:
         path: The ONNX file, whose inputs are named as in BERT (``input_ids``, ``attention_mask``, ``token_type_ids``).
 
     Attributes:
-        file_bytes: Size of the file, whose weights are in memory as they lie in it.
+        file_bytes: Size of the file, about that of the weights in memory.
 
     Raises:
         ModelNotFoundError: The file is not a model that can be run.
@@ -62,7 +62,7 @@ class OnnxModel:
         return size if isinstance(size, int) else None
 
     def run(self, encoding: Encoding, stop: StopSignal) -> NDArray[np.float32]:
-        """Return the first output, without batch axis: of encoders ``(tokens, size)``, of cross-encoders ``(1,)``."""
+        """Return the first output, without batch axis: ``(tokens, size)`` of encoders, ``(1,)`` of cross-encoders."""
         values = {
             "input_ids": encoding.ids,
             "attention_mask": encoding.attention_mask,

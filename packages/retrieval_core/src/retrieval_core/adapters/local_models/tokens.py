@@ -1,4 +1,4 @@
-"""Text into the tokens of a local model. Importing this loads ``tokenizers``."""
+"""Tokenizers of local models. Importing this loads ``tokenizers``."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ def _plain(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def token_counter(tokenizer: Tokenizer) -> Callable[[str], int]:
-    """Return what counts the tokens of a whole text, without those that the model adds.
+    """Return a counter of the tokens of a whole text, without those that the model adds.
 
-    With a tokenizer of BERT's kind, words that were counted lately are not tokenized again: a long text is counted many
-    times while it is split.
+    For a tokenizer of BERT's kind it caches the counts of words: a long text is counted many times while it is split.
     """
 
     def count(text: str) -> int:
@@ -68,7 +67,7 @@ def token_counter(tokenizer: Tokenizer) -> Callable[[str], int]:
 
 
 class _KnownWords(dict[str, int]):
-    """How many tokens words have; those that were not asked for yet are counted."""
+    """A cache of the number of tokens by word."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
@@ -83,7 +82,7 @@ class _KnownWords(dict[str, int]):
 
 
 def _splits_as_bert(tokenizer: Tokenizer) -> bool:
-    """Whether no token, and no rule of how text is tokenized, reaches beyond a word or a punctuation mark."""
+    """Whether every token lies inside a word or is a punctuation mark."""
     return (
         isinstance(tokenizer.normalizer, BertNormalizer)
         and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
@@ -94,9 +93,8 @@ def _splits_as_bert(tokenizer: Tokenizer) -> bool:
 def encode_start(tokenizer: Tokenizer, text: str, limit: int) -> Encoding:
     """Return the first tokens of a text, with those that the model adds around them.
 
-    The result is that of tokenizing the whole text, at the cost of tokenizing its start: the text is cut, and the cut
-    is moved on until enough tokens lie before the word that it may have split. Tokenizers split text into words first,
-    so nothing after a word changes its tokens.
+    The result is that of tokenizing the whole text, at the cost of tokenizing its start: tokenizers split text into
+    words first, so the cut is moved on until enough tokens lie before the word that it may have split.
 
     Args:
         limit: The most tokens of the text to take, at least 1.
@@ -108,8 +106,7 @@ def encode_pair(tokenizer: Tokenizer, first: str, second: str, limit: int) -> En
     """Return two texts as one sequence, with the tokens that the model adds around and between them.
 
     Where both together are too long, the longer one loses tokens from its end until it is as long as the other, and
-    then both do: what the tokenizers of these models call "longest first". So a question stays whole unless it takes
-    more than half.
+    then both do ("longest first"). So a question stays whole unless it takes more than half.
 
     Args:
         limit: The most tokens of both texts together, at least 2.

@@ -1,19 +1,18 @@
-"""Work of local models off the event loop: how much at a time, in what pieces, and stopping it when nobody waits."""
+"""Work of local models off the event loop: threads, slices, and cancellation."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.adapters.local_models.stop import StopSignal
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
+from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
-
-    from retrieval_core.run.threads import ThreadPool
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -23,7 +22,7 @@ _MOST_THREADS = 8
 
 
 def thread_count(threads: int | None) -> int:
-    """Return a number of threads that was asked for or, without one, the processors of this process, at most 8.
+    """Return the given number of threads or, for ``None``, the number of this process's processors, at most 8.
 
     More threads than processors gained nothing where measured.
 
@@ -39,12 +38,79 @@ def thread_count(threads: int | None) -> int:
     return min(usable, _MOST_THREADS)
 
 
-async def run_stoppable(pool: ThreadPool, function: Callable[[A, StopSignal], T], argument: A) -> T:
-    """Run a function in a pool; where the caller is cancelled, its signal is sent.
+class Pooled:
+    """A plug-in that works in a thread pool of its own.
+
+    Args:
+        name: The pool's.
+        threads: At least 1.
+        batch_size: The most items of one call, at least 1.
 
     Raises:
-        PoolSaturatedError: As of :meth:`~retrieval_core.run.threads.ThreadPool.run`.
-        PoolClosedError: As there.
+        InvalidParameterError: A number is less than 1.
+    """
+
+    def __init__(self, name: str, threads: int, batch_size: int) -> None:
+        for setting, value in (("batch_size", batch_size), ("threads", threads)):
+            if value < 1:
+                msg = f"{setting} must be at least 1, got {value}"
+                raise InvalidParameterError(msg)
+        self._batch_size = batch_size
+        self._threads = threads
+        self._pool = ThreadPool(name, threads)
+
+    @property
+    def batch_size(self) -> int:
+        """The most items of one call. They are spread over the threads, so more calls at a time make nothing faster."""
+        return self._batch_size
+
+    async def aclose(self) -> None:
+        """Wait for what runs, drop what waits, and refuse further calls. Closing twice is fine."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Do what :meth:`aclose` does, blocking."""
+        self._pool.close()
+
+
+class StopSignal:
+    """Carries the cancellation of a coroutine to the thread that works for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._sent = False
+        self._interrupt: Callable[[], None] | None = None
+
+    def send(self) -> None:
+        """Interrupt what runs now and what begins later. Does not block."""
+        with self._lock:
+            self._sent = True
+            if self._interrupt is not None:
+                self._interrupt()
+
+    @contextmanager
+    def reaching(self, interrupt: Callable[[], None]) -> Generator[None]:
+        """Let the signal call a function while the block runs; at once if it was sent before.
+
+        Args:
+            interrupt: Makes the work in the block end early; it must be quick, and may be called in another thread.
+        """
+        with self._lock:
+            self._interrupt = interrupt
+            if self._sent:
+                interrupt()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None
+
+
+async def run_stoppable(pool: ThreadPool, function: Callable[[A, StopSignal], T], argument: A) -> T:
+    """Run a function in a pool, with a signal that is sent where the caller is cancelled.
+
+    Raises:
+        ServiceError: As of :meth:`~retrieval_core.run.threads.ThreadPool.run`.
     """
     stop = StopSignal()
     try:
@@ -57,10 +123,10 @@ async def run_stoppable(pool: ThreadPool, function: Callable[[A, StopSignal], T]
 async def in_slices(
     items: Sequence[A], size: int, workers: int, work: Callable[[Sequence[A]], Awaitable[T]]
 ) -> list[T]:
-    """Hand items over in slices, a few at a time, and return the results in their order.
+    """Process items in slices, a few at a time, and return the results in their order.
 
-    So a long list leaves room in a pool for others. Without items, the work is called once with none. The first
-    failure, or a cancellation, ends the whole.
+    A long list so leaves room in a pool for others. Without items, ``work`` is called once with none. The first
+    failure, or a cancellation, ends all.
 
     Args:
         size: Items of a slice, at least 1.
@@ -84,11 +150,7 @@ async def in_slices(
 
 @contextmanager
 def needing_extra(extra: str, needed_for: str) -> Generator[None]:
-    """Turn an import that fails into the error that names the extra.
-
-    Raises:
-        MissingExtraError: Something that the block imports is not installed.
-    """
+    """Turn an ImportError in the block into a :class:`MissingExtraError` that names the extra."""
     try:
         yield
     except ImportError as error:

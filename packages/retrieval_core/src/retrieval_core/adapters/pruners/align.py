@@ -1,13 +1,16 @@
-"""Finding out which sentences a shortened text was made of."""
+"""The assignment of results to the sentences of passages: values by position, shortened texts by their letters."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from unicodedata import normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence, Sized
+
+T = TypeVar("T")
 
 _STOPS = re.compile(r"[.!?]+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -18,12 +21,18 @@ _LEFT_OVER = 0.1
 _MOST_STATES = 16
 
 
+def rows_of(values: Iterable[T], passages: Sequence[Sized]) -> tuple[tuple[T, ...], ...]:
+    """Return the values of all sentences, in their order, as one row for each passage."""
+    following = iter(values)
+    return tuple(tuple(islice(following, len(passage))) for passage in passages)
+
+
 class _State(NamedTuple):
-    """A way to have come so far in the shortened text.
+    """The best alignment that ends at a position of the shortened text.
 
     Attributes:
         missing: Letters that had to be taken for missing.
-        before: How far the way was before the last stretch.
+        before: The position before the last stretch.
         kept: Whether the last stretch is in the shortened text.
     """
 
@@ -35,9 +44,9 @@ class _State(NamedTuple):
 def aligned(sentences: Sequence[str], shortened: str) -> tuple[bool, ...] | None:
     """Return which sentences a shortened text was made of.
 
-    Whoever shortened it may divide sentences in another way, and lose white space, marks and rare characters. So the
-    letters and digits are compared, stretch by stretch between full stops: each is in the shortened text, where those
-    before it end, or it is not. Of the ways to use up the text, the one with the fewest missing letters counts. A
+    The shortening model may divide sentences differently, and lose white space, marks and rare characters. So letters
+    and digits are compared, stretch by stretch between full stops: each is in the shortened text, where those before it
+    end, or it is not. Of the alignments that use up the text, the one with the fewest missing letters counts. A
     sentence is kept where at least half of its letters are; one without letters where its neighbours are.
 
     Returns:
@@ -63,7 +72,7 @@ def aligned(sentences: Sequence[str], shortened: str) -> tuple[bool, ...] | None
 
 
 def _ways(stretches: Sequence[str], left: str) -> list[dict[int, _State]]:
-    """Return for the beginning and after each stretch how far one may have come, and how."""
+    """Return for the beginning and after each stretch the best state at each position of the shortened text."""
     ways = [{0: _State(0, 0, kept=False)}]
     for stretch in stretches:
         after: dict[int, _State] = {}
@@ -72,7 +81,7 @@ def _ways(stretches: Sequence[str], left: str) -> list[dict[int, _State]]:
             if stretch and (matched := _matched(stretch, left, at)):
                 missing = state.missing + len(stretch) - matched
                 _keep_best(after, at + matched, _State(missing, at, kept=True))
-        # Only in texts that say the same again and again are there more.
+        # More states occur only in repetitive texts.
         farthest = sorted(after, reverse=True)[:_MOST_STATES]
         ways.append({at: after[at] for at in farthest})
     return ways
@@ -84,7 +93,7 @@ def _keep_best(states: dict[int, _State], at: int, state: _State) -> None:
 
 
 def _matched(stretch: str, left: str, at: int) -> int:
-    """Return how many letters of a stretch stand at a place, the others missing; 0 where too many are."""
+    """Return how many letters of a stretch stand at a position, the others missing; 0 where too many are missing."""
     if left.startswith(stretch, at):
         return len(stretch)
     allowed = int(_MISSING * len(stretch))
@@ -100,7 +109,7 @@ def _matched(stretch: str, left: str, at: int) -> int:
 
 
 def _share(parts: Sequence[str], kept: Sequence[bool]) -> float | None:
-    """Return which share of the letters of a sentence is kept, ``None`` where it has none."""
+    """Return the share of a sentence's letters that is kept, ``None`` where it has none."""
     letters = sum(map(len, parts))
     if not letters:
         return None

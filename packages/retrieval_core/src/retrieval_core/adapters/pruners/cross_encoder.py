@@ -1,10 +1,10 @@
-"""Keeping the sentences that a model scores high that reads question and sentence together."""
+"""The pruner that compares a reranker's scores of sentences with a threshold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.pruners.rows import rows_of
+from retrieval_core.adapters.pruners.align import rows_of
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.rerankers.threshold import ByScores
 from retrieval_core.ports import Kept
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Reranker
 
 DEFAULT_THRESHOLD = 0.00003
-"""Just above what the local model gives to a sentence that has nothing to do with the question: about 0.00001.
+"""Just above the local model's score of a sentence that has nothing to do with the question, about 0.00001.
 
 Measured on 162 financial questions with the five best passages of each: see ``docs/measurements.md``."""
 
@@ -25,7 +25,7 @@ class CrossEncoderPruner(ByScores):
     """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`.
 
     Args:
-        reranker: What scores; it is closed with the pruner.
+        reranker: Closed with the pruner.
         threshold: The least score of a sentence that is kept, in [0, 1]. The default is for
             :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`; the scores of other models mean
             something else.
@@ -45,8 +45,7 @@ class CrossEncoderPruner(ByScores):
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, each by itself.
 
-        One passage with more sentences than the reranker takes at a time needs several of its calls, one after the
-        other.
+        More sentences than the reranker's batch size take several of its calls, one after the other.
 
         Raises:
             MalformedAnswerError: The reranker did not give each sentence a score in [0, 1].

@@ -1,10 +1,10 @@
-"""Keeping the sentences that are near to the question, by an embedder."""
+"""The pruner that compares cosines of sentences and question with a threshold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.pruners.rows import rows_of
+from retrieval_core.adapters.pruners.align import rows_of
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Kept
@@ -30,7 +30,7 @@ class EmbedderPruner:
     Each sentence is embedded by itself, as passages are.
 
     Args:
-        embedder: It stays the caller's to close. A call of the pruner is two of the embedder: one for the question, and
+        embedder: Stays the caller's to close. A call of the pruner is two of the embedder: one for the question, and
             one for the sentences.
         threshold: The least cosine of a sentence that is kept, in [-1, 1]. It belongs to the embedder's model:
             :data:`DEFAULT_THRESHOLD` is for the default one.

@@ -1,18 +1,16 @@
-"""Keeping sentences by Provence, a model that reads a whole passage with the question and marks what is needed."""
+"""The pruner Provence, a model that reads a whole passage with the question and marks the sentences needed."""
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.adapters.local_models.work import Pooled, needing_extra
 from retrieval_core.adapters.pruners.align import aligned
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Kept
 from retrieval_core.run.lazy import Lazy
-from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 MODEL = "naver/provence-reranker-debertav3-v1"
 """English, 430 million parameters. Its licence, CC BY-NC 4.0, allows no commercial use."""
 REVISION = "421f9139ad3f5ed919d9b04dd4ff02c10301dac9"
-"""The version of it that is loaded: code comes with the model and is executed, so it must not change unseen."""
+"""The pinned commit: code comes with the model and is executed, so it must not change unseen."""
 DEFAULT_THRESHOLD = 0.1
 """The model card's own, for little loss; 0.5 prunes more. Not measured here."""
 
@@ -31,30 +29,28 @@ _BATCH_SIZE = 64
 
 
 class ProvenceModel(Protocol):
-    """What is called of the model; see https://huggingface.co/naver/provence-reranker-debertav3-v1."""
+    """The used part of the model's interface; see https://huggingface.co/naver/provence-reranker-debertav3-v1."""
 
     def process(self, question: list[str], context: list[list[str]], **settings: Any) -> dict[str, Any]:
         """Prune the contexts of questions; under ``pruned_context`` is a text for each."""
         ...
 
 
-class ProvencePruner:
-    """Keeps what Provence keeps; a :class:`~retrieval_core.ports.Pruner`.
+class ProvencePruner(Pooled):
+    """Prunes with Provence; a :class:`~retrieval_core.ports.Pruner`.
 
     Written from the model card, and never run with the model itself, only with stand-ins. The model divides a passage
-    into sentences of its own, and gives back text that it put together from its tokens, in which characters that it
-    does not know are missing. Which of our sentences that text was made of is found out by its letters; see
-    :func:`~retrieval_core.adapters.pruners.align.aligned`.
+    into sentences of its own, and returns text put together from its tokens, without characters that it does not know.
+    :func:`~retrieval_core.adapters.pruners.align.aligned` finds our sentences in it.
 
-    The model is loaded by the first call, once, however many come at the same time, and asked by one thread: a call
-    that is cancelled leaves it working on to the end of that call. To load it downloads some 1.7 GB and **executes code
-    that comes with the model**, of the version that ``revision`` names.
+    The model is loaded by the first call, and runs in one thread; a cancelled call runs on to its end there. Loading
+    downloads some 1.7 GB and **executes code that comes with the model**, of the commit ``revision``.
 
     Args:
         model: Its name on the Hugging Face hub, or a folder.
         revision: The commit of that repository.
         threshold: The least share of a sentence that the model has to want, in [0, 1].
-        load: Gives the model, in place of ``transformers``; called once, in a thread.
+        load: Returns the model, in place of ``transformers``; called once, in a thread.
 
     Raises:
         InvalidParameterError: The threshold is not in [0, 1].
@@ -75,17 +71,12 @@ class ProvencePruner:
         self._revision = revision
         self._threshold = threshold
         self._model = Lazy(load or self._load)
-        self._pool = ThreadPool("provence", 1)
+        super().__init__("provence", 1, _BATCH_SIZE)
 
     @property
     def id(self) -> str:
         """Names model, revision and threshold."""
         return f"{self._name}@{self._revision}>={self._threshold}"
-
-    @property
-    def batch_size(self) -> int:
-        """The most sentences of one call."""
-        return _BATCH_SIZE
 
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, all of a passage together.
@@ -100,10 +91,6 @@ class ProvencePruner:
         if not passages:
             return Kept(())
         return await self._pool.run(self._keep, query, passages)
-
-    async def aclose(self) -> None:
-        """Wait for what runs, drop what waits, and refuse further calls. Closing twice is fine."""
-        await asyncio.to_thread(self._pool.close)
 
     def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         model = self._model.get()
@@ -163,7 +150,7 @@ ADAPTER = Adapter(_build)
 
 
 def _texts_of(answer: object) -> list[str] | None:
-    """Return the pruned texts of the one question that was asked, ``None`` where they are something else."""
+    """Return the pruned texts of the one question, ``None`` where the answer has another form."""
     try:
         rows: Any = cast("Any", answer)["pruned_context"]
         (texts,) = rows

@@ -1,4 +1,4 @@
-"""Leaving out passages by the score of a model that reads question and passage together."""
+"""The relevance filter that compares a reranker's scores with a threshold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CrossEncoderRelevanceFilter(ByScores):
     The reranker reads a passage with its title and headings, as the index does.
 
     Args:
-        reranker: What scores; it is closed with the relevance_filter.
+        reranker: Closed with the relevance filter.
         threshold: The least score of a passage that is kept, in [0, 1]. The default is for
             :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`; the scores of other models mean
             something else.

@@ -1,11 +1,11 @@
-"""Leaving out passages that a language model finds beside the question."""
+"""The relevance filter that asks a language model."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, Field, RootModel
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
@@ -33,7 +33,7 @@ DEFAULT_PROMPT = (
     "holds the answer, a part of it, or a fact that an answer needs. One that shares words or the topic with the "
     "question and says nothing that answers it does not help."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 
 # Part of a relevance filter's id through its digest, as everything that the model is shown.
 _ANSWER = (
@@ -46,15 +46,12 @@ _PASSAGE_CHARACTERS = 6000
 
 
 class _Verdict(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     reason: str
     relevant: bool
     score: Annotated[float, Field(ge=0, le=1)]
 
 
-class _Verdicts(RootModel[dict[str, _Verdict]]):
-    model_config = ConfigDict(strict=True)
+class _Verdicts(RootModel[dict[str, _Verdict]]): ...
 
 
 _VERDICT: dict[str, JSON] = object_schema(
@@ -69,15 +66,14 @@ _VERDICT: dict[str, JSON] = object_schema(
 class LLMRelevanceFilter:
     """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
-    The answer is an object with a property for each passage, which the schema requires by name: so a provider that
-    keeps to the schema can neither leave a passage out nor make one up, and needs no bounds on lists, which some
-    providers refuse. Answers are checked all the same.
+    The schema of the answer requires a property for each passage by name, so that a provider that keeps to it can
+    neither leave a passage out nor make one up, without bounds on lists, which some providers refuse.
 
     The model sees a passage's title, headings and text, up to 6000 code points, as data: see
     :mod:`retrieval_core.text.prompting`.
 
     Args:
-        llm: What judges; it stays the caller's to close.
+        llm: Stays the caller's to close.
         prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
             rule that passages are data.
         batch_size: Passages judged in one request; at least 1.
@@ -107,7 +103,7 @@ class LLMRelevanceFilter:
         return self._batch_size
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
-        """Judge passages by themselves, each against the question, in one request; none where there are no passages.
+        """Judge passages by themselves, each against the question, in one request.
 
         Raises:
             MalformedAnswerError: The answer is none, lacks a passage, judges one that was not given, or holds a score

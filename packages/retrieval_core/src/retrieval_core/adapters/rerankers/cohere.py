@@ -1,4 +1,4 @@
-"""Scoring question and passage together with Cohere's models, or on a server that speaks the same protocol."""
+"""The reranker for Cohere, or for another server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # The API reference of "Rerank" (v2) recommends against more documents in a request, and takes 10,000 at most.
 _MOST_DOCUMENTS = 1000
-# What arithmetic in single precision may be off by at the ends of the range.
+# Rounding errors of single precision at the ends of the range.
 _TOLERANCE = 1e-6
 
 
@@ -28,8 +28,7 @@ class CohereReranker:
     Scores are the service's own, in [0, 1]. They order the passages of one question; twice the score does not mean
     twice as relevant (API reference of "Rerank"). Of a long passage the service reads the first 4,096 tokens.
 
-    A blank passage is not sent, and scores 0; to a blank question all do. A call of :meth:`score` is one request, or
-    none where nothing is left to send.
+    A blank passage is not sent, and scores 0; so do all for a blank question.
 
     Args:
         model: As the server calls it.
@@ -91,7 +90,7 @@ ADAPTER = Adapter(lambda reranker, _: CohereReranker(**dict(reranker.cohere)))
 
 
 def _in_order(answer: V2RerankResponse, count: int, where: str) -> list[float]:
-    """Return the scores of an answer in the order of the passages; its types are what the server made of them."""
+    """Return the scores of an answer, which the SDK does not validate, in the order of the passages."""
     try:
         scores = {_index(item.index): _checked(item.relevance_score) for item in answer.results}
         given = len(answer.results)

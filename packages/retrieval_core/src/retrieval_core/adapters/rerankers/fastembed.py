@@ -1,21 +1,19 @@
-"""Scoring question and passage with other models on this machine, which ``fastembed`` finds and runs."""
+"""Rerankers with models that ``fastembed`` finds and runs on this machine: cross-encoders and late interaction."""
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from math import isfinite, tanh
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, lacking, unknown
-from retrieval_core.adapters.local_models.work import in_slices, needing_extra, thread_count
+from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, thread_count
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import ConfigurationError, InvalidParameterError, ModelNotFoundError, ServiceError
+from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
-from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -33,38 +31,33 @@ _BATCH_SIZE = 32
 _LOCAL = ("CPUExecutionProvider",)
 
 
-class _FastembedReranker(ABC):
-    """What both kinds of models have in common."""
+class _FastembedReranker(Pooled, ABC):
+    _default_model: ClassVar[str]
+    _needed_for: ClassVar[str]
 
     def __init__(
-        self, model: str, model_folder: Path | str | None, threads: int | None, batch_size: int, needed_for: str
+        self,
+        model: str | None = None,
+        model_folder: Path | str | None = None,
+        *,
+        threads: int | None = None,
+        batch_size: int = _BATCH_SIZE,
     ) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
-        self._batch_size = batch_size
-        self._threads = thread_count(threads)
-        self._model = model
+        super().__init__("fastembed", thread_count(threads), batch_size)
+        self._model = model or self._default_model
         self._folder = None if model_folder is None else Path(model_folder)
-        self._digest = "" if self._folder is None else f"@{digest_of(model, self._folder)}"
-        self._needed_for = needed_for
+        self._digest = "" if self._folder is None else f"@{digest_of(self._model, self._folder)}"
         self._loaded: Lazy[Any] = Lazy(self._load)
         self._file_bytes = 0
-        self._pool = ThreadPool("fastembed", self._threads)
 
     @property
     def id(self) -> str:
-        """Names the model, and a digest of its files where they are in a folder of yours."""
+        """Names the model, and a digest of its files where a folder is configured."""
         return f"fastembed/{self._model}{self._digest}"
 
     @property
-    def batch_size(self) -> int:
-        """Passages of one call. They are spread over the threads, so more calls at a time make nothing faster."""
-        return self._batch_size
-
-    @property
     def is_loaded(self) -> bool:
-        """Whether the model is in memory; asking loads nothing."""
+        """Whether the model is in memory."""
         return self._loaded.made is not None
 
     @property
@@ -77,7 +70,7 @@ class _FastembedReranker(ABC):
 
         Raises:
             MissingExtraError: ``fastembed`` is not installed.
-            ModelNotFoundError: The model's files are neither here nor to be had from the hub, or cannot be run.
+            ModelNotFoundError: The model's files are neither here nor on the hub, or cannot be run.
             ConfigurationError: ``fastembed`` knows no such model, or the model in the folder is of another kind.
             ServiceError: The model failed.
             PoolSaturatedError: Too many calls are waiting.
@@ -92,16 +85,8 @@ class _FastembedReranker(ABC):
         # One at a time: a call that is cancelled does not begin with the next passage.
         return RerankScores(tuple(await in_slices(passages, 1, min(self._threads, len(passages)), score_part)))
 
-    async def aclose(self) -> None:
-        """Wait for what runs, drop what waits, and refuse further passages. Closing twice is fine."""
-        await asyncio.to_thread(self.close)
-
-    def close(self) -> None:
-        """Do what :meth:`aclose` does, blocking."""
-        self._pool.close()
-
     def _prepare(self, query: str) -> Any:
-        """Load the model if nothing has before, and do once what is the same for all passages."""
+        """Load the model if needed, and read the question once for all passages."""
         model = self._loaded.get()
         try:
             return self._read_query(model, valid_unicode(query))
@@ -166,12 +151,11 @@ class _FastembedReranker(ABC):
 class FastembedCrossEncoder(_FastembedReranker):
     """Scores with a cross-encoder off the event loop; a :class:`~retrieval_core.ports.Reranker`.
 
-    A score is the logistic function of the model's one output, which puts it into [0, 1] without changing the order.
-    What does not fit into what the model reads (512 tokens for the default model) is left out.
+    A score is the logistic function of the model's one output, in [0, 1]. Text beyond the model's length (512 tokens
+    for the default model) is left out.
 
-    Nothing is loaded or downloaded before the first passage comes; then it is done once, however many calls wait for
-    it, and one that failed is tried again with the next call. A call that is cancelled ends after the passages that it
-    scores at the moment. It may be used from several event loops and threads.
+    The first call loads and, if needed, downloads the model; after a failure the next call tries again. A cancelled
+    call ends after the passages that are being scored. It may be used from several event loops and threads.
 
     Args:
         model: As ``TextCrossEncoder.list_supported_models()`` names it; ``BAAI/bge-reranker-base`` (MIT licence,
@@ -179,8 +163,7 @@ class FastembedCrossEncoder(_FastembedReranker):
         model_folder: Holds the model's files as its repository on the hub does: ``tokenizer.json``,
             ``tokenizer_config.json``, and ``onnx/model.onnx`` or ``model.onnx``. Nothing is downloaded then. Without
             it, the files are taken from fastembed's cache (``FASTEMBED_CACHE_PATH``), else from the hub.
-        threads: Passages scored at a time; at least 1. By default as many as there are processors for this process, at
-            most 8.
+        threads: Passages scored at a time, at least 1; by default as many as this process has processors, at most 8.
         batch_size: Passages of one call, at least 1.
 
     Raises:
@@ -188,17 +171,8 @@ class FastembedCrossEncoder(_FastembedReranker):
         InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        model_folder: Path | str | None = None,
-        *,
-        threads: int | None = None,
-        batch_size: int = _BATCH_SIZE,
-    ) -> None:
-        super().__init__(
-            model or "BAAI/bge-reranker-base", model_folder, threads, batch_size, "A cross-encoder of fastembed"
-        )
+    _default_model = "BAAI/bge-reranker-base"
+    _needed_for = "A cross-encoder of fastembed"
 
     def _vendor(self) -> Any:
         from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - an extra
@@ -239,9 +213,8 @@ class FastembedCrossEncoder(_FastembedReranker):
 class FastembedLateInteraction(_FastembedReranker):
     """Scores with a model that gives each token a vector (ColBERT); a :class:`~retrieval_core.ports.Reranker`.
 
-    For each token of the question the most similar token of the passage is found, by cosine (MaxSim, see Khattab and
-    Zaharia, "ColBERT", https://arxiv.org/abs/2004.12832). ColBERT sums these up. The score is their mean m, as
-    (1 + m) / 2, which is in [0, 1] and gives the passages of a question the same order as the sum; scores of good and
+    The score is MaxSim (Khattab and Zaharia, "ColBERT", https://arxiv.org/abs/2004.12832), scaled to [0, 1]: with m the
+    mean over the question's tokens of the greatest cosine with a token of the passage, (1 + m) / 2. Scores of good and
     bad passages lie close together.
 
     Loading, cancelling, threads and event loops are as with :class:`FastembedCrossEncoder`.
@@ -260,16 +233,8 @@ class FastembedLateInteraction(_FastembedReranker):
         InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        model_folder: Path | str | None = None,
-        *,
-        threads: int | None = None,
-        batch_size: int = _BATCH_SIZE,
-    ) -> None:
-        name = model or "answerdotai/answerai-colbert-small-v1"
-        super().__init__(name, model_folder, threads, batch_size, "A late interaction model of fastembed")
+    _default_model = "answerdotai/answerai-colbert-small-v1"
+    _needed_for = "A late interaction model of fastembed"
 
     def _vendor(self) -> Any:
         from fastembed import LateInteractionTextEmbedding  # noqa: PLC0415 - an extra

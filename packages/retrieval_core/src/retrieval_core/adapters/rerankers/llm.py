@@ -1,4 +1,4 @@
-"""Scoring passages on a rubric with a language model, which also says what it goes by."""
+"""The reranker that asks a language model to grade passages on a rubric, with evidence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
@@ -36,7 +36,7 @@ DEFAULT_PROMPT = (
     "tangential context. 0: it is unrelated. Take numbers between these where a passage lies between. Grade each "
     "passage by itself."
 )
-"""The rubric where no other instructions are given."""
+"""The default rubric."""
 
 # Part of a reranker's id through its digest, as everything that the model is shown. Evidence comes before the score, so
 # that the score follows from it.
@@ -59,9 +59,7 @@ _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
 
 
 class _Answer(BaseModel):
-    """Entries are looked at one by one, so that one that is wrong does not cost the others."""
-
-    model_config = ConfigDict(strict=True)
+    """An answer whose entries are checked one by one, so that a malformed one does not cost the others."""
 
     results: list[object]
 
@@ -69,22 +67,20 @@ class _Answer(BaseModel):
 class LLMReranker:
     """Asks a language model to score passages; a :class:`~retrieval_core.ports.Reranker` that can repair.
 
-    The model scores each passage from 0 to 100, says whether it answers the question, and quotes what it goes by. It
-    sees a passage's title, headings and text as data: see :mod:`retrieval_core.text.prompting`.
+    The model scores each passage from 0 to 100, says whether it answers the question, and quotes its evidence. It sees
+    a passage's title, headings and text as data: see :mod:`retrieval_core.text.prompting`.
 
-    What is wrong with single entries of the answer is mended and told in ``problems``: ids that no passage has are
-    ignored, of entries with the same id the first counts, a score given as text is taken as the number that it is, and
-    passages without a score from 0 to 100 get 0 and no evidence. An answer without such a score for at least half of
-    the passages is an error.
+    Malformed entries of the answer are mended and listed in ``problems``: unknown ids are ignored, of entries with the
+    same id the first counts, a score given as text is read as a number, and passages without a score from 0 to 100 get
+    0 and no evidence. An answer without such a score for at least half of the passages is an error.
 
     Args:
-        llm: What scores; it stays the caller's to close.
+        llm: Stays the caller's to close.
         prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
             rule that passages are data.
         batch_size: Passages scored in one request; at least 1.
-        max_characters: The longest part of a passage that is shown, in code points; at least 4. Evidence is no longer
-            either.
-        strict_json: Whether the provider is held to a JSON schema. Without it, text around the JSON is passed over.
+        max_characters: Code points of a passage that are shown, at least 4; also the longest evidence.
+        strict_json: Whether the provider is held to a JSON schema. Without it, text around the JSON is ignored.
 
     Raises:
         InvalidParameterError: ``batch_size`` or ``max_characters`` is too small, or the prompt is blank.
@@ -126,25 +122,25 @@ class LLMReranker:
         return self._batch_size
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
-        """Score passages in one request; none where there are no passages.
+        """Score passages in one request.
 
         Returns:
             Scores in [0, 1], a hundredth of the rubric's, with evidence on each passage that was scored. Evidence is
-            quoted if it stands in the passage as it is, where any white space counts as one space.
+            quoted if the passage holds it, but for white space.
 
         Raises:
-            MalformedAnswerError: The answer is none, or scores fewer than half of the passages.
+            MalformedAnswerError: The answer is malformed, or scores fewer than half of the passages.
             ServiceError: The provider failed.
         """
         return await self._ask(self._request(query, passages), passages)
 
     async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
-        """Score the same passages in one request that shows the model its own answer and what was wrong with it.
+        """Score the same passages in one request that shows the model its own answer and its fault.
 
-        Where that answer is not known there is nothing to mend, and the request is that of :meth:`score`.
+        Without that answer, the request is that of :meth:`score`.
 
         Raises:
-            MalformedAnswerError: The new answer cannot be used either.
+            MalformedAnswerError: The new answer is malformed too.
             ServiceError: The provider failed.
         """
         return await self._ask(self._request(query, passages, wrong), passages)
@@ -209,12 +205,7 @@ ADAPTER = Adapter(
 
 
 class _Reading:
-    """Takes the entries of an answer one after the other.
-
-    Attributes:
-        scores: From 0 to 100 by the number of the passage, for those that have one.
-        evidence: For the same passages.
-    """
+    """The scores (0 to 100) and evidence by passage number, read from an answer's entries one by one."""
 
     def __init__(self, passages: Sequence[str], longest: int) -> None:
         self.scores: dict[int, float] = {}
@@ -242,7 +233,7 @@ class _Reading:
             self.evidence[number] = self._evidence(number, fields)
 
     def problems(self) -> list[str]:
-        """Return what was wrong with entries, each as the rest of a sentence that begins with who answered."""
+        """Return the faults of entries, each as the predicate of a sentence about the model."""
         return [f"{kind}: {shorten(', '.join(which), _PROBLEM_CHARACTERS)}" for kind, which in self._problems.items()]
 
     def _number(self, fields: Mapping[str, object]) -> int | None:
@@ -303,7 +294,7 @@ def _as_number(value: object) -> float | None:
 
 
 def _shown(value: object) -> str:
-    """Return a value as JSON on one line, at no great length."""
+    """Return the beginning of a value's JSON on one line."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     return shorten(json.dumps(value), 40)

@@ -1,8 +1,7 @@
-"""Scoring question and passage together inside this process, with a small model installed as a package: no key."""
+"""The cross-encoder that runs inside this process, with a small model installed as a package."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from hashlib import sha256
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
-from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
+from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
-from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from retrieval_core.adapters.local_models.onnx import OnnxModel
-    from retrieval_core.adapters.local_models.stop import StopSignal
+    from retrieval_core.adapters.local_models.work import StopSignal
 
 _MODEL = "model.onnx"
 _TOKENIZER = "tokenizer.json"
@@ -46,12 +44,12 @@ MS_MARCO_MINILM_L12 = LocalModel(
 """cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0 licence), quantised to int8: English, 34 MB."""
 
 
-class LocalCrossEncoder:
+class LocalCrossEncoder(Pooled):
     """Scores with an ONNX model on the processor, off the event loop; a :class:`~retrieval_core.ports.Reranker`.
 
-    A score is the logistic function of the model's one output, which puts it into [0, 1] without changing the order;
-    so the model's authors do it (https://sbert.net/docs/cross_encoder/pretrained_models.html). It orders the passages
-    of one question well. It is no probability: what a good score is depends on the kind of question.
+    A score is the logistic function of the model's one output, in [0, 1], as its authors do it
+    (https://sbert.net/docs/cross_encoder/pretrained_models.html). It orders the passages of one question; it is no
+    probability, and what a good score is depends on the kind of question.
 
     The model reads 512 tokens of question and passage together. Where they are longer, the end of the passage is left
     out, and of the question only where it alone takes more than half.
@@ -59,16 +57,15 @@ class LocalCrossEncoder:
     Pairs are scored one by one: an int8 model scales its activations over the whole batch, so that in a batch the other
     passages would change a passage's score, and it took two and a half times as long where measured.
 
-    Nothing is loaded before the first pair comes, and a load that failed is tried again with the next one. A call that
-    is cancelled ends the inference that it waits for. It may be used from several event loops.
+    The model is loaded by the first call, and after a failure by the next. A cancelled call ends its inference. It may
+    be used from several event loops.
 
     Args:
-        folder: Holds ``model.onnx`` and ``tokenizer.json`` and is the only place looked at. It is read here, once. It
-            may hold another BERT-like cross-encoder with one output.
+        folder: Holds ``model.onnx`` and ``tokenizer.json``, and is read here, once. It may hold another BERT-like
+            cross-encoder with one output. Without it the installed package is looked at, then the hub.
         hub_repository: ``owner/name`` on the Hugging Face hub with the default model's files; without it nothing is
             downloaded.
-        threads: Pairs scored at a time; at least 1. By default as many as there are processors for this process, at
-            most 8.
+        threads: Pairs scored at a time, at least 1; by default as :func:`thread_count`.
         batch_size: Pairs of one call, at least 1.
 
     Raises:
@@ -84,11 +81,7 @@ class LocalCrossEncoder:
         threads: int | None = None,
         batch_size: int = 32,
     ) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
-        self._batch_size = batch_size
-        self._threads = thread_count(threads)
+        super().__init__("cross-encoder", thread_count(threads), batch_size)
         model = replace(MS_MARCO_MINILM_L12, hub_repository=hub_repository)
         files = None if folder is None else read_folder(model, Path(folder))
         if files is not None and files.checksums != model.checksums:
@@ -97,7 +90,6 @@ class LocalCrossEncoder:
         self._files = Lazy(lambda: files or find_files(model))
         self._tokenizer = Lazy(self._load_tokenizer)
         self._onnx = Lazy(self._load_onnx)
-        self._pool = ThreadPool("cross-encoder", self._threads)
 
     @property
     def id(self) -> str:
@@ -106,13 +98,8 @@ class LocalCrossEncoder:
         return f"{self._model.name}@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
 
     @property
-    def batch_size(self) -> int:
-        """Pairs of one call. They are spread over the threads, so more calls at a time make nothing faster."""
-        return self._batch_size
-
-    @property
     def is_loaded(self) -> bool:
-        """Whether the model is in memory; asking loads nothing."""
+        """Whether the model is in memory."""
         return self._onnx.made is not None
 
     @property
@@ -138,14 +125,6 @@ class LocalCrossEncoder:
         pairs = [(query, passage) for passage in passages]
         parts = await in_slices(pairs, 1, min(self._threads, max(1, len(pairs))), score_part)
         return RerankScores(tuple(score for part in parts for score in part))
-
-    async def aclose(self) -> None:
-        """Wait for what runs, drop what waits, and refuse further pairs. Closing twice is fine."""
-        await asyncio.to_thread(self.close)
-
-    def close(self) -> None:
-        """Do what :meth:`aclose` does, blocking."""
-        self._pool.close()
 
     def _scores(self, pairs: Sequence[tuple[str, str]], stop: StopSignal) -> list[float]:
         return [self._score(query, passage, stop) for query, passage in pairs]

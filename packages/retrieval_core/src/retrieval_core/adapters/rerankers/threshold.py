@@ -1,4 +1,4 @@
-"""Telling what bears on a question by the scores of a reranker: what a relevance filter and a pruner have in common."""
+"""The base of the relevance filter and the pruner that compare a reranker's scores with a threshold."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class ByScores:
-    """A reranker, and the least score of what bears on a question.
+    """A reranker, and the least score of a relevant text.
 
     Args:
-        reranker: What scores; it is closed with this.
+        reranker: Closed with this.
         threshold: In [0, 1].
 
     Raises:
@@ -49,7 +49,7 @@ class ByScores:
         """Score texts in one call.
 
         Args:
-            named: What the texts are, for errors.
+            named: The plural for the texts, in errors.
 
         Raises:
             MalformedAnswerError: The reranker did not give each text a score in [0, 1].

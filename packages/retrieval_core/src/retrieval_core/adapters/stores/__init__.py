@@ -1,1 +1,1 @@
-"""Where chunks, vectors and words are kept."""
+"""Stores: in memory, SQLite, LanceDB and Pinecone."""

@@ -1,22 +1,40 @@
-"""Words that a question writes apart and the indexed passages write as one: ``roll back`` and ``rollback``."""
+"""The terms of a lexical search, with words that the passages write as one: ``roll back`` and ``rollback``."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from retrieval_core.text.analysis import Analyzer
 
 
+MOST_TERMS = 128
+"""The most terms of a question, repeated ones included: the work for a chunk grows with more than their number."""
+MOST_REPEATS = 8
+"""How often a repeated term counts at most."""
+
+
+def limited(terms: Iterable[str]) -> list[str]:
+    """Return the first :data:`MOST_TERMS` terms in their order, each at most :data:`MOST_REPEATS` times."""
+    counts = Counter[str]()
+    kept: list[str] = []
+    for term in terms:
+        counts[term] += 1
+        if counts[term] <= MOST_REPEATS:
+            kept.append(term)
+    return kept[:MOST_TERMS]
+
+
 @dataclass(frozen=True, slots=True)
 class WordQuery:
-    """What a search by words looks for.
+    """An analysed question.
 
     Attributes:
-        terms: Each counts by itself, as often as it is repeated.
+        terms: Each counts as often as it is repeated.
         pairs: The two terms of a pair count only in passages that have both.
     """
 
@@ -25,13 +43,13 @@ class WordQuery:
 
 
 def word_query(analyzer: Analyzer, text: str, count_passages: Callable[[Sequence[str], int | None], int]) -> WordQuery:
-    """Analyse a question, and search for two neighbouring words as one where the passages prefer that form.
+    """Analyse a question; two neighbouring words that passages mostly write as one are searched for as one too.
 
-    They do where more passages have the one word than have both apart. Both forms are then searched for; the parts
-    alone are not, as ``back`` and ``roll`` say little about ``rollback``.
+    That is, where more passages have the one word than have both parts. The parts then count only together, as
+    ``back`` and ``roll`` say little about ``rollback``.
 
     Args:
-        count_passages: Returns how many passages have all of the terms; it stops counting at the number given.
+        count_passages: Returns how many passages have all of the terms; may stop counting at the number given.
     """
     terms = analyzer.query_terms(text)
     pairs: list[tuple[str, str]] = []

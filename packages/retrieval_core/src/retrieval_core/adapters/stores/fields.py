@@ -1,4 +1,4 @@
-"""Which fields passages have, counted as filters see them: what stores answer as a catalogue of fields."""
+"""The counter of passages' fields, for stores' catalogues of fields."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON
 
 MOST_COUNTED = 10_000
-"""Different paths that are counted; where metadata has names without end, those met first."""
+"""The most different paths that are counted; later ones are ignored."""
 MOST_SHAPES = 1_000
-"""Shapes that are remembered before they are taken apart."""
+"""The most shapes that are counted before they are taken apart into paths."""
 
 _KINDS: Mapping[type, str | None] = {
     **dict.fromkeys((int, float), "number"),
@@ -27,15 +27,15 @@ _KINDS: Mapping[type, str | None] = {
     type(None): None,
 }
 _Shape: TypeAlias = "tuple[tuple[str, ...], tuple[_Kind, ...]]"
-"""Names of the fields of an object, and what each of them holds."""
+"""The names of an object's fields, and their types."""
 _Kind: TypeAlias = "str | frozenset[str] | _Shape | None"
-"""The type of a value: a name, those of a list's items, the shape of an object, or nothing where it is null."""
+"""The type of a value: a name, the types of a list's items, the shape of an object, or ``None`` for null."""
 
 
 class FieldCounter:
-    """Counts in how many passages each path has a value, and of which type.
+    """Counts in how many passages each path has a value, by type.
 
-    Passages of one table have few different shapes, so it is these that are counted first, and taken apart afterwards.
+    Whole shapes are counted first, as the passages of one table have few different ones.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class FieldCounter:
             self._take_apart()
 
     def catalogue(self) -> dict[str, FieldInfo]:
-        """Return what was counted, the fields of most passages first, and then by name."""
+        """Return the counts, the fields of most passages first, and then by name."""
         self._take_apart()
         ordered = sorted(self._passages.items(), key=lambda item: (-item[1], item[0]))
         return {path: FieldInfo(count, dict(self._types[path])) for path, count in ordered}

@@ -1,4 +1,4 @@
-"""What the stores on this machine's disk have in common: one index each, which every process opens for itself."""
+"""The base of the stores on this machine's disk."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 V = TypeVar("V")
-"""What a read is given: the index as it is at one moment."""
+"""The type of a consistent view of the index."""
 V_contra = TypeVar("V_contra", contravariant=True)
 
 BUILD_ANEW = "build the index anew: retrieval index PATH…"
-"""What is to be done about an index that is damaged."""
+"""The advice for a damaged index."""
 BUSY_TIMEOUT = 30.0
 """Seconds that a writer waits for another one."""
 
 State: TypeAlias = "tuple[str, int]"
-"""A random token that the last write left, and a number that grows with each write.
+"""A random token of the last write, and a number that grows with each write.
 
-The number alone would not do: a copy of an index has it too, and counts on from there.
+The number alone would not do: a copy of an index counts on from the same one.
 """
 
 
 def if_it_fails_again(path: Path) -> str:
-    """Return the advice for a failure that may be a fault of the program, or damage to the index."""
+    """Return the advice for a failure that may be a bug, or damage to the index."""
     return f"If it does so again, the index is damaged; delete {path} and {BUILD_ANEW}"
 
 
 class StoreSession(Protocol):
-    """The index as one process has it open."""
+    """An index that one process has open."""
 
     async def read(self, function: Callable[[Any], T]) -> T:
-        """Run a function in a thread, on the index as it is at one moment."""
+        """Run a function in a thread, on a consistent view of the index."""
         ...
 
     def close(self) -> None:
-        """Wait for what runs, and let go of everything. Blocks."""
+        """Wait for what runs, and close everything. Blocks."""
         ...
 
 
@@ -69,18 +69,18 @@ S = TypeVar("S", bound=StoreSession)
 
 
 class IndexReader(Protocol[V_contra]):
-    """How an index is read by name; a module of functions will do."""
+    """The functions that read an index by id; a module will do."""
 
     def read_state(self, view: V_contra, /) -> State:
-        """Return in which state the index is."""
+        """Return the state of the index."""
         ...
 
     def read_manifest(self, view: V_contra, /) -> Manifest:
-        """Return what the index says about itself."""
+        """Return the index's manifest."""
         ...
 
     def fetch(self, view: V_contra, request: FetchRequest, /) -> Fetched:
-        """Return what is there of what was asked for."""
+        """Return those of the requested records that exist."""
         ...
 
     def count(self, view: V_contra, /) -> tuple[int, int]:
@@ -101,19 +101,12 @@ class IndexReader(Protocol[V_contra]):
 
 
 class LocalStore(ABC, Generic[V, S]):
-    """A store of one index on the disk; what is written, and how it is searched, is for the stores to say.
+    """A store of one index on the disk, which every process opens for itself; subclasses write and search.
 
-    Args:
-        reader: How the index is read.
-        path: Where it is.
-        embedder_id: Names the embedder of the vectors, or ``None``.
-        dimension: Components of each vector, given exactly when the embedder is.
-        analyzer: How text becomes terms.
-        vectors: Names of the further vectors that chunks may have.
-        busy_timeout: Seconds that a write waits for another process that writes.
+    The arguments are those of the subclasses.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given, a name is none, or the time is negative.
+        InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
     """
 
     def __init__(
@@ -143,7 +136,7 @@ class LocalStore(ABC, Generic[V, S]):
         self._catalogue = _Last["Mapping[str, FieldInfo]"]()
 
     async def describe(self) -> StoreInfo:
-        """Say what the index holds and can do; cheap unless something was written since the last time.
+        """Return the index's contents and abilities; cheap unless something was written since the last time.
 
         Raises:
             IndexNotFoundError: Nothing was written yet.
@@ -158,18 +151,18 @@ class LocalStore(ABC, Generic[V, S]):
             InvalidParameterError: The change cannot be kept; the message says why.
             DimensionMismatchError: The vectors have another dimension than the index.
             EmbedderMismatchError: The index was built with another embedder.
-            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
             StoreError: The index cannot be written.
-            MissingExtraError: What the store works with is not installed.
+            MissingExtraError: The store's extra is not installed.
         """
         check_change(change)
         await self._apply(change)
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with everything that belongs to them, and return how many chunks went.
+        """Remove documents with all that belongs to them, and return how many chunks were removed.
 
         Raises:
-            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
             StoreError: The index cannot be written.
         """
         return await self._remove(document_ids) if await self._exists() else 0
@@ -189,7 +182,7 @@ class LocalStore(ABC, Generic[V, S]):
         return await session.read(partial(self._search, session, request))
 
     async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return what is there of what was asked for.
+        """Return those of the requested records that exist.
 
         Raises:
             IndexNotFoundError: Nothing was written yet.
@@ -238,10 +231,7 @@ class LocalStore(ABC, Generic[V, S]):
         return await self._read_or({}, lambda view: self._reader.documents_of(view, source))
 
     async def aclose(self) -> None:
-        """Wait for what runs, and let go of the index and the threads; further calls are errors.
-
-        Closing twice is fine.
-        """
+        """Wait for what runs, and close the index and the threads; further calls are errors. Closing twice is fine."""
         with self._lock:
             self._closed = True
             session, self._session = self._session, None
@@ -254,19 +244,19 @@ class LocalStore(ABC, Generic[V, S]):
 
     @abstractmethod
     def _leave(self, session: S) -> None:
-        """Do without what the parent process had open when this one was forked, which the parent still uses."""
+        """Drop the session of the parent process after a fork, without closing it: the parent still uses it."""
 
     @abstractmethod
     async def _apply(self, change: Change) -> None:
-        """Apply a change that was checked by itself, making the index where there is none."""
+        """Apply a change that passed :func:`check_change`, making the index where there is none."""
 
     @abstractmethod
     async def _remove(self, document_ids: Sequence[str]) -> int:
-        """Remove documents from an index that there is."""
+        """Remove documents from an existing index."""
 
     @abstractmethod
     def _search(self, session: S, request: SearchRequest, view: V) -> tuple[Candidate, ...]:
-        """Search an index as it is at one moment."""
+        """Search a view of the index."""
 
     def _current(self) -> S:
         with self._lock:
@@ -281,14 +271,14 @@ class LocalStore(ABC, Generic[V, S]):
             return self._session
 
     async def _read_or(self, nothing: T, function: Callable[[V], T]) -> T:
-        """Read, or return what there is before the first write."""
+        """Read, or return ``nothing`` before the first write."""
         try:
             return await self._current().read(function)
         except IndexNotFoundError:
             return nothing
 
     async def _exists(self) -> bool:
-        """Whether there is an index, which must be one that this store may use."""
+        """Whether there is an index; raises for one that this store may not use."""
         return await self._read_or(None, self._checked_manifest) is not None
 
     def _checked_manifest(self, view: V) -> Manifest:
@@ -312,7 +302,7 @@ class LocalStore(ABC, Generic[V, S]):
 
 
 class _Last(Generic[T]):
-    """What was computed last, for one state of an index."""
+    """A cache of one value, for the last state of an index."""
 
     def __init__(self) -> None:
         self._known: tuple[State, T] | None = None

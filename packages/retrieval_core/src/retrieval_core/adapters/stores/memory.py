@@ -1,6 +1,6 @@
-"""The reference store: dictionaries, searched from end to end. What it does is what every store means.
+"""The reference store in memory, whose behaviour the other stores have to match.
 
-Everything is gone with the process, and each search looks at every chunk; it is meant for tests and small collections.
+Each search scans every chunk; it is meant for tests and small collections.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
-from retrieval_core.adapters.stores.terms import limited
 from retrieval_core.errors import StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.text.analysis import Analyzer
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 K1 = 1.2
-"""How soon further occurrences of a term stop counting."""
+"""BM25's saturation of repeated terms; Lucene's default."""
 B = 0.75
-"""How much long texts are held back, from 0 (not at all) to 1 (in proportion to their length)."""
+"""BM25's normalisation by length, from 0 (none) to 1 (in full); Lucene's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class _Contents:
     sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
 
     def note_write(self) -> None:
-        """Count a write, and name the state that it leaves: a process that is forked goes on from a copy of this."""
+        """Count a write, and name the new state by a random token, as a forked process goes on from a copy."""
         self.generation += 1
         self.token = token_hex(16)
 
@@ -69,13 +68,12 @@ class MemoryStore:
     """Keeps an index in memory.
 
     Args:
-        embedder_id: Names the embedder whose vectors are kept; without it there is lexical search only.
+        embedder_id: Names the embedder of the vectors; without it there is lexical search only.
         dimension: Components of each vector, given exactly when the embedder is.
-        analyzer: How text becomes terms.
-        vectors: Names of the further vectors that chunks may have, at most eight.
+        vectors: Names of the named vectors that chunks may have, at most eight.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given, or a name is none.
+        InvalidParameterError: Only one of embedder and dimension was given, or a name is invalid.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class MemoryStore:
         self._closed = False
 
     async def describe(self) -> StoreInfo:
-        """Say what the store holds and can do."""
+        """Return the store's contents and abilities."""
         contents = self._open()
         documents = {*contents.documents, *(entry.chunk.document_id for entry in contents.chunks.values())}
         return StoreInfo(
@@ -136,7 +134,7 @@ class MemoryStore:
             contents.sources.update((state.source, state) for state in change.sources)
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with everything that belongs to them, and return how many chunks went."""
+        """Remove documents with all that belongs to them, and return how many chunks were removed."""
         with self._lock:
             contents = self._open()
             before = len(contents.chunks)
@@ -171,7 +169,7 @@ class MemoryStore:
         )
 
     async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return what is there of what was asked for."""
+        """Return those of the requested records that exist."""
         with self._lock:
             contents = self._open()
             visible = [entry for entry in contents.chunks.values() if entry.passes(request.filter)]
@@ -220,7 +218,7 @@ class MemoryStore:
         return {document.id: document.content_hash for document in documents if document.source == source}
 
     async def aclose(self) -> None:
-        """Forget everything; further calls are errors. Closing twice is fine."""
+        """Drop everything; further calls are errors. Closing twice is fine."""
         self._closed = True
         self._contents = _Contents()
 
@@ -264,7 +262,7 @@ def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None
 
 
 def _bm25(contents: _Contents, query: WordQuery) -> Iterator[tuple[float, _Entry]]:
-    """Score by the formula of Lucene; a term that a question repeats counts as often, up to a limit."""
+    """Score by Lucene's formula; repeated terms of the question count as often, up to a limit."""
     entries = list(contents.chunks.values())
     terms = limited(query.terms)
     average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))

@@ -1,21 +1,16 @@
-"""Making a question of a conversation stand alone, with a language model."""
+"""Condensing a conversation and its last question into a question that stands alone, with a language model."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
+from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import (
-    ASSISTANT_CHARACTERS,
-    TURNS,
-    USER_CHARACTERS,
-    checked_turns,
-    last_turns,
-)
-from retrieval_core.text.prompting import Asking, Task, as_data
+from retrieval_core.text.history import ASSISTANT_CHARACTERS, TURNS, USER_CHARACTERS, checked_turns, last_turns
+from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
@@ -28,7 +23,7 @@ DEFAULT_PROMPT = (
     "said before. Take over only what the question needs; where it begins a new subject or stands alone already, leave "
     "it as it is. Keep its meaning, its language, and all its names, numbers and conditions. Do not answer it."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 
 _FORM = (
     'Answer with a JSON object, as in {"reason": "...", "query": "..."}. "reason" says in one sentence what was put '
@@ -39,23 +34,12 @@ _WEIGHT_OF_LAST_TURN = 0.5
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     reason: str
     query: str
 
 
-_TASK = Task(
-    "condense",
-    DEFAULT_PROMPT,
-    _FORM,
-    {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
-    _Answer,
-)
-
-
-class LLMCondenser:
-    """Puts what a question takes from the conversation into it: a :class:`~retrieval_core.ports.QueryTransformer`.
+class LLMCondenser(AsksLLM[_Answer]):
+    """Writes a follow-up question so that it stands alone; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The question as it was asked is searched for too, with half the weight: with people's rewrites of follow-up
     questions in place of a model's this is better than the rewrites alone (see ``docs/measurements.md``).
@@ -63,25 +47,27 @@ class LLMCondenser:
     Without a history the model is not asked.
 
     Args:
-        llm: What is asked; it stays the caller's to close.
+        llm: Stays the caller's to close.
         turns: How many of the last turns, of either side, the model sees. A user's is cut to 1000 code points, and the
             assistant's to 200.
-        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
-            rule that question and conversation are data.
+        prompt: As for :class:`~retrieval_core.adapters.transformers.asking.AsksLLM`.
 
     Raises:
         InvalidParameterError: The prompt is blank, or ``turns`` is less than 1.
     """
 
+    _task = Task(
+        "condense",
+        DEFAULT_PROMPT,
+        _FORM,
+        {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
+        _Answer,
+    )
+
     def __init__(self, llm: LLM, *, turns: int = TURNS, prompt: str | None = None) -> None:
         self._turns = checked_turns(turns)
-        limits = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
-        self._asking = Asking(llm, _TASK, prompt, *limits)
-
-    @property
-    def id(self) -> str:
-        """Names the model, and a digest of everything that it is shown besides question and conversation."""
-        return self._asking.id
+        self._settings = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
+        super().__init__(llm, prompt=prompt)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
         """Return the question that stands alone, and the one that was asked as a variant.

@@ -1,21 +1,22 @@
-"""Asking a language model for the parts of a question."""
+"""Decomposition of a question into sub-questions by a language model."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.prompting import Asking, Task, as_data
+from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from retrieval_core.ports import LLM, QueryContext
+    from retrieval_core.ports import QueryContext
 
 DEFAULT_PROMPT = (
     "Break down a complex question into 2 to 4 simpler sub-questions that would help answer the original question. "
@@ -23,9 +24,9 @@ DEFAULT_PROMPT = (
     "and conditions where they are needed, and keep the language. A question that asks for one thing is simple; give "
     "no sub-questions then. Do not answer the question and do not add facts of your own."
 )
-"""The instructions where no others are given; the specification's, and what keeps sub-questions apart."""
+"""The default instructions: the specification's, and what keeps sub-questions apart."""
 MOST_QUESTIONS = 4
-"""Further ones are left out."""
+"""The most sub-questions that are taken from an answer."""
 
 _FORM = (
     'Answer with a JSON object, as in {"questions": ["...", "..."]}. "questions" are the sub-questions, the most '
@@ -36,44 +37,26 @@ _LIST_MARK = re.compile(r"\s*(?:\(?\d{1,2}[.):]|[-*•])(?:\s+|$)")
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     questions: list[str]
 
 
-_TASK = Task(
-    "decompose",
-    DEFAULT_PROMPT,
-    _FORM,
-    {"questions": {"type": "array", "items": {"type": "string"}, "description": "2 to 4, or none."}},
-    _Answer,
-)
-
-
-class QueryDecomposer:
-    """Searches for the parts of a question too: a :class:`~retrieval_core.ports.QueryTransformer`.
+class QueryDecomposer(AsksLLM[_Answer]):
+    """Searches for sub-questions beside the question; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     Of ``n`` sub-questions each has the weight ``1 / n``: together they count as much as the question itself.
-
-    Args:
-        llm: What is asked; it stays the caller's to close.
-        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
-            rule that the question is data.
-
-    Raises:
-        InvalidParameterError: The prompt is blank.
     """
 
-    def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(llm, _TASK, prompt, MOST_QUESTIONS, _LONGEST)
-
-    @property
-    def id(self) -> str:
-        """Names the model, and a digest of everything that it is shown besides the question."""
-        return self._asking.id
+    _task = Task(
+        "decompose",
+        DEFAULT_PROMPT,
+        _FORM,
+        {"questions": {"type": "array", "items": {"type": "string"}, "description": "2 to 4, or none."}},
+        _Answer,
+    )
+    _settings = (MOST_QUESTIONS, _LONGEST)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
-        """Return two to four variants; none where there are not two, since the question is simple then.
+        """Return two to four variants; none for a simple question, of which the model gives fewer than two parts.
 
         Raises:
             MalformedAnswerError: The answer is no list of questions.
@@ -93,7 +76,7 @@ ADAPTER = Adapter(
 
 
 def _distinct(query: str, questions: Iterable[str]) -> list[str]:
-    """Return those that can be searched for and are not the question, each once and without its number in a list."""
+    """Return the searchable questions that are not the given one, each once and without its number in a list."""
     found: dict[str, str] = {}
     for given in questions:
         text = clipped(_LIST_MARK.sub("", given[: 4 * _LONGEST], count=1), _LONGEST)

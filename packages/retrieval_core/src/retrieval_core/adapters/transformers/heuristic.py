@@ -1,4 +1,4 @@
-"""Making a question of a conversation stand alone, without a language model."""
+"""Condensing a conversation without a language model: the user's last question before a short new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import QueryContext
 
 SHORT = 7
-"""A question of at most so many words is searched for with the one before it."""
+"""The most words of a question that is searched for with the one before it."""
 
 # Two such characters count as a word.
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -24,19 +24,18 @@ _LONGEST = 300
 
 
 class HeuristicCondenser:
-    """Puts the user's last question before a short one: a :class:`~retrieval_core.ports.QueryTransformer`.
+    """Puts the user's last question before a short one; a :class:`~retrieval_core.ports.QueryTransformer`.
 
-    Who asks ``Which is more important?`` leaves out what was said before, and who asks at length seldom does. So a
-    question of at most ``words`` words is searched for twice with equal weight: as it is, and behind the question
-    before it. Longer ones are left as they are. No list of words is involved, and so no language is.
+    A question of at most ``words`` words is searched for twice with equal weight: as it is, and behind the question
+    before it. Longer ones are left as they are. It works in any language, as no list of words is involved.
 
     Measured on follow-up questions about finance, nDCG@10: .274 against .255 for the last turn alone, .111 for all
     turns in one and .305 for rewrites by people (``benchmarks/conversation.py``; ``docs/measurements.md`` has the
     choice of ``words`` and its cross-check).
 
     Args:
-        turns: How many of the last turns, of either side, are looked at for the user's last question.
-        words: The longest question that is taken to lean on the one before it, at least 1.
+        turns: How many of the last turns, of either side, the user's last question is looked for in.
+        words: The length of the longest question that is taken to lean on the one before it, at least 1.
 
     Raises:
         InvalidParameterError: ``turns`` or ``words`` is less than 1.
@@ -55,7 +54,7 @@ class HeuristicCondenser:
         return f"heuristic condense: words={self._words} turns={self._turns} characters={_LONGEST}"
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
-        """Return both questions as one, and the one that was asked as a variant; a long one is left as it is."""
+        """Return both questions as one, with the one that was asked as a variant; nothing for a long one."""
         previous = last_of_user(last_turns(query, context.history, self._turns))
         if previous is None:
             return Transformed()
@@ -68,6 +67,6 @@ class HeuristicCondenser:
 
 
 def words_in(text: str) -> int:
-    """Return the length of a text in words."""
+    """Return the length of a text in words; two characters of a script without spaces count as one."""
     unspaced = len(_UNSPACED.findall(text))
     return len(_UNSPACED.sub(" ", text).split()) + -(-unspaced // 2)

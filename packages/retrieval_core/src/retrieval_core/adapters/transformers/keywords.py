@@ -1,21 +1,22 @@
-"""Asking a language model for further words to search by."""
+"""Query expansion by keywords from a language model."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.prompting import Asking, Task, as_data
+from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import is_searchable, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from retrieval_core.ports import LLM, QueryContext
+    from retrieval_core.ports import QueryContext
 
 DEFAULT_PROMPT = (
     "You help a search engine that finds passages by their words. Name words and short terms that passages which "
@@ -23,9 +24,9 @@ DEFAULT_PROMPT = (
     "word or the other way round, an abbreviation or what it stands for. Keep to the subject and to the language of "
     "the question. Do not answer it, and do not repeat its own words."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 MOST_WORDS = 10
-"""Further ones are left out."""
+"""The most words that are taken from an answer."""
 
 _FORM = (
     'Answer with a JSON object, as in {"words": ["...", "..."]}. "words" are three to ten words or terms of at most '
@@ -37,43 +38,25 @@ _WORD = re.compile(r"\w+")
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     words: list[str]
 
 
-_TASK = Task(
-    "keywords",
-    DEFAULT_PROMPT,
-    _FORM,
-    {"words": {"type": "array", "items": {"type": "string"}, "description": "3 to 10."}},
-    _Answer,
-)
+class KeywordExpander(AsksLLM[_Answer]):
+    """Searches for further words beside the question; a :class:`~retrieval_core.ports.QueryTransformer`.
 
-
-class KeywordExpander:
-    """Searches by further words too: a :class:`~retrieval_core.ports.QueryTransformer`.
-
-    The lexical side is searched for the question with the new words behind it, and not for the new words alone, so that
-    a passage which has none but these never goes before one that has the question's own. What is found so counts half:
-    as much as the lexical side does beside the dense one by default. Neither was measured, for want of a good model.
-
-    Args:
-        llm: What is asked; it stays the caller's to close.
-        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
-            rule that the question is data.
-
-    Raises:
-        InvalidParameterError: The prompt is blank.
+    The lexical side is searched for the question with the new words behind it, so that a passage which has only these
+    never goes before one that has the question's own. The weight is 0.5, as much as the lexical side has beside the
+    dense one by default. Neither was measured, for want of a good model.
     """
 
-    def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(llm, _TASK, prompt, MOST_WORDS, _LONGEST, _WEIGHT)
-
-    @property
-    def id(self) -> str:
-        """Names the model, and a digest of everything that it is shown besides the question."""
-        return self._asking.id
+    _task = Task(
+        "keywords",
+        DEFAULT_PROMPT,
+        _FORM,
+        {"words": {"type": "array", "items": {"type": "string"}, "description": "3 to 10."}},
+        _Answer,
+    )
+    _settings = (MOST_WORDS, _LONGEST, _WEIGHT)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return one variant; none where the model knows no word that the question does not have.
@@ -95,12 +78,8 @@ ADAPTER = Adapter(
 )
 
 
-QueryExpander = KeywordExpander
-"""What the specification calls ``QueryTransformer``, the name of the port here."""
-
-
 def _new_words(query: str, words: Iterable[str]) -> list[str]:
-    """Return those that can be searched for and are not in the question, each once."""
+    """Return the searchable words that are not in the question, each once."""
     known = set(_WORD.findall(query.casefold()))
     found: dict[str, str] = {}
     for given in words:

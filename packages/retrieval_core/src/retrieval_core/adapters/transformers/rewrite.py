@@ -1,18 +1,14 @@
-"""Asking a language model for other words when a question found too little."""
+"""Rewriting of a question that found too little by a language model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewritten
-from retrieval_core.text.prompting import Asking, Task, as_data, shorten
-
-if TYPE_CHECKING:
-    from retrieval_core.ports import LLM
+from retrieval_core.text.prompting import Task, as_data, shorten
 
 DEFAULT_PROMPT = (
     "You improve questions to a search engine that finds passages by their words and by their meaning. The question "
@@ -21,7 +17,7 @@ DEFAULT_PROMPT = (
     "help to find anything. Keep the meaning, the language, and all names, numbers and conditions. Do not answer the "
     "question and do not add facts of your own."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 
 _FORM = (
     'Answer with a JSON object, as in {"reason": "...", "query": "..."}. "reason" says in one sentence why the new '
@@ -32,46 +28,28 @@ _CONTEXT_CHARACTERS = 4000
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     reason: str
     query: str
 
 
-_TASK = Task(
-    "rewrite",
-    DEFAULT_PROMPT,
-    _FORM,
-    {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
-    _Answer,
-)
+class LLMRewriter(AsksLLM[_Answer]):
+    """Rewrites a question with a language model; a :class:`~retrieval_core.ports.Rewriter`.
 
-
-class LLMRewriter:
-    """Asks a language model to put a question into other words; a :class:`~retrieval_core.ports.Rewriter`.
-
-    The model sees the question, and the first 4000 code points of what it found so far, as data: see
+    The model sees the question, and the first 4000 code points of the passages found so far, as data: see
     :mod:`retrieval_core.text.prompting`.
-
-    Args:
-        llm: What rewrites; it stays the caller's to close.
-        prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
-            rule that passages are data.
-
-    Raises:
-        InvalidParameterError: The prompt is blank.
     """
 
-    def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
-        self._asking = Asking(llm, _TASK, prompt, _CONTEXT_CHARACTERS)
-
-    @property
-    def id(self) -> str:
-        """Names the model, and a digest of everything that it is shown besides question and passages."""
-        return self._asking.id
+    _task = Task(
+        "rewrite",
+        DEFAULT_PROMPT,
+        _FORM,
+        {"reason": {"type": "string", "description": "One sentence."}, "query": {"type": "string"}},
+        _Answer,
+    )
+    _settings = (_CONTEXT_CHARACTERS,)
 
     async def rewrite(self, query: str, context: str) -> Rewritten:
-        """Rewrite a question. White space of the answer is made single spaces.
+        """Rewrite a question, with single spaces for all white space.
 
         Raises:
             MalformedAnswerError: The answer is none, or its question is blank.

@@ -1,4 +1,4 @@
-"""Connections to Cohere, or to another server that speaks its protocol, and what their errors mean here."""
+"""Connections to Cohere, or to another server that speaks its protocol, and the mapping of their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connections to services over HTTP have in common: a client for each event loop, one key, mapped errors."""
+"""The base of connections to services over HTTP: a client for each event loop, one key, mapped errors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 NO_KEY = "none"
-"""Stands for a key where there is none: an SDK asks for one, or looks for it in the environment, and a server of one's
-own often wants none."""
+"""The placeholder for a missing key, without which an SDK raises or looks for one in the environment."""
 _ADVICE = {
     401: "Check the API key.",
     403: "Check what the API key may be used for.",
@@ -42,9 +41,9 @@ class VendorConnection(ABC, Generic[C]):
     The client makes one attempt a call. Cancelling a call closes its connection.
 
     Args:
-        needed_for: What the connection is for, for the error when the SDK is missing.
-        api_key: Without one, a server of one's own is asked without.
-        base_url: Where the paths of the protocol begin; the vendor's own address by default.
+        needed_for: The connection's purpose, for the error when the SDK is missing.
+        api_key: Not needed for a server that wants none.
+        base_url: By default the vendor's own.
 
     Raises:
         ConfigurationError: There is neither a key nor a base URL, or one of them cannot be used.
@@ -77,7 +76,7 @@ class VendorConnection(ABC, Generic[C]):
 
     @property
     def suffix(self) -> str:
-        """What tells models of this place from the vendor's own: empty there, else ``@`` and the host."""
+        """``@`` and the host, for ids; empty for the vendor's own server."""
         return "" if self.is_vendors_own else f"@{self._host}"
 
     async def aclose(self) -> None:
@@ -106,7 +105,7 @@ class VendorConnection(ABC, Generic[C]):
             raise mapped from (None if self._key and self._key.get_secret_value() in str(error) else error)
 
     def said(self, body: object) -> str:
-        """Return what the server said, as one line of bounded length and without the key."""
+        """Return the server's message, as one line of bounded length and without the key."""
         return what_was_said(body, "" if self._key is None else self._key.get_secret_value())
 
     async def client_of_loop(self) -> C:
@@ -143,7 +142,7 @@ class VendorConnection(ABC, Generic[C]):
 
     @abstractmethod
     def _mapped(self, error: Exception) -> ServiceError | None:
-        """Return an error of the SDK as one of this library's; ``None`` for what is none of the SDK's."""
+        """Return an error of the SDK as one of this library's; ``None`` for other errors."""
 
     def _silent(self) -> ServiceTimeoutError:
         return ServiceTimeoutError(f"{self._host} did not answer in time; it may be overloaded", self.service)

@@ -1,4 +1,4 @@
-"""What all services over HTTP have in common: when they want to be asked again, and what they say went wrong."""
+"""Retry-After headers and error messages of services over HTTP."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ENDS = frozenset(
     ".!?\N{HORIZONTAL ELLIPSIS}\N{IDEOGRAPHIC FULL STOP}\N{FULLWIDTH EXCLAMATION MARK}\N{FULLWIDTH QUESTION MARK}"
 )
 _CLOSING = "\"')`\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
-"""What may follow the end of a sentence and still belongs to it."""
+"""Closing marks behind the end of a sentence."""
 _DANGLING = ":;,- \N{EN DASH}\N{EM DASH}"
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Return how many seconds a service asks to wait, or ``None`` where it does not say so, or not legibly.
+    """Return how many seconds a service asks to wait, ``None`` without a valid header.
 
     ``Retry-After`` holds seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is finer and goes first. A date in
     the past is 0.
@@ -58,7 +58,7 @@ def what_was_said(body: object, secret: str = "") -> str:
 
 
 def with_advice(said: str, advice: str) -> str:
-    """Return what a service said, which may end in any way, as a sentence, and our own sentences after it."""
+    """Return a service's message, ended as a sentence, with our own advice after it."""
     said = said.rstrip().rstrip(_DANGLING)
     if not advice or not said:
         return said or advice

@@ -1,4 +1,4 @@
-"""Holding sentences against passages with a language model, which quotes what it goes by."""
+"""The verifier that asks a language model, whose verdicts quote the passages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import BaseModel, RootModel
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
@@ -38,7 +38,7 @@ DEFAULT_PROMPT = (
     "name or condition in the place of the sentence's. not_found: no passage says it or contradicts it, however likely "
     "it is. Go by the passages alone, not by what you know."
 )
-"""The instructions where no others are given."""
+"""The default instructions."""
 
 # Part of a verifier's id through its digest, as everything that the model is shown. The quote comes before the verdict,
 # so that the verdict follows from it.
@@ -54,36 +54,32 @@ _SENTENCE_CHARACTERS = 2000
 _REASON_CHARACTERS = 400
 _MOST_FIGURES = 3
 _LEAST_LETTERS = 12
-"""Letters and digits of a quote that shares no word with the sentence."""
+"""The fewest letters and digits of a quote that shares no word with the sentence."""
 
 
 class _Verdict(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     passage: int | None
     quote: str
     reason: str
     verdict: Verdict
 
 
-class _Verdicts(RootModel[dict[str, _Verdict]]):
-    model_config = ConfigDict(strict=True)
+class _Verdicts(RootModel[dict[str, _Verdict]]): ...
 
 
 class LLMVerifier:
     """Asks a language model what passages say of sentences; a :class:`~retrieval_core.ports.Verifier`.
 
-    The answer is an object with a property for each sentence, which the schema requires by name. Every verdict but
-    ``not_found`` has to quote the passage it goes by. The quote is looked for there, where any white space counts as
-    one space; what is returned is the passage's own. A verdict whose quote is not in the passage that it names, or that
-    names none that was given, becomes ``not_found``, and its reason says so. So does one whose quote is a word or two
-    that the sentence does not have, and a ``supported`` where the passage lacks a figure of the sentence.
+    Every verdict but ``not_found`` has to quote its passage; the quote is looked for there, ignoring differences of
+    white space, and the passage's own words are returned. A verdict becomes ``not_found``, with the reason, where its
+    quote is not in the passage that it names, it names none that was given, its quote is a word or two that the
+    sentence does not have, or it is ``supported`` and the passage lacks a figure of the sentence.
 
     The model sees the question, the sentences and the passages, up to 6000 code points of each, as data: see
     :mod:`retrieval_core.text.prompting`.
 
     Args:
-        llm: What judges; it stays the caller's to close.
+        llm: Stays the caller's to close.
         prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
             rule that passages are data.
         batch_size: Sentences judged in one request; at least 1.
@@ -114,7 +110,7 @@ class LLMVerifier:
         return self._batch_size
 
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
-        """Judge sentences in one request; none where there are no sentences.
+        """Judge sentences in one request.
 
         Raises:
             MalformedAnswerError: The answer is none, lacks a sentence, or judges one that was not given.
@@ -158,7 +154,7 @@ def _schema(sentences: int, passages: int) -> dict[str, JSON]:
 
 
 def _verified(found: _Verdict, sentence: str, passages: Sequence[str]) -> Verified:
-    """Return a verdict that holds: its quote is in the passage, exactly, and has to do with the sentence."""
+    """Return a model's verdict with the passage's own quote, or ``not_found`` where the quote does not bear it out."""
     reason = shorten(" ".join(found.reason.split()), _REASON_CHARACTERS)
     if found.verdict == "not_found":
         return Verified("not_found", reason=reason)
@@ -180,9 +176,9 @@ def _verified(found: _Verdict, sentence: str, passages: Sequence[str]) -> Verifi
 
 
 def _has_to_do_with(quote: str, sentence: str) -> bool:
-    """Whether a quote and a sentence share a word that says something, or each has a figure, or the quote is longer.
+    """Whether a quote and a sentence share a content word, each has a figure, or the quote is long.
 
-    A longer one may say in quite other words, or in another language, what the sentence says.
+    A long quote may say the same in other words or in another language.
     """
     if (figures_in(quote) and figures_in(sentence)) or _content(quote) & _content(sentence):
         return True
@@ -195,7 +191,7 @@ def _content(text: str) -> frozenset[str]:
 
 
 def _in_passage(quote: str, passage: str) -> str:
-    """Return the part of a passage that a quote is but for white space; empty where there is none."""
+    """Return the part of a passage that equals a quote but for white space; empty where there is none."""
     wanted = quote.strip()
     if wanted in passage:
         return wanted

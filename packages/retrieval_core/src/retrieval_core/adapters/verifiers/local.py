@@ -1,15 +1,13 @@
-"""Holding sentences against passages word by word and figure by figure on this machine, without a model."""
+"""The verifier that compares words and figures, without a model."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from retrieval_core.adapters.local_models.work import Pooled
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Verdicts, Verified
-from retrieval_core.run.threads import ThreadPool
 from retrieval_core.text.claims import Difference, Reading, Token, compare, read
 from retrieval_core.text.sentences import sentences_of
 
@@ -17,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _RULES = 3
-"""Number of the rules: raised with every change that may give another verdict."""
+"""Version of the rules: raised with every change that may give another verdict."""
 _LONGEST_READ = 2000
-"""Code points of a sentence; longer ones are not found, and nothing is found in them."""
+"""Code points of a sentence; longer ones are not compared."""
 _SUBJECT = 4
-"""Words at the start of a sentence that a pronoun after it may stand for."""
+"""Words at the start of a sentence that a pronoun in the next may stand for."""
 _HEADING = re.compile(r"(?:#{1,6}[^\S\n][^\n]*\n\s*)+")
 _STATES_NOTHING = re.compile(r"[?？؟][\W_]*\Z|~~")  # noqa: RUF001
-"""Finds what asks, and what is struck out."""
+"""Questions, and text that is struck out."""
 
 
-class LocalVerifier:
+class LocalVerifier(Pooled):
     """Compares words, figures, names and negations; a :class:`~retrieval_core.ports.Verifier` without a model.
 
     A sentence is supported where a sentence of a passage says it in the same words and in the same order, apart from
@@ -49,25 +47,15 @@ class LocalVerifier:
     """
 
     def __init__(self, *, batch_size: int = 32, threads: int = 1) -> None:
-        for name, value in (("batch_size", batch_size), ("threads", threads)):
-            if value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise InvalidParameterError(msg)
-        self._batch_size = batch_size
-        self._pool = ThreadPool("verifier", threads)
+        super().__init__("verifier", threads, batch_size)
 
     @property
     def id(self) -> str:
         """Names the method and its rules."""
         return f"exact-comparison-{_RULES}"
 
-    @property
-    def batch_size(self) -> int:
-        """Sentences of one call."""
-        return self._batch_size
-
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:  # noqa: ARG002
-        """Hold sentences against passages; the question does not matter here.
+        """Check sentences against passages, regardless of the question.
 
         Raises:
             PoolSaturatedError: Too many calls are waiting.
@@ -75,14 +63,6 @@ class LocalVerifier:
         known = await self._pool.run(statements_of, tuple(passages))
         # One by one, so that a call that is cancelled ends with the sentence that is being compared.
         return Verdicts(tuple([await self._pool.run(verify, sentence, known) for sentence in sentences]))
-
-    async def aclose(self) -> None:
-        """Wait for the sentence that is compared, and refuse further calls. Closing twice is fine."""
-        await asyncio.to_thread(self.close)
-
-    def close(self) -> None:
-        """Do what :meth:`aclose` does, blocking."""
-        self._pool.close()
 
 
 ADAPTER = Adapter(lambda _, __: LocalVerifier())
@@ -92,9 +72,8 @@ class Statement(NamedTuple):
     """A sentence of a passage.
 
     Attributes:
-        passage: The passage's place, from 0.
-        text: As it stands there.
-        context: What a pronoun in it may stand for.
+        passage: The passage's index, from 0.
+        context: Words that a pronoun in it may stand for.
     """
 
     passage: int
@@ -109,7 +88,7 @@ def statements_of(passages: Sequence[str]) -> tuple[Statement, ...]:
 
 
 def verify(sentence: str, statements: Sequence[Statement]) -> Verified:
-    """Hold one sentence against those of passages: the first that says it, else the first that contradicts it."""
+    """Return the verdict on one sentence: by the first statement that says it, else the first that contradicts it."""
     claim = read(sentence if len(sentence) <= _LONGEST_READ else "")
     contradicted: tuple[Statement, Difference] | None = None
     for statement in statements:

@@ -1,4 +1,4 @@
-"""How one commit of LanceDB is told from another one with its number: by the file that it left."""
+"""Commits of LanceDB, identified by the file that each one leaves, as their numbers can recur."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LAST = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of a table; a copy of the table has it too, and what is written to the copy is another one.
+    """One commit of a table; a copy of the table shares it.
 
     Attributes:
-        version: LanceDB's number of it. A table that was put back counts on from its own, so it may be given twice.
+        version: LanceDB's number. A table that was restored from a copy counts on from its own, so it may recur.
         token: Hash of the file that LanceDB writes for each commit, which holds a random name.
     """
 

@@ -1,4 +1,4 @@
-"""One writer at a time, over all processes of a machine."""
+"""The lock that allows one writer at a time, over all processes of a machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PAUSE = 0.02
 
 @contextmanager
 def one_writer(path: Path, patience: float) -> Generator[None, None, None]:
-    """Hold the lock of a file, which the system lets go of when the process ends, however that happens.
+    """Hold the lock of a file, which the system releases when the process ends, however that happens.
 
     Raises:
-        IndexBusyError: Another writer held it for longer than the seconds given.
+        IndexBusyError: Another writer held it for longer than ``patience`` seconds.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:

@@ -1,4 +1,4 @@
-"""Reading by name, of one version of the table."""
+"""Reading by id, from one version of the table."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def read_state(view: View) -> tuple[str, int]:
 
 
 def read_manifest(view: View) -> Manifest:
-    """Return what the index says about itself."""
+    """Return the index's manifest."""
     return view.manifest
 
 
 def fetch(view: View, request: FetchRequest) -> Fetched:
-    """Return what is there of what was asked for."""
+    """Return those of the requested records that exist."""
     chunks: dict[str, Chunk] = {}
     vectors: dict[str, Vector] = {}
     dimension = view.manifest.dimension if request.with_vectors else None
@@ -139,7 +139,7 @@ def _range(part: ChunkRange) -> str | None:
 
 
 def _visible(view: View, column: str, names: Iterable[str], condition: Filter) -> set[str]:
-    """Return those names of sections or documents that a chunk which passes has in a column."""
+    """Return the names of sections or documents that a matching chunk has in a column."""
     name_of: Mapping[str, str] = {digest(name): name for name in names}
     fields_of = FieldReader()
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""Values to rows of the table, and back."""
+"""Conversions between values and rows of the table."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
 
 Row: TypeAlias = "dict[str, Any]"
-"""Values by column; those of columns that are not there are null."""
+"""Values by column; absent columns are null."""
 
 
 def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, Row]:
-    """Return what a change adds or replaces, by key; the vectors are not among it.
+    """Return the rows that a change adds or replaces, by key, without vectors.
 
     Args:
-        first_number: The passages are numbered from here on, and no number is ever given twice.
+        first_number: The passages are numbered from here on; numbers are never reused.
     """
     rows: dict[str, Row] = {}
     for document in change.documents:
@@ -109,7 +109,7 @@ def to_arrow(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]
 
 
 def _vector_arrays(vectors: Sequence[Vector | None], dimension: int) -> tuple[Any, Any]:
-    """Return the vectors, null where there is none or it is zero, and which of them are zero."""
+    """Return a column of vectors, null for missing and zero ones, and a column that marks the zero ones."""
     import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
 
     matrix = np.zeros((len(vectors), dimension), dtype=np.float32)

@@ -1,12 +1,10 @@
-"""The one table of an index, and how expressions name its rows.
+"""The one table of an index, and the SQL expressions for its rows.
 
-LanceDB commits each write to one table as a whole, and knows no transaction over several. So everything that an index
-holds is in one table: passages, sections, the texts of documents and the states of sources are rows of different
-records in it, and a :class:`~retrieval_core.ports.Change` is one commit. A process that is killed leaves the former
-version or the new one. What the index says about itself is in the schema, which is written when the table is made.
+LanceDB has no transactions over several tables. So passages, sections, documents and the states of sources are rows of
+one table, told apart by ``record``, and a :class:`~retrieval_core.ports.Change` is one commit. The manifest is in the
+schema's metadata, written when the table is made.
 
-No text of a user ever stands in an expression of LanceDB's SQL: rows are looked up by digests, which consist of
-hexadecimal digits, and by numbers.
+User text never enters an SQL expression: rows are looked up by hexadecimal digests and by numbers.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Record: TypeAlias = Literal["chunk", "document", "section", "source", "gone"]
-"""What a row is; those that are ``gone`` wait to be swept away."""
+"""The kind of a row; those that are ``gone`` wait to be swept away."""
 
 FORMAT: Final = 1
-"""Version of the table; it grows when an older version of this library could no longer read it."""
+"""Version of the table's format; it grows when an older version of this library could no longer read it."""
 MARK: Final = b"retrieval_core"
-"""Key of the schema's metadata below which the index says what it is."""
+"""Key of the manifest in the schema's metadata."""
 WORDS_INDEX: Final = "terms_idx"
 VECTOR: Final = "vector"
 ZERO: Final = "_is_zero"
-"""Ends the name of the column that says that a vector is zero: it has no direction, so LanceDB finds no cosine."""
+"""Suffix of the column that marks zero vectors, for which LanceDB has no cosine."""
 LOOKED_UP: Final = ("key", "owner", "parent", "source_key", "number")
 """Columns with an index of their own, by which rows are found."""
 BATCH: Final = 500
@@ -46,13 +44,13 @@ def vector_column(name: str | None) -> str:
 
 
 def digest(*names: str) -> str:
-    """Return hexadecimal digits that stand for names: what expressions may hold of a text, whatever it is."""
+    """Return the hexadecimal digest of names, which is safe in an expression."""
     joined = json.dumps(names, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return blake2b(joined, digest_size=16).hexdigest()
 
 
 def any_of(column: str, digests: Iterable[str]) -> Iterator[str]:
-    """Yield expressions that name the rows with one of these digests, each for a part of them."""
+    """Yield expressions for the rows with one of these digests, each for up to :data:`BATCH` of them."""
     names = list(dict.fromkeys(digests))
     for start in range(0, len(names), BATCH):
         yield f"{column} IN ({', '.join(map(_quoted, names[start : start + BATCH]))})"
@@ -64,12 +62,12 @@ def _quoted(digits: str) -> str:
 
 
 def is_record(*records: Record) -> str:
-    """Return an expression for the rows of some records."""
+    """Return an expression for the rows of some kinds."""
     return f"record IN ({', '.join(repr(record) for record in records)})"
 
 
 def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
-    """Return the Arrow schema of an index, or of rows that are written to one."""
+    """Return the Arrow schema of rows or, with ``is_whole``, of the index with its manifest."""
     pa = arrow()
     fields: list[Any] = [pa.field("record", pa.string()), *(pa.field(name, pa.string()) for name in LOOKED_UP[:-1])]
     fields.append(pa.field("number", pa.int64()))
@@ -98,7 +96,7 @@ def vector_columns(manifest: Manifest) -> Sequence[str]:
 
 
 def read_about(schema: Any, location: str) -> Manifest:
-    """Return what an index says about itself.
+    """Return an index's manifest.
 
     Raises:
         IndexFormatError: The table belongs to another program, or to another version of this library.

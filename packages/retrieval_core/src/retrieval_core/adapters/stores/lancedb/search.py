@@ -1,4 +1,4 @@
-"""Search by vector, by words and by both; filters apply before the limit, and ties come in the order of the ids."""
+"""Dense, lexical and hybrid search; filters apply before the limit, and ties are ordered by id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.compounds import word_query
+from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.lancedb.schema import ZERO, vector_column
 from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
 from retrieval_core.adapters.stores.lancedb.view import ALL
-from retrieval_core.adapters.stores.terms import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
     from retrieval_core.types import Vector
 
 FEW = 1000
-"""Up to so many passages that pass a filter are named to LanceDB, which takes about 0.04 ms for each."""
+"""Up to this number of matching passages, a filter is sent to LanceDB as a list of them, at about 0.04 ms each."""
 MOST_NAMED = 10_000
 RARE = 0.05
-"""Where at most this part of all passages pass, up to :data:`MOST_NAMED` are. Otherwise the best of all passages are
-asked for, until enough of them pass: where few do, that took seconds with 300,000 passages."""
+"""Up to this share of all passages, a filter is sent as a list of up to :data:`MOST_NAMED` too. Otherwise the best of
+all passages are fetched until enough of them match: with few matches, that took seconds with 300,000 passages."""
 REFINE = 10
-"""From the index of vectors so many times the limit are taken, and compared exactly."""
+"""Multiple of the limit that is taken from the index of vectors, and compared exactly."""
 GROWTH = 4
-"""Where too few of the best pass, so many times more are asked for."""
+"""Factor by which more are fetched where too few of the best match."""
 
 
 class LanceDBMatch(NamedTuple):
@@ -49,7 +48,7 @@ def search_vectors(
 ) -> list[LanceDBMatch]:
     """Return the passages with the highest cosine, best first.
 
-    Exact as long as the vectors have no index; then still nearly always, as those that it offers are compared exactly.
+    Exact while the vectors have no index; approximate then.
     """
     column = vector_column(name)
     unit = unit_rows(query)
@@ -71,7 +70,7 @@ def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed:
 
 
 def fuse(dense: Sequence[LanceDBMatch], lexical: Sequence[LanceDBMatch], limit: int) -> list[LanceDBMatch]:
-    """Return what both sides found in the order of LanceDB's reciprocal rank fusion, whose scores these are."""
+    """Return the matches of both sides, ordered and scored by LanceDB's reciprocal rank fusion."""
     pa = arrow()
 
     def side(found: Sequence[LanceDBMatch], score: str) -> Any:
@@ -90,10 +89,10 @@ def fuse(dense: Sequence[LanceDBMatch], lexical: Sequence[LanceDBMatch], limit: 
 def _best(
     fetch: Callable[[int, str | None], list[LanceDBMatch]], limit: int, allowed: Allowed | None
 ) -> list[LanceDBMatch]:
-    """Return the best that pass, with ties in the order of their ids.
+    """Return the best matching passages, with ties ordered by id.
 
     Args:
-        fetch: Returns so many of the best passages, best first, among those for which an expression holds.
+        fetch: Returns a number of passages, best first, among those for which an expression holds.
     """
     where, passes, wanted = None, None, limit + 1
     if allowed is not None:
@@ -156,9 +155,9 @@ def _found(table: Any, scores: list[float]) -> list[LanceDBMatch]:
 
 
 def _expression(query: WordQuery) -> Any:
-    """Return a question as an object of LanceDB's: nothing in it is ever read as a language.
+    """Return a question as LanceDB's query objects, so that nothing in it is parsed as a query language.
 
-    A term counts as often as the question repeats it, since LanceDB adds up the terms of a question, equal ones too.
+    LanceDB adds up the scores of all terms, repeated ones too.
     """
     kinds = lancedb().query
     words = kinds.MatchQuery(" ".join(limited(query.terms)), "terms")
@@ -174,7 +173,7 @@ def _all(terms: Sequence[str]) -> Any:
 
 
 def _counter(view: View, analyzer: Analyzer, text: str) -> Callable[[Sequence[str], int | None], int]:
-    """Return what counts the passages that have all of some terms."""
+    """Return a function that counts the passages that have all of some terms."""
 
     def count(query: Any, limit: int | None) -> int:
         asked = view.table.search(query, query_type="fts").limit(ALL if limit is None else limit)

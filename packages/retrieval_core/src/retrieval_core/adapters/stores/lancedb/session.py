@@ -1,4 +1,4 @@
-"""What belongs to one process: the connection, its threads, and the upkeep of the indexes on the disk."""
+"""One process's session: the connection, its threads, and the upkeep of the indexes on the disk."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ logger = logging.getLogger("retrieval_core")
 READERS = 4
 """Searches at a time; LanceDB's own threads share out the work of each."""
 FRESH_TRIES = 5
-"""How often a read that came too late is made again."""
+"""Attempts of a read whose version is outdated."""
 SWEEP_WRITES = 64
-"""After so many writes the indexes are brought up to date: each leaves small files behind."""
+"""Writes after which the indexes are updated: each leaves small files behind."""
 SWEEP_ROWS = 5000
-"""So they are after so many rows, or a tenth of the table if that is more: until then these are searched one by one."""
+"""Rows after which the indexes are updated, or a tenth of the table if that is more; until then they are scanned."""
 KEPT_VERSIONS = timedelta(days=1)
-"""Former versions are kept for so long, for processes that still read them."""
+"""How long former versions are kept, for processes that still read them."""
 VECTOR_INDEX_FROM = 20_000
-"""From so many vectors on they get an index; below, comparing each of them takes no longer than searching by words, and
-is exact. Of 30,000 on two busy cores, comparing each took 150 ms, and asking the index 9 to 18 ms."""
+"""The number of vectors from which they get an index; fewer are compared one by one, which is exact and as fast as
+lexical search. Of 30,000 on two busy cores, comparing each took 150 ms, and the index 9 to 18 ms."""
 
 
 class LanceDBSession:
-    """The index as one process has it open.
+    """An index that one process has open.
 
     Args:
         path: The folder; the first write makes it.
         table: Name of the table in it.
         busy_timeout: Seconds that a writer waits for another one.
-        manifest: That of the index if it is to be made.
+        manifest: For a new index.
     """
 
     def __init__(self, path: Path, table: str, busy_timeout: float, manifest: Manifest) -> None:
@@ -116,7 +116,7 @@ class LanceDBSession:
         return await self._writer.run(work)
 
     def allowed(self, view: View, condition: Filter) -> Allowed:
-        """Return which passages a filter lets pass."""
+        """Return the passages that match a filter."""
         from retrieval_core.adapters.stores.lancedb.snapshot import FieldCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:
@@ -124,7 +124,7 @@ class LanceDBSession:
         return cache.get(view, condition)
 
     async def sweep(self) -> None:
-        """Bring the indexes up to date, and wait for it."""
+        """Update the indexes, and wait for it."""
 
         def work() -> None:
             with self._translated():
@@ -133,7 +133,7 @@ class LanceDBSession:
         await self._writer.run(work)
 
     def close(self) -> None:
-        """Wait for what runs, and bring the indexes up to date where much was written. Blocks."""
+        """Wait for what runs, and update the indexes where much was written. Blocks."""
         self._writer.close()
         self._readers.close()
         if (self._rows or 0) >= SWEEP_ROWS // 10:
@@ -158,19 +158,19 @@ class LanceDBSession:
         return self._folder.is_dir()
 
     def _let_go_of_another(self) -> None:
-        """Forget what is open where another index has come into its place, or an older one was put back."""
+        """Drop the open table where another index, or an older copy, has taken its place."""
         if self._view is not None and not self._view.commit.is_there:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Forget what is open; LanceDB's connection remembers what it read by the names of files."""
+        """Drop the open table and the connection, which caches files by name."""
         self._view = self._table = self._database = None
 
     def _not_found(self) -> IndexNotFoundError:
         return IndexNotFoundError(f"there is no index at {self.location}; make one with: retrieval index PATH…")
 
     def _newest(self) -> View:
-        """Return the newest version; it is opened only where it is another one than the last time."""
+        """Return the newest version, opened only where it is another one than the last time."""
         self._check_place()
         if not self._exists():
             with self._lock:
@@ -201,7 +201,7 @@ class LanceDBSession:
         return self._database
 
     def _prepared(self) -> Any:
-        """Return the table to write to; what is missing of it is made, also where a former process was killed at it."""
+        """Return the table to write to, making what is missing of it, also after a process that was killed at it."""
         kinds = lancedb().index
         with self._lock:
             self._let_go_of_another()
@@ -258,7 +258,7 @@ class LanceDBSession:
             logger.warning("%s: its indexes could not be brought up to date", self.location, exc_info=True)
 
     def _sweep(self) -> None:
-        """Drop rows that are gone, index what is new, join small files, and forget versions that nobody reads."""
+        """Drop rows that are gone, index new ones, join small files, and remove old versions."""
         if not self._exists():
             return
         with one_writer(self._lock_file, self._busy_timeout):

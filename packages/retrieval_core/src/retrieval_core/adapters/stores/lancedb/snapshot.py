@@ -1,7 +1,7 @@
-"""Which passages a filter lets pass: evaluated here, over their fields in memory, as it is by the other stores.
+"""Evaluation of filters over the passages' fields in memory.
 
-LanceDB's SQL has no equal of most operators on metadata of any shape. So the fields that filters name are read once,
-kept by column, and brought up to date by reading the rows with higher numbers than before.
+LanceDB's SQL lacks most operators on metadata of any shape. So the fields that filters name are read once, kept by
+column, and updated by reading the rows with higher numbers than before.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Allowed(NamedTuple):
-    """The passages that a filter lets pass.
+    """The passages that match a filter.
 
     Attributes:
-        numbers: Theirs, ascending.
-        total: How many passages there are.
+        numbers: Ascending.
+        total: The number of all passages.
     """
 
     numbers: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Allowed(NamedTuple):
 
 
 class FieldCache:
-    """The fields of one process, shared by its threads."""
+    """The cached fields of all passages, shared by the threads of a process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -56,10 +56,10 @@ class FieldCache:
         self._columns = Columns()
 
     def get(self, view: View, condition: Filter) -> Allowed:
-        """Return which passages of a version pass.
+        """Return the passages of a version that match.
 
         Raises:
-            StaleReadError: Another thread has read a later version already.
+            StaleViewError: Another thread has read a later version already.
         """
         with self._lock:
             self._refresh(view)

@@ -1,4 +1,4 @@
-"""The store itself: checks what it is given, and hands the work to threads."""
+"""The LanceDB store."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ _TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 class LanceDBStore(LocalStore["View", LanceDBSession]):
     """Keeps an index in a folder on this machine, with LanceDB.
 
-    A write is one commit of one table: who reads sees all of it or nothing, and so does who comes after a crash. One
-    process writes at a time, others wait; any number may read meanwhile. From 20,000 vectors on an index of vectors
-    answers, which may miss one of the best now and then; below that, search by vector is exact. Needs the extra
-    ``lancedb``. One instance serves several event loops and threads. In a process that is forked after its first use it
-    refuses to work, since LanceDB cannot. Closing it brings the indexes on the disk up to date where much was written.
+    A write is one commit, seen whole or not at all, also after a crash. One process writes at a time, others wait; any
+    number may read meanwhile. From 20,000 vectors on, search by vector uses an index and is approximate; below, it is
+    exact. One instance serves several event loops and threads. It does not work in a process that is forked after its
+    first use, as LanceDB does not. Closing it updates the indexes on the disk where much was written. Needs the extra
+    ``lancedb``.
 
     Args:
         path: The folder; the first write makes it.
-        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words and
-            read, but neither searched by vector nor added to; a new index is then one without vectors.
+        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be read and searched by
+            words, but neither searched by vector nor added to; a new index has no vectors.
         dimension: Components of each vector, given exactly when the embedder is.
-        analyzer: How text becomes terms.
-        table: Name of the table in the folder; several indexes may share one.
-        vectors: Names of the further vectors that chunks may have, at most eight.
+        table: Name of the table in the folder, which may hold several indexes.
+        vectors: Names of the named vectors that chunks may have, at most eight.
         busy_timeout: Seconds that a write waits for another process that writes.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given, the time is negative, or a name is none.
+        InvalidParameterError: Only one of embedder and dimension was given, the time is negative, or a name is invalid.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         self._table = table
 
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of both sides, put together by LanceDB's reciprocal rank fusion.
+        """Return the best candidates of both sides, combined by LanceDB's reciprocal rank fusion.
 
         Each side gives as many candidates as the limit; the score is the sum of ``1 / (60 + rank)``.
 
@@ -96,10 +95,10 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         return await session.read(partial(self._search, session, request))
 
     async def optimize(self) -> None:
-        """Bring the indexes on the disk up to date, and wait for it; otherwise that happens now and then by itself.
+        """Update the indexes on the disk, and wait for it; otherwise that happens now and then by itself.
 
         Raises:
-            IndexBusyError: Another process wrote for longer than the time that this store waits.
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
             StoreError: The index cannot be written.
         """
         await self._current().sweep()

@@ -1,4 +1,4 @@
-"""LanceDB's modules and Arrow's, which come with an extra and are slow to import; neither says much of its types."""
+"""LanceDB's modules and Arrow's, which come with an extra, are slow to import and mostly untyped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from retrieval_core.errors import MissingExtraError
 
 
 class LanceDB(NamedTuple):
-    """What the store uses of LanceDB."""
+    """LanceDB's modules."""
 
     connect: Any
     index: Any
@@ -30,7 +30,7 @@ def lancedb() -> LanceDB:
 
 
 def arrow() -> Any:
-    """Return Arrow, whose tables LanceDB takes and gives; it is there whenever LanceDB is."""
+    """Return Arrow, which comes with LanceDB."""
     import pyarrow as pa  # noqa: PLC0415 - comes with the extra
 
     return pa

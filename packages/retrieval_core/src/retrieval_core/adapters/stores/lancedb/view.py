@@ -1,4 +1,4 @@
-"""An index as it is at one moment: all that a call reads is of one version of the table."""
+"""The view of one version of the table, which all that a call reads comes from."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Manifest
 
 ALL = 2**31 - 1
-"""A limit that is none."""
+"""The limit that stands for none."""
 
 
 class StaleViewError(RetrievalError):
-    """Another thread has read a later version already; the call has to be made again."""
+    """Another thread has read a later version already; the read is repeated."""
 
 
 class View:
-    """A table that stays at one version.
+    """A table at one version.
 
     Attributes:
         commit: The one that made the version.
         indexed: Columns of vectors that have an index.
-        history: The same object as that of a former view of this process if this version came from that one by writes.
-            Otherwise another table has come into the place, or an older one was put back.
+        history: An object shared by all views of this process that came from one another by writes; a new one after
+            another table, or an older copy, has taken the place.
     """
 
     def __init__(

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from retrieval_core.text.analysis import Analyzer
 
 NUMBERS = 24
-"""Bits of a passage's number that count within one write; those above are the version that it was written to."""
+"""Bits of a passage's number that count within one write; those above are the table's version before it."""
 _GONE: Row = {"record": "gone"}
 
 
 def apply_change(view: View, table: Any, change: Change, analyzer: Analyzer) -> int:
     """Apply a change that was checked before, and return how many rows it wrote.
 
-    LanceDB can also delete what a write does not hold, but reads the whole table for that. So the rows that go are part
-    of the write: they lose their contents with it, and are swept away later.
+    Rows that go are written as ``gone`` in the same commit, and swept away later: LanceDB's own way to delete what a
+    write does not hold reads the whole table.
     """
     rows = rows_of(change, analyzer, view.version << NUMBERS)
     leaving = (*change.removed_documents, *(document.id for document in change.documents))
@@ -43,7 +43,7 @@ def apply_change(view: View, table: Any, change: Change, analyzer: Analyzer) -> 
 
 
 def remove_documents(view: View, table: Any, document_ids: Sequence[str]) -> int:
-    """Remove documents with everything that belongs to them and the states of their sources; return how many chunks."""
+    """Remove documents with all that belongs to them and the states of their sources; return the number of chunks."""
     chunks, keys = 0, list[str]()
     for part in view.select_named("owner", map(digest, document_ids), ["key", "record", "source"]):
         records = part.column("record").to_pylist()

@@ -1,4 +1,4 @@
-"""A store at Pinecone: our own index there, or one that others filled."""
+"""The Pinecone store, for our own indexes and for those that other programs filled."""
 
 from retrieval_core.adapters.stores.pinecone.store import PineconeStore
 

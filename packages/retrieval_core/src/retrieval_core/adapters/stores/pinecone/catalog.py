@@ -1,8 +1,8 @@
-"""What the index was filled from: two small namespaces beside the one with the chunks.
+"""The catalog of sources and documents, in two namespaces beside the one with the chunks.
 
-``<namespace>__sources`` has a record for each source and ``<namespace>__documents`` one for each document. Their
-vectors mean nothing; Pinecone wants some. Pinecone has no transactions, so a source is written after its documents and
-forgotten before them: whatever is interrupted is indexed again the next time.
+``<namespace>__sources`` has a record for each source and ``<namespace>__documents`` one for each document, with
+placeholder vectors, which Pinecone requires. It has no transactions, so a source is written after its documents and
+removed before them: an interrupted write is made again by the next run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_FOUND = 404
 
 
 class SourceCatalog:
-    """Reads and writes what is remembered of sources and documents.
+    """Reads and writes the states of sources and documents.
 
     Args:
         namespace: The namespace of the chunks.
@@ -60,18 +60,14 @@ class SourceCatalog:
         return {item["id"]: item["content_hash"] async for item in self._records(self.documents_namespace, wanted)}
 
     def check(self, change: Change, location: str) -> None:
-        """Refuse names that are too long to be kept.
-
-        Raises:
-            InvalidParameterError: One is.
-        """
+        """Raise :class:`InvalidParameterError` for names that are too long to be kept."""
         for record in (*_documents(change, 1), *_sources(change, 1)):
             check_size(
                 f"the entry of {record.metadata.get('id', record.metadata['source'])!r:.80}", record.metadata, location
             )
 
     async def write(self, change: Change, dimension: int) -> None:
-        """Remember what a change says, after its chunks were written."""
+        """Write a change's sources and documents, after its chunks were written."""
         known = {document.id for document in change.documents}
         removed = set(change.removed_documents) - known
         added = {chunk.document_id for chunk in change.chunks} - known
@@ -83,13 +79,13 @@ class SourceCatalog:
         await self._upsert(self.sources_namespace, _sources(change, dimension))
 
     async def forget_sources_of(self, document_ids: Iterable[str]) -> None:
-        """Forget the sources of documents, so that these are read again."""
+        """Remove the sources of documents, so that these are read again."""
         known = await self._known({name for name in document_ids if is_text(name)})
         sources = {metadata["source"] for metadata in known.values()} - {""}
         await self._delete(self.sources_namespace, [_key(source) for source in sources])
 
     async def forget_documents(self, document_ids: Iterable[str]) -> None:
-        """Forget documents, after their chunks went."""
+        """Remove documents, after their chunks were removed."""
         await self._delete(self.documents_namespace, [_key(name) for name in set(document_ids)])
 
     async def _known(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:

@@ -1,7 +1,4 @@
-"""Pinecone's client: one for each event loop, one attempt for each call, and its errors as ours.
-
-The client is imported and built in a thread, since both read files; the first call of an event loop waits for that.
-"""
+"""Connections to Pinecone: a client for each event loop, one attempt a call, mapped errors."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 SERVICE = "pinecone"
 logger = logging.getLogger("retrieval_core")
 
-# The client insists on a time-out. How long a call may take is for the caller to say, so this one is never the shorter.
+# The client insists on a time-out; the caller's deadline is the one that counts.
 _A_DAY = 86_400.0
 _CONCURRENT_REQUESTS = 4
 
@@ -45,11 +42,13 @@ class _LoopState:
 
 
 class PineconeConnection:
-    """Makes calls of Pinecone's data plane.
+    """Calls Pinecone's data plane.
+
+    The first call of an event loop imports and builds the client, in a thread.
 
     Args:
-        api_key: Required; Pinecone's own variable of the environment is not looked at.
-        index_name: Looked up at Pinecone with the first call, where no host is given.
+        api_key: Required; the environment is not looked at.
+        index_name: Looked up at Pinecone by the first call, where no host is given.
         host: Address of the index; ``http://`` is kept, for servers on this machine.
 
     Raises:
@@ -80,11 +79,7 @@ class PineconeConnection:
         return f"Pinecone index {self._name or self._host}"
 
     def check_open(self) -> None:
-        """Refuse to go on after closing.
-
-        Raises:
-            StoreError: The connection was closed.
-        """
+        """Raise :class:`StoreError` after closing."""
         if self._closed:
             msg = "the store is closed"
             raise StoreError(msg)
@@ -104,8 +99,7 @@ class PineconeConnection:
     async def aclose(self) -> None:
         """Close all clients. Closing twice is fine.
 
-        Those of other event loops are closed there as soon as these take a turn. That is not waited for: one of them
-        may itself be waiting for this, as where ``close()`` is called inside a coroutine.
+        Those of other event loops are closed there, without waiting for it: such a loop may itself wait for this call.
         """
         self._closed = True
         loops, self._loops = self._loops, {}
@@ -151,16 +145,15 @@ class PineconeConnection:
 
 
 def _tell_failure(closing: Future[None]) -> None:
-    """Log what closing a client that nobody waits for came to, where it failed."""
+    """Log a failure to close a client that nobody waits for."""
     if not closing.cancelled() and (error := closing.exception()) is not None:
         logger.warning("a client of Pinecone could not be closed: %s", error)
 
 
 def _without_retries(index: Any) -> None:
-    """Turn the client's own retries off, which version 9.1 has no way to ask for on the data plane.
+    """Turn the client's own retries off, for which version 9.1 has no setting on the data plane.
 
-    Where a later version hides the setting elsewhere, a call of ours stays one awaited call that the caller's deadline
-    cancels, with whatever the client does inside of it; a test on the wire tells that it is no longer one request.
+    A later version may keep the setting elsewhere; a test on the wire then sees more than one request.
     """
     from pinecone import RetryConfig  # noqa: PLC0415
 
@@ -171,7 +164,7 @@ def _without_retries(index: Any) -> None:
 
 
 def _build_http(client: Any) -> None:
-    """Let the client read its certificates now, in this thread, and not with the first request on the event loop."""
+    """Let the client read its certificates in this thread, and not with the first request on the event loop."""
     with suppress(AttributeError):
         client._http._ensure_client()  # noqa: SLF001
 
@@ -239,7 +232,7 @@ _ADVICE = {
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read the header of that name: seconds, or a date, which is held against the answer's own date."""
+    """Return the seconds of the header ``Retry-After``; a date in it is compared with the answer's own date."""
     given = {name.lower(): value for name, value in headers.items()}
     value = given.get("retry-after")
     if value is None:

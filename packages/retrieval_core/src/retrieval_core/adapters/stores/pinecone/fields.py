@@ -1,10 +1,10 @@
-"""A chunk's fields in the form that Pinecone can keep and filter by.
+"""The form of a chunk's fields that Pinecone can keep and filter by.
 
 Pinecone's metadata is flat and takes text, numbers, booleans and lists of text. So objects are flattened into dotted
-paths, as :func:`retrieval_core.types.filters.lookup` reads them, and every value that fits stands under its own name,
-where Pinecone's own operators find it. A value that does not fit (a list of numbers, an empty list, an object as a
-whole, an integer beyond 64-bit floats) is named in :data:`OPAQUE`, and its items stand in :data:`ITEMS` as text, so
-that being there and being equal can be asked for all the same.
+paths, as :func:`retrieval_core.types.filters.lookup` reads them, and every value that fits is stored under its own
+name. A value that does not fit (a list of numbers, an empty list, an object as a whole, an integer beyond 64-bit
+floats) is named in :data:`OPAQUE`, with its items in :data:`ITEMS` as text, so that filters on presence and equality
+still work.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON
 
 RESERVED = "_rc"
-"""Names that begin with this are ours; a user's field with such a name is opaque."""
+"""Prefix of our own names; a user's field with such a name is opaque."""
 RECORD = "_rc"
-"""The chunk as JSON, without its text and without long values that stand under their own names."""
+"""The chunk as JSON, without its text and without long values that are stored under their own names."""
 TEXT = "_rc_text"
 DOCUMENT = "_rc_doc"
 POSITION = "_rc_pos"
@@ -28,7 +28,7 @@ ITEMS = "_rc_items"
 
 
 def flat(fields: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return every path that leads to a value, with what :func:`retrieval_core.types.filters.lookup` finds there."""
+    """Return every path at which :func:`retrieval_core.types.filters.lookup` finds a value, with that value."""
     found: dict[str, JSON] = {}
     for key, value in fields.items():
         if isinstance(value, Mapping) and "." not in key:
@@ -58,12 +58,12 @@ def storable(fields: Mapping[str, JSON]) -> dict[str, object]:
 
 
 def can_be_name(path: str) -> bool:
-    """Whether Pinecone takes this as the name of a field, and it is none of ours."""
+    """Whether Pinecone takes a path as the name of a field, and it is none of ours."""
     return bool(path) and not path.startswith(("$", RESERVED))
 
 
 def as_native(value: JSON) -> str | int | float | bool | list[str] | None:
-    """Return a value as Pinecone keeps it without loss, ``None`` where it cannot."""
+    """Return a value in a form that Pinecone keeps without loss, ``None`` where it has none."""
     if isinstance(value, (str, bool)):
         return value
     if isinstance(value, (int, float)):
@@ -83,14 +83,14 @@ def exact_float(value: float) -> float | None:
 
 
 def item_token(path: str, value: str | float) -> str:
-    """Return the text that stands for a value below a path; equal values, and no others, have the same."""
+    """Return the text for a value below a path in :data:`ITEMS`; equal values, and no others, have the same."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps([path, value])
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be said in UTF-8; what cannot is stored nowhere."""
+    """Whether a text can be encoded in UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,15 +1,14 @@
-"""Our filters in Pinecone's language, with the meaning that :func:`retrieval_core.types.filters.matches` gives them.
+"""The translation of filters into Pinecone's language.
 
-Values travel as JSON values and names as keys: none becomes part of an expression. What Pinecone means is taken from
-its documentation; two points on which it is silent, or has changed its mind, are never relied on:
+Two points on which Pinecone's documentation is silent, or has changed, are not relied on:
 
 - Whether ``$ne`` and ``$nin`` match where the field is absent: each stands beside an explicit ``$exists``.
-- Whether ``$in`` takes booleans, and values of several kinds: each kind is asked for by itself.
+- Whether ``$in`` takes booleans, and values of several types: each type is asked for by itself.
 
-Where Pinecone cannot be exact it is asked for more, never for less: it has no patterns and no search inside of text,
-``$gt`` and its like compare numbers only and have no negation without a test of a value's kind, ``$contains`` also
-finds single values, an opaque value passes every comparison, and no filter sees a record's id. The store therefore
-holds each answer against :func:`~retrieval_core.types.filters.matches`.
+Where Pinecone cannot be exact, the translation matches more, never less: it has no patterns and no search inside of
+text, ``$gt`` and its like compare numbers only and cannot be negated, ``$contains`` also finds single values, an opaque
+value passes every comparison, and no filter sees a record's id. The store therefore tests each record with
+:func:`~retrieval_core.types.filters.matches`.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Condition, Filter, Scalar
 
 Expression: TypeAlias = "dict[str, Any] | bool"
-"""A filter in Pinecone's JSON; true and false where everything or nothing passes, which it has no words for."""
+"""A filter in Pinecone's JSON; ``True`` and ``False`` where everything or nothing matches, which it cannot express."""
 
 MOST_VALUES = 10_000
 """Values that Pinecone takes in one ``$in`` or ``$nin``."""
 
 KEPT_AS_DIGITS = frozenset({"page"})
-"""Numbers to us that a record may hold as text."""
+"""Numbers that a record may hold as text."""
 
 _DIGITS = 17  # of whole numbers that 64-bit floats tell apart
 _LARGEST = 1.7976931348623157e308
@@ -58,11 +57,11 @@ def translate(condition: Filter | None, names: Mapping[str, str] | None = None) 
     """Return a filter in Pinecone's language.
 
     Args:
-        condition: ``None`` lets everything pass.
+        condition: ``None`` matches everything.
         names: For an index that others filled: the name there, by our name of a field. ``None`` for our own.
 
     Returns:
-        What lets everything pass that matches, and as little else as Pinecone can say.
+        An expression that holds for everything that matches, and as little else as Pinecone can express.
 
     Raises:
         UnsupportedFilterError: It names more values than Pinecone takes.
@@ -125,12 +124,12 @@ class _Translation:
                 return negated or self._exists(condition.field, wanted=True)
 
     def _at(self, path: str, test: Callable[[str], Expression], *, absent: bool) -> Expression:
-        """Return a test of the first field that is there of those where a path may stand.
+        """Return a test of the first present field of those that may hold a path.
 
         Args:
-            path: Ours.
-            test: Of one field that is there.
-            absent: Whether a record passes that has none of them.
+            path: Our name of the field.
+            test: Makes the test of one present field.
+            absent: Whether a record without any of them passes.
         """
         found: Expression = absent or path in OF_THE_RECORD
         for name in reversed(places(path, self.names or {})):
@@ -194,5 +193,5 @@ def _ordering(name: str, operator: str, value: float) -> Expression:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is how a whole number in a record is read as text."""
+    """Whether a text is the canonical form of a whole number that a 64-bit float holds."""
     return len(text) < _DIGITS and text.removeprefix("-").isdecimal() and text == str(int(text))

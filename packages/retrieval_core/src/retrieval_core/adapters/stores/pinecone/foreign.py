@@ -1,4 +1,4 @@
-"""Records that others wrote: LlamaIndex, LangChain, or a program of the user's own."""
+"""Records written by other programs: LlamaIndex, LangChain, or the user's own."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MAPPED = frozenset(
         "content_hash",
     }
 )
-"""Fields of a chunk that a field of another name may stand for."""
+"""Fields of a chunk that a record's field of another name can be mapped to."""
 
 OF_THE_RECORD = frozenset({"id", "document_id"})
-"""Fields that are the record's own id where the metadata say nothing."""
+"""Fields that default to the record's own id."""
 WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id"})
-"""Fields that are text to us, whatever they are in a record: a number is the text of its digits."""
+"""Fields that are read as text; a number in a record becomes its digits."""
 
 NODE = "_node_content"
-"""Where LlamaIndex keeps a node as JSON."""
+"""LlamaIndex's field with a node as JSON."""
 _OF_LLAMAINDEX = frozenset({NODE, "_node_type", "doc_id", "document_id", "ref_doc_id"})
 _TEXT_NAMES = ("text", "page_content", "content", "chunk_text", "review_text")
 _OTHER_NAMES = {"document_id": ("document_id", "doc_id"), "source": ("source", "file_path")}
@@ -44,28 +44,21 @@ _SOURCE_NODE = "1"
 
 
 def check_names(names: Mapping[str, str]) -> None:
-    """Refuse a mapping that says something about a field that chunks do not have.
-
-    Raises:
-        InvalidParameterError: A key is not one of :data:`MAPPED`.
-    """
+    """Raise :class:`InvalidParameterError` for a mapping with a key outside of :data:`MAPPED`."""
     if unknown := sorted(set(names) - MAPPED):
         msg = f"fields: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(MAPPED))}"
         raise InvalidParameterError(msg)
 
 
 def places(ours: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the fields of a record where one of ours may stand; the first that is there counts.
-
-    Reading and filtering both go by this.
-    """
+    """Return the fields of a record that may hold one of ours; the first present one counts, also for filters."""
     return (names[ours],) if ours in names else _OTHER_NAMES.get(ours, (ours,))
 
 
 def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, JSON]:
-    """Return what filters see of a record: its metadata, and below our names what a chunk has of it.
+    """Return the fields of a record that filters see: its metadata, and the chunk's fields under our names.
 
-    A number that is text to us is there as both.
+    A number that is read as text has both values.
     """
     seen: dict[str, JSON] = {"id": record_id, **metadata}
     read = _read(record_id, metadata, names, _node(metadata.get(NODE)))
@@ -79,11 +72,10 @@ def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str
 
 
 def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> Chunk:
-    """Return a chunk made from a record.
+    """Return a record as a chunk.
 
     Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content``,
-    ``chunk_text`` or ``review_text``. Numbers that are whole become integers where a chunk has such. Without a
-    document's id the record stands for itself.
+    ``chunk_text`` or ``review_text``. Without a document id, the record's own id is taken.
 
     Raises:
         IndexFormatError: No field holds its text.

@@ -1,4 +1,4 @@
-"""Questions to one namespace of a Pinecone index, answered with chunks that were held against the filter."""
+"""The reader of one namespace of a Pinecone index, which tests each record against the filter."""
 
 from __future__ import annotations
 
@@ -41,11 +41,7 @@ _TOO_LARGE = 400
 
 @dataclass(frozen=True, slots=True)
 class IndexDescription:
-    """What an index is like; it does not change.
-
-    Attributes:
-        metric: ``cosine`` or ``dotproduct``; ``None`` where Pinecone does not tell.
-    """
+    """An index's dimension and metric (``cosine`` or ``dotproduct``; ``None`` where Pinecone does not report it)."""
 
     dimension: int
     metric: str | None
@@ -65,8 +61,8 @@ class NamespaceReader:
 
     Args:
         names: The names of fields in an index that others filled, by ours; empty for our own.
-        dimension: Components of the caller's vectors; ``None`` where there are none.
-        sparse: Whether words are to be kept beside the vectors.
+        dimension: Of the caller's vectors; ``None`` without vectors.
+        sparse: Whether the index must keep sparse vectors too.
     """
 
     def __init__(
@@ -92,11 +88,11 @@ class NamespaceReader:
         return await self._connection.call("describe_index_stats")
 
     async def facts(self) -> IndexDescription:
-        """Return what the index is like; the first call asks Pinecone.
+        """Return the index's dimension and metric; the first call asks Pinecone.
 
         Raises:
             DimensionMismatchError: It holds vectors of another length than the caller's.
-            IndexFormatError: It compares them in a way that gives no cosine, or keeps no words though it should.
+            IndexFormatError: Its metric gives no cosine, or does not allow sparse vectors though these are wanted.
         """
         if self._facts is None:
             stats = await self.stats()
@@ -123,17 +119,16 @@ class NamespaceReader:
     async def query(
         self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
     ) -> tuple[list[PineconeMatch], str | None]:
-        """Return the best matches, best first, at least as many as the limit where there are so many.
+        """Return the best matches, best first, at least as many as the limit if the index has so many.
 
-        One more than the limit is asked for, to see whether the limit cuts through equal scores; where it does, or
-        where something that Pinecone let pass does not match, more are asked for, up to 10,000 and as long as Pinecone
-        does not refuse so large an answer.
+        One more than the limit is asked for. Where the limit cuts through equal scores, or records do not match, more
+        are, up to 10,000 and as long as Pinecone does not refuse so large an answer.
 
         Returns:
-            The matches, and what is missing from them; ``None`` where nothing is.
+            The matches, and a message on what is missing from them or ``None``.
 
         Raises:
-            IndexFormatError: Nothing but records without a text was found.
+            IndexFormatError: Only records without a text were found.
         """
         arguments: dict[str, Any] = {**query, "include_values": request.with_vectors}
         if isinstance(expression, dict):
@@ -185,7 +180,7 @@ class NamespaceReader:
     def _matches(
         self, answer: Any, request: SearchRequest
     ) -> tuple[list[PineconeMatch], list[tuple[float, IndexFormatError]]]:
-        """Return what matches, best first, and of records that cannot be read the score and what is wrong."""
+        """Return the matches, best first, and the scores and errors of records that cannot be read."""
         found: list[PineconeMatch] = []
         unreadable: list[tuple[float, IndexFormatError]] = []
         for match in answer.matches:
@@ -220,7 +215,7 @@ class NamespaceReader:
                 return found
 
     def range_expression(self, part: ChunkRange) -> Expression:
-        """Return what finds a range of a document's chunks; false where none can be there."""
+        """Return the expression for a range of a document's chunks; false where there can be none."""
         first, last = max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
         document, position = DOCUMENT, POSITION
         if self._names:
@@ -274,7 +269,7 @@ class NamespaceReader:
         )
 
     def chunk(self, record_id: str, metadata: Mapping[str, Any], condition: Filter | None) -> Chunk | None:
-        """Return the chunk of a record, ``None`` where the filter does not let it pass.
+        """Return the chunk of a record, ``None`` where it does not match.
 
         Raises:
             IndexFormatError: The record cannot be read as a chunk.

@@ -1,4 +1,4 @@
-"""Our chunks as Pinecone's records and back; of records that others wrote, see ``foreign.py``."""
+"""Conversions between our chunks and Pinecone's records; see ``foreign.py`` for those of other programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PineconeRecord:
     sparse: Mapping[int, float] = field(default_factory=dict[int, float])
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the client's ``upsert`` takes."""
+        """Return the form that the client's ``upsert`` takes."""
         record: dict[str, Any] = {"id": self.id, "values": self.values, "metadata": self.metadata}
         if self.sparse:
             record["sparse_values"] = {"indices": list(self.sparse), "values": list(self.sparse.values())}
@@ -53,7 +53,7 @@ class PineconeRecord:
 
 
 def vector_id(chunk_id: str) -> str:
-    """Return the id of a chunk's vector: the chunk's own, where Pinecone takes it, or its SHA-256."""
+    """Return the id of a chunk's vector: the chunk's own, or its SHA-256 where Pinecone does not allow that."""
     if (
         0 < len(chunk_id) <= MOST_ID_CHARACTERS
         and all(" " <= character <= "~" for character in chunk_id)
@@ -66,7 +66,7 @@ def vector_id(chunk_id: str) -> str:
 def records_of(
     chunks: Sequence[Chunk], vectors: Matrix, sparse: Sequence[Mapping[int, float]], location: str
 ) -> list[PineconeRecord]:
-    """Return the records of chunks, each known to be within Pinecone's limits.
+    """Return the records of chunks, within Pinecone's limits.
 
     Raises:
         InvalidParameterError: A chunk is too large, or its vector is all zeros, which Pinecone does not keep.
@@ -83,11 +83,7 @@ def records_of(
 
 
 def check_size(what: str, metadata: Mapping[str, Any], location: str) -> None:
-    """Refuse metadata that Pinecone would refuse.
-
-    Raises:
-        InvalidParameterError: It is too large.
-    """
+    """Raise :class:`InvalidParameterError` for metadata of more than :data:`MOST_METADATA_BYTES`."""
     size = _size(metadata)
     if size > MOST_METADATA_BYTES:
         msg = (

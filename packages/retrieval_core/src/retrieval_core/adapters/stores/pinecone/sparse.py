@@ -1,10 +1,8 @@
-"""Words as sparse vectors, for an index that keeps them beside the dense ones.
+"""Sparse vectors of words, for an index that keeps them beside the dense ones.
 
-A term becomes a 32-bit hash, and its weight in a passage is the part of BM25 that needs no other passage: occurrences
-that count less and less, held back by the passage's length. Pinecone keeps no counts over an index, and counting them
-here would need every writer to know all others' passages. So there is no weight for rarity: a question's terms count
-alike, as often as it has them, but for stop words, which the analysis drops. The mean length that BM25 wants is a
-constant for the same reason.
+A term becomes a 32-bit hash, and its weight in a passage is BM25's term frequency part. Pinecone keeps no counts over
+an index, so there is no inverse document frequency: a question's terms count as often as it has them. For the same
+reason BM25's mean length is a constant.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ K1 = 1.2
 B = 0.75
 """Lucene's defaults, as in the other stores."""
 MEAN_LENGTH = 256
-"""Terms of a passage that is neither long nor short; passages are about that long by default."""
+"""The mean length of a passage in terms; passages are about that long by default."""
 MOST_VALUES = 1_000
 """Values of one sparse vector in a hybrid index, from Pinecone's limits."""
 
@@ -45,7 +43,7 @@ def sparse_passage(analyzer: Analyzer, text: str, what: str) -> dict[int, float]
 
 
 def sparse_question(analyzer: Analyzer, text: str) -> dict[int, float]:
-    """Return how often a question has each of its terms, by their hashes; the first thousand of them."""
+    """Return the counts of a question's terms, by their hashes; the thousand most frequent."""
     return {
         index: float(count)
         for index, count in Counter(map(_index, analyzer.query_terms(text))).most_common(MOST_VALUES)

@@ -1,4 +1,4 @@
-"""The store whose index is at Pinecone."""
+"""The Pinecone store."""
 
 from __future__ import annotations
 
@@ -43,27 +43,26 @@ _RANGES = 100
 
 
 class PineconeStore:
-    """Keeps chunks in a Pinecone index, or searches one that others filled.
+    """Keeps chunks in a Pinecone index, or searches one that another program filled.
 
-    Only chunks are kept: a whole document does not fit beside them, so fetching documents and sections finds nothing.
-    A change is several requests, and Pinecone shows each as it comes, after a moment: readers may see a part of it.
-    What is wrong with a change is told before any of it is written; one that is interrupted is made again as a whole.
+    Only chunks are kept; fetching documents and sections finds nothing. A change is several requests, each visible
+    after a moment, so readers may see a part of it. It is validated before any of it is written; an interrupted one is
+    made again as a whole.
 
-    In an index that others filled, filters see each record's metadata, and below our names what ``fields`` says.
+    In an index that another program filled, filters see each record's metadata, and the mapped fields under our names.
 
     Args:
         api_key: Key of the project; required, and sent to the index only.
-        index_name: Name of the index; looked up with the first call. Not needed with a host.
+        index_name: Looked up with the first call. Not needed with a host.
         host: Address of the index; ``http://`` for a server on this machine.
-        namespace: Part of the index that is searched and written; two more beside it hold what is known of sources.
-        fields: For an index that others filled: which of its fields is a chunk's ``text``, ``document_id``,
-            ``chunk_index``, ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id`` or
-            ``content_hash``. Records of LlamaIndex and LangChain need none.
+        namespace: The part of the index that is searched and written; two more beside it hold the catalog.
+        fields: For an index of another program: its fields for a chunk's ``text``, ``document_id``, ``chunk_index``,
+            ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id`` or ``content_hash``. Records
+            of LlamaIndex and LangChain need none.
         embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
         dimension: Components of each vector, given exactly when the embedder is.
-        sparse: The index has the metric ``dotproduct`` and keeps words beside vectors, so that it can be searched by
-            them. See :mod:`retrieval_core.adapters.stores.pinecone.sparse`.
-        analyzer: How text becomes terms, for ``sparse``.
+        sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
+            See :mod:`retrieval_core.adapters.stores.pinecone.sparse`.
         vectors: Must be empty: a record at Pinecone has one vector.
 
     Attributes:
@@ -111,12 +110,12 @@ class PineconeStore:
 
     @property
     def id(self) -> str:
-        """Names the index, the part of it, and how its records are read; not what it holds at the moment."""
+        """Names the index, the namespace, and how its records are read."""
         words = f"sparse by {self._analyzer.id}" if self._sparse else "dense"
         return f"{self._identity.location}, {sorted(self._names.items())}, {words}"
 
     async def describe(self) -> StoreInfo:
-        """Say what the store holds and can do; documents are those that this library wrote.
+        """Return the store's contents and abilities; documents are those that this library wrote.
 
         Raises:
             ServiceError: Pinecone failed.
@@ -139,7 +138,7 @@ class PineconeStore:
 
         Raises:
             DimensionMismatchError: The vectors have another dimension than the index.
-            InvalidParameterError: Something in it does not fit into Pinecone; nothing was written.
+            InvalidParameterError: A part of it exceeds Pinecone's limits; nothing was written.
             ServiceError: Pinecone failed; a part may have been written.
         """
         self._connection.check_open()
@@ -161,12 +160,10 @@ class PineconeStore:
         await self._catalog.write(change, facts.dimension)
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with everything that belongs to them, and return how many chunks went.
-
-        The chunks are looked up first and removed by id: deleting by a filter would not tell their number.
+        """Remove documents with all that belongs to them, and return how many chunks were removed.
 
         Raises:
-            ServiceError: Pinecone failed; a part may be gone.
+            ServiceError: Pinecone failed; a part may be removed.
         """
         self._connection.check_open()
         names = {name for name in document_ids if is_text(name)}
@@ -181,8 +178,7 @@ class PineconeStore:
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
 
-        One request, and more only where the limit cuts through equal scores, or where Pinecone let pass what the
-        filter does not.
+        One request, and more only where the limit cuts through equal scores, or where records do not match.
 
         Raises:
             IncompleteSearchError: Fewer than the limit match among the best that could be read, at most 10,000, or some
@@ -233,7 +229,7 @@ class PineconeStore:
         return candidates
 
     async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return the chunks that are there of what was asked for; of documents and sections there are none.
+        """Return those of the requested chunks that exist; there are no documents and sections.
 
         Raises:
             UnsupportedFilterError: The filter names more values than Pinecone takes.

@@ -1,4 +1,4 @@
-"""The default store: one SQLite file, searched by words through FTS5 and by vectors through numpy."""
+"""The default store: one SQLite file, with lexical search by FTS5 and dense search by numpy."""
 
 from retrieval_core.adapters.stores.sqlite.store import SqliteStore
 

@@ -1,4 +1,4 @@
-"""Threads and their connections to one file: several that read, and one that writes."""
+"""Threads with connections to one file: several readers and one writer."""
 
 from __future__ import annotations
 
@@ -23,34 +23,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READERS = 4
-"""Threads that read at the same time; a search is bound by memory, and more of them would only wait for it."""
+"""Reading threads; a search is bound by memory bandwidth, so more would not help."""
 CACHE_KIB = 16 * 1024
-"""How much of the file each connection may keep in memory."""
+"""SQLite's page cache for each connection."""
 PAGE_BYTES = 8192
 """Holds five vectors of 384 components almost without waste, where SQLite's usual 4,096 bytes hold two."""
 BUSY_STEP = 0.1
-"""Seconds that SQLite waits for another writer before this module looks whether its own caller still waits."""
-
+"""Seconds that SQLite waits for another writer between two checks whether the caller still waits."""
 OPCODES = 100_000
-"""Steps of SQLite's machine, some milliseconds of work, between two looks whether the caller still waits."""
+"""SQLite's virtual machine steps, some milliseconds, between two checks whether the caller still waits."""
 
 
 class StaleReadError(Exception):
-    """What was read is older than what this process knows already; read again."""
+    """A read saw an older state than this process already knows; it is repeated."""
 
 
 class DamagedError(Exception):
-    """What was read is not what was once written."""
+    """Data that was read is damaged."""
 
 
 class _AbandonedError(Exception):
-    """The caller is gone; nobody sees this."""
+    """The caller was cancelled; nobody sees this."""
 
 
 class _FileId(NamedTuple):
-    """Tells a file from another one that took its name, or its place by being copied over it.
+    """The identity of a file, which differs after it was replaced or copied over.
 
-    In WAL mode the file itself changes only now and then, when SQLite moves into it what was written.
+    In WAL mode the file itself changes only at checkpoints.
     """
 
     device: int
@@ -63,8 +62,8 @@ class _Known(NamedTuple):
     """A thread's connection.
 
     Attributes:
-        file: The file as it was when it was opened, or last written to.
-        is_frozen: Whether SQLite takes it for a file that nobody ever changes, and so may not be trusted once it did.
+        file: When it was opened, or last written to.
+        is_frozen: Whether it was opened as ``immutable``, so that reads are invalid once the file has changed.
     """
 
     file: _FileId | None
@@ -73,7 +72,7 @@ class _Known(NamedTuple):
 
 
 class _Call:
-    """What one caller waits for; when the caller is gone, the work for it stops at the next opportunity."""
+    """One caller's work, which stops soon after the caller is cancelled."""
 
     def __init__(self) -> None:
         self._abandoned = False
@@ -87,10 +86,9 @@ class _Call:
 
     @contextmanager
     def using(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
-        """Let the connection ask now and then whether anyone still waits.
+        """Let the connection check now and then whether the caller still waits.
 
-        Unlike an interrupt from outside, this never comes too early, between two statements, nor too late, when the
-        connection works for the next caller.
+        Unlike ``interrupt()``, this cannot hit the gap between two statements, nor the next caller's work.
         """
         self.check()
         connection.set_progress_handler(lambda: self._abandoned, OPCODES)
@@ -117,9 +115,7 @@ class Connections:
         self._open: list[sqlite3.Connection] = []
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function that sees the index as it is at one moment.
-
-        The function is run again when it raises :class:`StaleReadError`.
+        """Run a function in a read transaction, again when it raises :class:`StaleReadError`.
 
         Raises:
             IndexNotFoundError: There is no index yet.
@@ -144,7 +140,7 @@ class Connections:
         return await self._run(self._readers, work, call)
 
     async def write(self, function: Callable[[sqlite3.Connection], T], create: Creator) -> T:
-        """Run a function in a transaction, which is on the disk when this returns.
+        """Run a function in a write transaction, which is on the disk when this returns.
 
         Args:
             create: Makes the tables, where there are none.
@@ -166,8 +162,8 @@ class Connections:
     def close(self) -> None:
         """Wait for what runs, and close the file. Blocks.
 
-        What this process wrote is then in the file itself, even while other processes have it open: who copies the file
-        has all of it, and who puts an older one in its place finds nothing of the newer one beside it.
+        All writes of this process are then checkpointed into the file itself, so that it can be copied or replaced
+        without its ``-wal`` file.
         """
         self._readers.close()
         self._writer.close()
@@ -200,9 +196,7 @@ class Connections:
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
-            self._of_thread.known = _Known(
-                self._file_id(), connection
-            )  # perhaps it was this that changed the file itself
+            self._of_thread.known = _Known(self._file_id(), connection)  # the commit may have changed the file
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -210,7 +204,7 @@ class Connections:
         return result
 
     def _known(self, *, writing: bool) -> _Known:
-        """Return this thread's connection; a file that was deleted, replaced or copied over is opened anew."""
+        """Return this thread's connection, opened anew where the file was deleted, replaced or copied over."""
         found = self._file_id()
         known: _Known | None = getattr(self._of_thread, "known", None)
         if known is not None:
@@ -241,7 +235,7 @@ class Connections:
         return known
 
     def _is_as_it_was(self, known: _Known) -> bool:
-        """Whether what was read can be trusted: a file that is taken for frozen must not have changed meanwhile."""
+        """Whether a read is valid: a file that was opened as immutable must not have changed meanwhile."""
         return not known.is_frozen or (known.file == self._file_id() and not self._has_rest)
 
     @property
@@ -250,7 +244,7 @@ class Connections:
 
     @property
     def _has_rest(self) -> bool:
-        """Whether something was written that SQLite has not yet moved into the file."""
+        """Whether there are writes that SQLite has not yet checkpointed into the file."""
         try:
             return self._rest.stat().st_size > 0
         except FileNotFoundError:
@@ -340,7 +334,7 @@ def _read(connection: sqlite3.Connection, function: Callable[[sqlite3.Connection
 
 
 def _when_free(connection: sqlite3.Connection, statement: str, deadline: float, call: _Call) -> None:
-    """Execute a statement as soon as no other process writes, trying until the deadline."""
+    """Execute a statement, trying until the deadline while another process writes."""
     while True:
         try:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Search by vector: the cosine with every row, exactly."""
+"""Exact dense search: the cosine with every row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Matrix, Vector
 
 FEW = 3
-"""Below one row in so many, copying the rows that pass is cheaper than scoring them all."""
+"""Where fewer than one row in this many match, copying them is cheaper than scoring all rows."""
 
 
 def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[LexicalMatch]:

@@ -1,10 +1,10 @@
-"""Search by words."""
+"""Lexical search by FTS5."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from retrieval_core.adapters.stores.terms import limited
+from retrieval_core.adapters.stores.compounds import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +46,7 @@ def search_words(
     A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
 
     Args:
-        query: The analysed question.
-        allowed: Says of a chunk's number whether the filter lets it pass; asked before the chunk is scored.
+        allowed: Whether the chunk with a number matches the filter; called before the chunk is scored.
     """
     if not query.terms:
         return []
@@ -66,7 +65,7 @@ def search_words(
 
 
 def count_passages(connection: Connection, terms: Sequence[str], limit: int | None) -> int:
-    """Return how many chunks have all of the terms, counting no further than the limit."""
+    """Return how many chunks have all of the terms, counting up to the limit."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
     return connection.execute(sql, (_all(terms), -1 if limit is None else limit)).fetchone()[0]
 

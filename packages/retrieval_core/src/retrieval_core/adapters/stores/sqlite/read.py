@@ -1,4 +1,4 @@
-"""Reading by name, inside the transaction that the caller opened."""
+"""Reading by id, inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 BATCH = 500
-"""Names looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
+"""Ids looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
 LARGEST_INTEGER = 2**63 - 1
 
 FIELDS = ", ".join(FIELD_COLUMNS)
@@ -44,12 +44,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def storable(names: Iterable[str]) -> list[str]:
-    """Return the names that UTF-8 can express; no row has another one, and SQLite could not even be asked."""
+    """Return the names that UTF-8 can encode; SQLite takes no others."""
     return [name for name in names if name.isascii() or not _SURROGATE.search(name)]
 
 
 def read_manifest(connection: Connection) -> Manifest:
-    """Return what the index says about itself."""
+    """Return the index's manifest."""
     entries = dict(connection.execute("SELECT key, value FROM manifest"))
     vectors = tuple(json.loads(entries.get("vectors", "[]")))
     return Manifest(entries["embedder_id"], entries["dimension"], entries["analyzer"], entries["metric"], vectors)
@@ -58,7 +58,7 @@ def read_manifest(connection: Connection) -> Manifest:
 def read_state(connection: Connection) -> tuple[str, int]:
     """Return the token of the last write, and the generation, which grows with each write.
 
-    A file of the time before tokens has the identity instead that it got when it was made.
+    A file from before tokens were introduced has its identity instead.
     """
     # A file without tokens has no such column; to ask for all of them costs no second question.
     identity, generation, *token = connection.execute("SELECT * FROM state").fetchone()
@@ -66,9 +66,9 @@ def read_state(connection: Connection) -> tuple[str, int]:
 
 
 def follows(connection: Connection, token: str, generation: int) -> bool:
-    """Whether the index came from a former state by the writes since, as far as is remembered.
+    """Whether the index came from a former state by the recorded writes.
 
-    Otherwise the file is another one: an older one that was put back, perhaps, and written to since.
+    Otherwise the file is another one, such as an older copy that was restored and written to since.
     """
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         return False
@@ -77,7 +77,7 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 
 
 def fetch(connection: Connection, request: FetchRequest) -> Fetched:
-    """Return what is there of what was asked for."""
+    """Return those of the requested records that exist."""
     rows = {number: row for number, *row in _chunk_rows(connection, request)}
     numbered = {number: chunk_from_row(row) for number, row in rows.items()}
     numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
@@ -112,7 +112,7 @@ def vectors_from(joined: bytes, count: int, dimension: int) -> Matrix:
     """Return vectors as the rows of a matrix.
 
     Raises:
-        DamagedError: These are more or fewer bytes than they should be.
+        DamagedError: The number of bytes is wrong.
     """
     import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
 
@@ -151,7 +151,7 @@ def fields(connection: Connection) -> dict[str, FieldInfo]:
 
 
 class _Visibility:
-    """Tells whether a section or document has a chunk that the filter lets pass."""
+    """Whether a section or document has a chunk that matches the filter."""
 
     def __init__(self, connection: Connection, condition: Filter | None) -> None:
         self._connection = connection

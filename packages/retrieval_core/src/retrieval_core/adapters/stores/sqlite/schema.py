@@ -1,4 +1,4 @@
-"""The tables of an index file, and how to tell that a file is one."""
+"""The tables of an index file, and the checks of its format."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ APPLICATION_ID = 0x52455452
 FORMAT = 1
 """Version of the tables; it grows when an older version of this library could no longer read them."""
 FORMAT_OF_SEVERAL_VECTORS = 2
-"""That of an index with named vectors. An older version would write chunks without them, and so must not open it."""
+"""The format with named vectors, which an older version must not open: it would write chunks without them."""
 OLDEST_SQLITE = (3, 40, 0)
 WORD_SEARCH = "fts5"
 
-# Rows of chunks are numbered for life: a chunk that is replaced gets a new number, so that readers who keep arrays know
-# what is new by its number, and what is gone by the table "removed". Long texts are last in their rows, where reading
-# the other columns does not touch them. A copy of a file has its generations too, so each write leaves a random token;
-# "writes" has those of the last generations, so that readers know whether what they keep is a former state of this very
-# file. Files of the time before tokens get theirs with the next write, and older versions of this library can read and
-# write files with tokens. The words are analysed already; the tokenizer only splits at spaces, since it
-# takes everything beyond ASCII for a letter.
+# A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
+# "removed". Long texts are the last columns, so that reading the others does not touch them. A copy of a file has its
+# generations too, so each write leaves a random token; "writes" has those of the last generations, by which readers see
+# whether their cache is a former state of this very file. Files from before tokens get them with the next write. The
+# words are analysed already; the tokenizer only splits at spaces, since it takes everything beyond ASCII for a letter.
 _TABLES = """
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE state (identity TEXT NOT NULL, generation INTEGER NOT NULL);
@@ -77,11 +75,7 @@ CREATE TABLE named_vectors (
 
 
 def check_sqlite() -> None:
-    """Refuse a Python whose SQLite cannot do what the store needs.
-
-    Raises:
-        IndexFormatError: SQLite is older than 3.40, or was built without FTS5.
-    """
+    """Raise :class:`IndexFormatError` where SQLite is older than 3.40, or was built without FTS5."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         msg = f"this Python has SQLite {sqlite3.sqlite_version}, and the index needs 3.40 or later; use a newer Python"
         raise IndexFormatError(msg)
@@ -120,7 +114,7 @@ def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """Make an empty index, inside the transaction that is open."""
+    """Make an empty index, inside the open transaction."""
     _execute(connection, _TABLES + _TOKENS + (_NAMED_VECTORS if manifest.vectors else ""))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_OF_SEVERAL_VECTORS if manifest.vectors else FORMAT}")
@@ -136,7 +130,7 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
 
 
 def add_tokens(connection: sqlite3.Connection) -> None:
-    """Let a file of the time before tokens have them, inside the transaction that is open."""
+    """Add the columns of tokens to a file from before these, inside the open transaction."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         _execute(connection, _TOKENS)
 

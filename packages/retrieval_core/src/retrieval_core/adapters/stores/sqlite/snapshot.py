@@ -1,4 +1,4 @@
-"""The rows of an index as arrays in memory, kept in step with the file by reading what is new."""
+"""A cache of an index's rows as arrays in memory, updated by reading new rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BATCH = 4096
 """Rows read at a time."""
 GROWTH = 8
-"""The matrix has room for one more row in so many."""
+"""The matrix reserves room for one more row in this many."""
 _FIELDS = f"SELECT number, {FIELDS} FROM chunks WHERE number >= ? ORDER BY number"  # noqa: S608 - constants
 
 
@@ -38,9 +38,9 @@ class Snapshot:
     """The index at one generation; the rows of all arrays line up.
 
     Attributes:
-        numbers: The chunks' numbers, ascending; some of the chunks may be gone.
-        passing: Which rows are there, have a vector of the name asked for, and pass the filter.
-        matrix: One vector of unit length a row, shape ``(rows, dimension)``; of no columns where it was not asked for.
+        numbers: The chunks' numbers, ascending; some of the chunks may be removed.
+        passing: Which rows exist, have the requested vector, and match the filter.
+        matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
     """
 
     numbers: NDArray[np.int64]
@@ -65,7 +65,7 @@ class SnapshotCache:
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of all arrays, without the values that columns point to; it takes no lock, and may be a read behind."""
+        """Bytes of all arrays, without the values that columns point to; read without a lock."""
         arrays = self._numbers.nbytes + self._alive.nbytes
         arrays += sum(vectors.loaded_bytes for vectors in tuple(self._vectors.values()))
         return arrays + self._columns.loaded_bytes
@@ -76,12 +76,12 @@ class SnapshotCache:
         """Return the arrays as of the connection's open transaction.
 
         Args:
-            condition: Which rows pass; the fields it names are read when they are first used.
-            dimension: Given if the vectors are needed.
-            name: Which of the chunks' vectors; ``None`` for those of the passages.
+            condition: The filter, whose fields are read on first use.
+            dimension: Given if vectors are needed.
+            name: The named vector; ``None`` for the passages' own.
 
         Raises:
-            StaleReadError: Another thread has read a later generation already, as far as can be told.
+            StaleReadError: Another thread has probably read a later generation already.
         """
         with self._lock:
             self._refresh(connection)
@@ -102,8 +102,8 @@ class SnapshotCache:
         if state == self._state:
             return
         if state[1] < self._state[1] and (connection, state) not in self._refused:
-            # Seen again by the same reader, in a transaction that began later, it is that of an older file which was
-            # put back; several readers may each be behind once.
+            # Seen again by the same reader, in a later transaction, it is that of an older file that was restored;
+            # several readers may each be behind once.
             self._refused.add((connection, state))
             raise StaleReadError
         if follows(connection, *self._state):
@@ -137,7 +137,7 @@ def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[s
 
 
 class _Vectors:
-    """A matrix that grows by rows; who holds a part of it may go on reading that."""
+    """A matrix that grows by rows, while searches go on reading their part of it."""
 
     def __init__(self, dimension: int, name: str | None) -> None:
         self._name = name
@@ -147,11 +147,11 @@ class _Vectors:
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the rows in use; those that are only reserved take no memory."""
+        """Bytes of the rows in use; reserved rows take no memory."""
         return self._length * self._rows.shape[1] * self._rows.itemsize
 
     def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> tuple[Matrix, Mask]:
-        """Return the matrix with a row for each number, reading those that are missing, and which rows have one."""
+        """Return the matrix with a row for each number, reading missing ones, and which rows have a vector."""
         if self._length < len(numbers):
             self._reserve(len(numbers))
             last = int(numbers[self._length - 1]) if self._length else 0
@@ -172,7 +172,7 @@ class _Vectors:
 
     def _reserve(self, length: int) -> None:
         if length > len(self._rows):
-            # Rows that are never touched take no memory, so there is room for new ones from the beginning.
+            # Rows that are never touched take no memory.
             room = length + length // GROWTH + BATCH
             rows, present = np.zeros((room, self._rows.shape[1]), dtype=np.float32), np.zeros(room, dtype=np.bool_)
             rows[: self._length] = self._rows[: self._length]

@@ -1,4 +1,4 @@
-"""The store itself: checks what it is given, and hands the work to threads."""
+"""The SQLite store."""
 
 from __future__ import annotations
 
@@ -29,22 +29,20 @@ if TYPE_CHECKING:
 class SqliteStore(LocalStore["Connection", "_Session"]):
     """Keeps an index in one SQLite file, which several processes may read while one of them writes.
 
-    A write is on the disk when it returns: it survives the end of the process and, where the disk keeps its promises,
-    of the power. The first write makes the file and its folder. One instance serves several event loops and threads; in
-    a process that was forked it opens the file anew.
+    Writes are durable when they return (``synchronous = FULL``). The first write makes the file and its folder. One
+    instance serves several event loops and threads; in a forked process it opens the file anew.
 
     Args:
-        path: The file. Next to it lie ``-wal`` and ``-shm`` while it is in use.
-        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words and
-            read, but neither searched by vector nor added to; a new index is then one without vectors.
+        path: The file. Next to it are ``-wal`` and ``-shm`` while it is in use.
+        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be read and searched by
+            words, but neither searched by vector nor added to; a new index has no vectors.
         dimension: Components of each vector, given exactly when the embedder is.
-        analyzer: How text becomes terms.
-        vectors: Names of the further vectors that chunks may have, at most eight. Each takes as much room as that of
-            the passages, on the disk and, once it was searched, in memory.
+        vectors: Names of the named vectors that chunks may have, at most eight. Each takes as much room as that of the
+            passages, on the disk and, once it was searched, in memory.
         busy_timeout: Seconds that a write waits for another process that writes.
 
     Raises:
-        InvalidParameterError: Only one of embedder and dimension was given, a name is none, or the time is negative.
+        InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether arrays that searches use are in memory; asking loads nothing."""
+        """Whether searches have loaded arrays into memory."""
         return self.loaded_bytes > 0
 
     @property
@@ -130,7 +128,7 @@ ADAPTER = Adapter(
 
 
 class _Session(Connections):
-    """What belongs to one process: its threads, its connections and its arrays."""
+    """One process's threads, connections and arrays."""
 
     def __init__(self, path: Path, busy_timeout: float) -> None:
         super().__init__(path, busy_timeout)
@@ -139,14 +137,14 @@ class _Session(Connections):
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the arrays, without waiting for those that are being read."""
+        """Bytes of the arrays."""
         cache = self._cache
         return 0 if cache is None else cache.loaded_bytes
 
     def snapshot(
         self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
     ) -> Snapshot:
-        """Return the arrays that a search needs, as of the open transaction."""
+        """Return the arrays for a search, as of the open transaction."""
         from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:

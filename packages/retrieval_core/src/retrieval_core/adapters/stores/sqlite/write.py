@@ -1,4 +1,4 @@
-"""Changes to an index, inside the transaction that the caller opened."""
+"""Changes to an index, inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.text.analysis import Analyzer
 
 KEPT_GENERATIONS = 1000
-"""For how many writes the numbers of removed chunks are remembered; readers further behind start afresh."""
+"""For how many writes the numbers of removed chunks are kept; readers further behind start afresh."""
 
 
 def _into(table: str, columns: Sequence[str]) -> str:
@@ -41,7 +41,7 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCE_COLUMNS)}"
 
 
 def next_generation(connection: Connection) -> int:
-    """Count a write, leave its token, and forget which chunks went long ago."""
+    """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
     add_tokens(connection)
     token = token_hex(16)
     sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
@@ -69,7 +69,7 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
 
 
 def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
-    """Forget the state of the files that documents came from, so that indexing these files again brings them back."""
+    """Remove the states of documents' sources, so that indexing these again brings the documents back."""
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
     connection.executemany(forget, ((name,) for name in document_ids))
 
@@ -77,7 +77,7 @@ def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> No
 def remove_documents(
     connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
 ) -> int:
-    """Remove documents with everything that belongs to them, and return how many chunks went."""
+    """Remove documents with all that belongs to them, and return how many chunks were removed."""
     count = 0
     for name in document_ids:
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
