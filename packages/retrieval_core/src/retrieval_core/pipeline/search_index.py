@@ -78,7 +78,7 @@ async def search_index(run: Run, parts: Parts, query: Query, plan: Plan, config:
         raise_faults(question.failures, strict=config.strict)
     search_once = partial(_search_once, first=question, parts=parts, plan=plan, config=config)
     rewriting = await search_in_rounds(run, parts, plan, question.query.text, search_once=search_once, config=config)
-    return replace(rewriting, failures=question.failures + rewriting.failures)
+    return replace(rewriting, failures=question.failures + rewriting.failures) if question.failures else rewriting
 
 
 async def _search_once(

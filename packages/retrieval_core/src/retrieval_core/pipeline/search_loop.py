@@ -87,7 +87,8 @@ class Bounds:
     def of(cls, run: Run, stages: Stages) -> Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
-        return cls(*map(first.until, stages.shares), rewrite=run.until(0.95))
+        rewrite = run if stages.rewriter is None else run.until(0.95)
+        return cls(*(first if share == 1 else first.until(share) for share in stages.shares), rewrite=rewrite)
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""
@@ -226,7 +227,8 @@ async def search_in_rounds(
         pruned = await prune(run, stages.pruner, question, best.hits, concurrency=config.pruner.concurrency)
         raise_faults(pruned.failures, strict=strict, is_fault=_is_fault_of_an_improvement)
         best = replace(best, hits=pruned.hits, failures=best.failures + pruned.failures)
-    return replace(rewriting, best=best)
+        rewriting = replace(rewriting, best=best)
+    return rewriting
 
 
 def _is_fault_of_an_improvement(error: Exception) -> bool:
