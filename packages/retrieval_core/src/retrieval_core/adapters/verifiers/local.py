@@ -14,7 +14,7 @@ from retrieval_core.text.sentences import sentences_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_RULES = 3
+_RULES = 4
 """Version of the rules: raised with every change that may give another verdict."""
 _LONGEST_READ = 2000
 """Code points of a sentence; longer ones are not compared."""

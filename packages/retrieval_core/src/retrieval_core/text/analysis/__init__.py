@@ -22,11 +22,12 @@ from retrieval_core.text.analysis.analyzer import (
     MOST_PARTS,
     NO_STEMMING,
     Analyzer,
+    OpenCompound,
+    Term,
     highlight_spans,
 )
 from retrieval_core.text.analysis.identity import settings_to_change
 from retrieval_core.text.analysis.stop_words import LISTED, STOP_WORDS
-from retrieval_core.text.analysis.terms import OpenCompound, Term
 from retrieval_core.text.analysis.words import BY_CHARACTER, UNSPACED, fold
 
 __all__ = [

@@ -14,7 +14,6 @@ import Stemmer  # pyright: ignore[reportMissingImports] - an extension module wi
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.text.analysis.identity import id_of
 from retrieval_core.text.analysis.stop_words import folded_words, stop_words_of
-from retrieval_core.text.analysis.terms import OpenCompound, Term, WordTerm
 from retrieval_core.text.analysis.words import IS_HAN, PARTS, UNHYPHENATED, fold, is_spaced, letters, lowered, patterns
 from retrieval_core.types import Span
 
@@ -38,6 +37,44 @@ CACHED_WORDS = 100_000
 PART = "_"
 """Begins the terms that are parts of words, so that ``cat`` is not found in ``catalogue`` as if it were a word of it.
 No other term begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term and where it stands.
+
+    Attributes:
+        span: The characters of the analysed text that it was made from; terms of one word may overlap.
+    """
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCompound:
+    """Two neighbouring words that others may write as one.
+
+    Attributes:
+        parts: The terms of the words.
+        joined: The term of both written as one.
+        span: The characters of both in the analysed text.
+    """
+
+    parts: tuple[str, str]
+    joined: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WordTerm:
+    """A term of one word, with offsets into the word."""
+
+    term: str
+    start: int
+    end: int
+    is_stop_word: bool = False
+    indexed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,4 +51,4 @@ def sparse_question(analyzer: Analyzer, text: str) -> dict[int, float]:
 
 
 def _index(term: str) -> int:
-    return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
+    return int.from_bytes(blake2b(term.encode(), digest_size=4).digest(), "big")
