@@ -21,6 +21,11 @@ from retrieval_core.types import Span
         ("## Setup\n\nTurn it on. Wait.", ["## Setup\n\nTurn it on.", " Wait."]),
         ("It ends.\n\n## Next\n\nMore.", ["It ends.", "\n\n## Next\n\nMore."]),
         ("Run:\n\n```\na. B\n\nc. D\n```\n\nDone.", ["Run:", "\n\n```\na. B\n\nc. D\n```", "\n\nDone."]),
+        (
+            "1. Run:\n\n    ```\n    a. B\n\n    c. D\n    ```",
+            ["1. Run:", "\n\n    ```\n    a. B\n\n    c. D\n    ```"],
+        ),
+        ("```run it```\n\nOne. Two.", ["```run it```", "\n\nOne.", " Two."]),
         ("1. Open it.\n2. Close it.", ["1. Open it.", "\n2. Close it."]),
         ("It was in 1999. Then came 2000.", ["It was in 1999.", " Then came 2000."]),
         ("  \n Indented. \0 And more \ud800.  ", ["  \n Indented.", " \0 And more \ud800."]),

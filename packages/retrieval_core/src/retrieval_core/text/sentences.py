@@ -28,7 +28,10 @@ SENTENCE_END = re.compile(
 
 # What has no full stops ends with a paragraph, or before the next row or item.
 _BREAK = re.compile(r"\n[^\S\n]*\n\s*|\n(?=[^\S\n]*(?:\||" + LIST_ITEM + "))")
-_FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)", re.MULTILINE)
+FENCE = re.compile(
+    r"^[^\S\n]*(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]+)?(?:`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)(?:\n|\Z)", re.MULTILINE
+)
+"""Matches the line that opens or closes a block of code, also of one inside of a list's item."""
 _HEADING = re.compile(r"[^\S\n]*(?:#|<!--)")
 _ROW = re.compile(r"[^\S\n]*\|")
 _RULE = re.compile(r"[^\S\n]*\|[ \t:|-]*")
@@ -59,7 +62,7 @@ def sentence_ends(text: str) -> list[int]:
 
 def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
     """Yield the offsets, in order, before which neither a heading, nor the head of a table, nor a half block stands."""
-    fences = [match.start() for match in _FENCE.finditer(text)]
+    fences = [match.start() for match in FENCE.finditer(text)]
     for end in ends:
         start = text.rfind("\n", 0, end) + 1
         if _HEADING.match(text, start, end) or bisect_left(fences, end) % 2:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from retrieval_core.text.markdown import parse_markdown
-from retrieval_core.text.sentences import INTRODUCES, sentence_ends, trim
+from retrieval_core.text.sentences import FENCE, INTRODUCES, sentence_ends, trim
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ LONGEST_RUN = 400
 """Code points of a paragraph, and of the runs of sentences, items or rows that what is longer is divided into."""
 
 LINK = re.compile(r"!?\[[^\]\n]{0,300}\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,300}\])|<?\bhttps?://[^\s>]{1,2000}>?")
-_FENCE = re.compile(
-    r"^[^\S\n]*(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]+)?(?:`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)(?:\n|\Z)", re.MULTILINE
-)
 _NUMBER = re.compile(r"\s*(\d{1,9})[.)]\s")
 _MAY_SWALLOW = re.compile(r"[`~<]|^(?: {4}|\t)", re.MULTILINE)
 
@@ -75,7 +72,7 @@ def _end_of_open_code(text: str) -> int:
 
     Its first fence names no language then, and the next one does, or nothing follows.
     """
-    fences = list(islice(_FENCE.finditer(text), 2))
+    fences = list(islice(FENCE.finditer(text), 2))
     if not fences or fences[0]["info"].strip():
         return 0
     is_last = len(fences) == 1 and not text[fences[0].end() :].strip()
@@ -210,7 +207,7 @@ def _stands_alone(text: str, unit: Unit) -> bool:
 def _fragments(text: str, span: Span) -> Iterator[Unit]:
     """Yield the lines between fences, in parts."""
     begin = span.start
-    for fence in _FENCE.finditer(text, span.start, span.end):
+    for fence in FENCE.finditer(text, span.start, span.end):
         yield from (Unit(part, kind="rest") for part in _cut(text, Span(begin, fence.start())))
         begin = fence.end()
     yield from (Unit(part, kind="rest") for part in _cut(text, Span(begin, span.end)))
