@@ -10,7 +10,7 @@ import pytest
 from retrieval_core import load_config, open_index, open_indexes
 from retrieval_core.config import LimitsConfig, RetrievalConfig, VectorsConfig, preset_names
 from retrieval_core.config.adapters import Settings
-from retrieval_core.config.choices import CHOSEN_BY
+from retrieval_core.config.needs import CHOSEN_BY
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder

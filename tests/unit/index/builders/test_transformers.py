@@ -13,7 +13,7 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import TransformConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.transformers import build_condenser, build_transformers, model_for
+from retrieval_core.index.builders.stages import build_condenser, build_transformers, model_for
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_transform import FakeTransformer
 

@@ -27,26 +27,13 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from retrieval_core.ports import (
-        LLM,
-        CataloguedStore,
-        Embedder,
-        Evaluator,
-        Pruner,
-        QueryTransformer,
-        RelevanceFilter,
-        Reranker,
-        ResultCache,
-        Rewriter,
-        TokenCounter,
-        Verifier,
-    )
+    from retrieval_core import ports
     from retrieval_core.text.analysis import Analyzer
 
 T = TypeVar("T")
 
 
-def local_cross_encoder(batch_size: int = 32) -> Reranker:
+def local_cross_encoder(batch_size: int = 32) -> ports.Reranker:
     """Return the cross-encoder of this machine, not yet loaded.
 
     Args:
@@ -70,31 +57,23 @@ class Parts:
         vectors: Names of the further vectors of chunks, for a store.
     """
 
-    llm: LLM | None = None
-    embedder: Embedder | None = None
-    cross_encoder: Callable[[], Reranker] = local_cross_encoder
+    llm: ports.LLM | None = None
+    embedder: ports.Embedder | None = None
+    cross_encoder: Callable[[], ports.Reranker] = local_cross_encoder
     location: Path = Path()
     analyzer: Analyzer | None = None
     vectors: tuple[str, ...] = ()
 
     @property
-    def model(self) -> LLM:
+    def model(self) -> ports.LLM:
         """The language model, for an adapter that is not made without one."""
-        return cast("LLM", self.llm)
+        return cast("ports.LLM", self.llm)
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What a store keeps of the embedder, as keyword arguments."""
-        embedder = self.embedder
-        return {
-            "embedder_id": None if embedder is None else embedder.id,
-            "dimension": None if embedder is None else embedder.dimension,
-        }
-
-    @property
-    def words(self) -> dict[str, Any]:
-        """What a store knows of text and vectors, as keyword arguments."""
-        return {"analyzer": self.analyzer, "vectors": self.vectors}
+    def of_store(self) -> dict[str, Any]:
+        """What a store knows of embedder and text, as keyword arguments."""
+        id_, dimension = (None, None) if self.embedder is None else (self.embedder.id, self.embedder.dimension)
+        return {"embedder_id": id_, "dimension": dimension, "analyzer": self.analyzer, "vectors": self.vectors}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +198,7 @@ def _kinds(**places: str) -> Mapping[str, str]:
     return MappingProxyType({name.replace("_", "-"): place for name, place in places.items()})
 
 
-STORES: Kinds[CataloguedStore] = Kinds(
+STORES: Kinds[ports.CataloguedStore] = Kinds(
     "store.kind",
     _kinds(
         sqlite="stores.sqlite.store",
@@ -229,13 +208,13 @@ STORES: Kinds[CataloguedStore] = Kinds(
     ),
     ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
 )
-EMBEDDERS: Kinds[Embedder] = Kinds(
+EMBEDDERS: Kinds[ports.Embedder] = Kinds(
     "embedder.kind",
     _kinds(local="embedders.local", openai="embedders.openai", none=""),
     ("id", "dimension", "embed_query", "embed_texts"),
 )
-LLMS: Kinds[LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ("id", "complete", "stream"))
-RERANKERS: Kinds[Reranker] = Kinds(
+LLMS: Kinds[ports.LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ("id", "complete", "stream"))
+RERANKERS: Kinds[ports.Reranker] = Kinds(
     "reranker.kind",
     _kinds(
         local="rerankers.local",
@@ -247,32 +226,34 @@ RERANKERS: Kinds[Reranker] = Kinds(
     ),
     ("id", "batch_size", "score"),
 )
-RELEVANCE_FILTERS: Kinds[RelevanceFilter] = Kinds(
+RELEVANCE_FILTERS: Kinds[ports.RelevanceFilter] = Kinds(
     "relevance_filter.kind",
     _kinds(llm="relevance_filters.llm", local="relevance_filters.cross_encoder", none=""),
     ("id", "batch_size", "judge"),
 )
-PRUNERS: Kinds[Pruner] = Kinds(
+PRUNERS: Kinds[ports.Pruner] = Kinds(
     "pruner.kind",
     _kinds(embedder="pruners.embedder", local="pruners.cross_encoder", provence="pruners.provence", none=""),
     ("id", "batch_size", "keep"),
 )
-REWRITERS: Kinds[Rewriter] = Kinds("rewriter.kind", _kinds(llm="transformers.rewrite", none=""), ("id", "rewrite"))
-TRANSFORMERS: Kinds[QueryTransformer] = Kinds(
+REWRITERS: Kinds[ports.Rewriter] = Kinds(
+    "rewriter.kind", _kinds(llm="transformers.rewrite", none=""), ("id", "rewrite")
+)
+TRANSFORMERS: Kinds[ports.QueryTransformer] = Kinds(
     "transform.use",
     _kinds(keywords="transformers.keywords", decompose="transformers.decompose", hyde="transformers.hyde", graph=""),
     ("id", "transform"),
 )
-EVALUATORS: Kinds[Evaluator] = Kinds(
+EVALUATORS: Kinds[ports.Evaluator] = Kinds(
     "evaluation.kind", dict.fromkeys(("auto", "ragas", "local"), "evaluators"), ("id", "evaluate")
 )
-VERIFIERS: Kinds[Verifier] = Kinds(
+VERIFIERS: Kinds[ports.Verifier] = Kinds(
     "answer.verifier", _kinds(auto="", llm="verifiers.llm", local="verifiers.local"), ("id", "batch_size", "verify")
 )
-CACHES: Kinds[ResultCache] = Kinds(
+CACHES: Kinds[ports.ResultCache] = Kinds(
     "cache.kind", _kinds(memory="caches.memory", redis="caches.redis"), ("get", "set", "clear", "aclose")
 )
-TOKEN_COUNTERS: Kinds[TokenCounter] = Kinds(
+TOKEN_COUNTERS: Kinds[ports.TokenCounter] = Kinds(
     "context.token_counter",
     MappingProxyType({"auto": "", **dict.fromkeys(("o200k_base", "cl100k_base"), "token_counters")}),
     ("__call__",),

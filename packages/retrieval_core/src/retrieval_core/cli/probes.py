@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import sqlite3
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from retrieval_core.cli.probing import AbsentError, ask, bounded, built_llm, llm_for_a_stage, made_by, secrets_of
+from retrieval_core.adapters.registry import (
+    PRUNERS,
+    RELEVANCE_FILTERS,
+    RERANKERS,
+    REWRITERS,
+    TRANSFORMERS,
+    VERIFIERS,
+    Adapter,
+    Parts,
+)
+from retrieval_core.cli.probing import (
+    AbsentError,
+    Finding,
+    ask,
+    bounded,
+    built_llm,
+    llm_for_a_stage,
+    made_by,
+    secrets_of,
+)
 from retrieval_core.config import RetrievalConfig, missing_settings
-from retrieval_core.config.choices import USES, choice_of
-from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError
+from retrieval_core.config.needs import USES, choice_of
+from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError, install_line
+from retrieval_core.index.builders.backends import (
+    build_analyzer,
+    build_cache,
+    build_embedder,
+    build_llm,
+    build_store,
+    named_fields,
+)
+from retrieval_core.index.builders.graph import graph_files
+from retrieval_core.index.builders.stages import build_evaluator, model_for
+from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.ports import CompletionRequest, Message, SearchRequest
+from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from retrieval_core.adapters.registry import Kinds
-    from retrieval_core.cli.probing import Finding
     from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store, Verifier
 
     _Probe: TypeAlias = Callable[[RetrievalConfig, float], str]
 
+_EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
+"""A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
 MODEL_SECONDS = 60.0
@@ -29,10 +66,17 @@ MODEL_SECONDS = 60.0
 _MOST_TOKENS = 500
 
 
+def examine(config: RetrievalConfig) -> Iterator[Finding]:
+    """Look at what is installed, and at each part that is configured."""
+    yield _python()
+    yield _sqlite()
+    yield from _extras()
+    yield from examine_parts(config)
+
+
 def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
     secrets = secrets_of(config)
-
     for subject, seconds, probe in _parts(config):
         yield bounded(subject, seconds, partial(probe, config, seconds), secrets)
 
@@ -60,8 +104,6 @@ def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
 
 def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     """Yield the stages that are models of their own."""
-    from retrieval_core.adapters.registry import PRUNERS, RELEVANCE_FILTERS, RERANKERS, REWRITERS  # noqa: PLC0415
-
     for kinds, call in ((RERANKERS, _scores), (RELEVANCE_FILTERS, _judges), (PRUNERS, _keeps), (REWRITERS, None)):
         name = kinds.section
         for kind in getattr(config, name).kinds:
@@ -94,9 +136,6 @@ def _tried(
         call: How a part of this port is tried, and what is said of it then.
         llm_of: Returns the language model that it would ask.
     """
-    from retrieval_core.adapters.registry import Adapter, Parts  # noqa: PLC0415
-    from retrieval_core.index.open import build_embedder  # noqa: PLC0415
-
     adapter = kinds.named(kind)
     llm = llm_of(config) if isinstance(adapter, Adapter) and adapter.asks_llm else None
     embedder = build_embedder(config.embedder) if kinds.section == "pruner" else None
@@ -114,8 +153,6 @@ async def _scores(reranker: Reranker) -> str:
 
 
 async def _judges(relevance_filter: RelevanceFilter) -> str:
-    from retrieval_core.types import Chunk  # noqa: PLC0415
-
     await relevance_filter.judge("Does it work?", [Chunk("doctor#0", "doctor", "It works.")])
     return f"{relevance_filter.id} judges passages"
 
@@ -129,9 +166,45 @@ async def _compares(_verifier: Verifier) -> str:
     return "words and figures are compared on this machine"
 
 
-def _embedder(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.open import build_embedder  # noqa: PLC0415 - help and completion need none of this
+def _python() -> Finding:
+    return Finding("retrieval-core", "ok", f"{version('retrieval-core')} on Python {platform.python_version()}")
 
+
+def _sqlite() -> Finding:
+    with sqlite3.connect(":memory:") as connection:
+        options = {option for (option,) in connection.execute("pragma compile_options")}
+    connection.close()
+    if sqlite3.sqlite_version_info < (3, 40):
+        advice = "the index needs 3.40 or later; use a newer Python, for instance from python.org"
+        return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
+    if "ENABLE_FTS5" not in options:
+        advice = "it was built without FTS5, which lexical search needs; use a Python from python.org or your system"
+        return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
+    return Finding("SQLite", "ok", f"{sqlite3.sqlite_version} with FTS5")
+
+
+def _extras() -> Iterator[Finding]:
+    """Say of each extra whether all its distributions are there, as the package's own metadata list them."""
+    wanted: dict[str, list[str]] = {}
+    for requirement in requires("retrieval-core") or ():
+        if parts := _EXTRA_REQUIREMENT.match(requirement):
+            wanted.setdefault(parts["extra"], []).append(parts["name"])
+    for extra, names in wanted.items():
+        found: list[str] = []
+        absent: list[str] = []
+        for name in names:
+            try:
+                found.append(f"{name} {version(name)}")
+            except PackageNotFoundError:
+                absent.append(name)
+        if absent:
+            advice = f"not installed: {', '.join(absent)}; {install_line(extra)}"
+            yield Finding(f"extra {extra}", "missing", advice)
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(found))
+
+
+def _embedder(config: RetrievalConfig, seconds: float) -> str:
     embedder = build_embedder(config.embedder)
     if embedder is None:
         return "none is configured: lexical search only"
@@ -141,16 +214,12 @@ def _embedder(config: RetrievalConfig, seconds: float) -> str:
 
 def _cutting(config: RetrievalConfig, _seconds: float) -> str:
     """Cut a question: the extra that this needs is otherwise missed with the first one that is too long."""
-    from retrieval_core.pipeline.stages.normalize import normalize  # noqa: PLC0415
-
     normalize("Does it work?", config.query.model_copy(update={"max_length": 1}))
     return "at graphemes"
 
 
 def _llm(config: RetrievalConfig, seconds: float) -> str:
     """Have one word written: unlike a list of models, it shows that the key may be used for this model."""
-    from retrieval_core.ports import CompletionRequest, Message  # noqa: PLC0415
-
     llm = built_llm(config)
     message = Message("user", "Answer with the one word: yes")
     ask(seconds, lambda: llm.complete(CompletionRequest((message,), max_tokens=_MOST_TOKENS)), llm)
@@ -158,8 +227,7 @@ def _llm(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _evaluation(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415
-    from retrieval_core.index.open import build_embedder, build_evaluator, build_llm  # noqa: PLC0415
+    from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415 - loads numpy
 
     kind = config.evaluation.kind
     try:
@@ -185,20 +253,14 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.adapters.registry import TRANSFORMERS  # noqa: PLC0415
-
     return _graph(config) if name == "graph" else _tried(TRANSFORMERS, name, None, config, seconds, llm_of=_model_for)
 
 
 def _model_for(config: RetrievalConfig) -> LLM:
-    from retrieval_core.index.builders.transformers import model_for  # noqa: PLC0415
-
     return model_for(config.transform, llm_for_a_stage(config))
 
 
 def _graph(config: RetrievalConfig) -> str:
-    from retrieval_core.index.builders.graph import graph_files  # noqa: PLC0415
-
     files = graph_files(config.graph, Path(config.index))
     if files is None:
         msg = "there is no graph and it is left out without one; see graph.file"
@@ -219,8 +281,6 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _verifier(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.adapters.registry import VERIFIERS  # noqa: PLC0415
-
     automatic = "local" if config.llm.kind == "none" else "llm"
     kind = automatic if config.answer.verifier == "auto" else config.answer.verifier
     return _tried(VERIFIERS, kind, _compares, config, seconds)
@@ -245,8 +305,6 @@ class _Sentinel:
 
 def _cache(config: RetrievalConfig, seconds: float) -> str:
     """Look something up that is not there: a connection, the password and the right to read are needed for it."""
-    from retrieval_core.index.open import build_cache  # noqa: PLC0415
-
     cache: ResultCache | None = build_cache(config.cache)
     if cache is None:
         return "switched off"
@@ -255,9 +313,6 @@ def _cache(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _index(config: RetrievalConfig, seconds: float) -> str:
-    from retrieval_core.index.builders.backends import build_analyzer, named_fields  # noqa: PLC0415
-    from retrieval_core.index.open import build_embedder, build_store  # noqa: PLC0415
-
     embedder: Embedder | None = None
     reason: RetrievalError | None = None
     try:
@@ -289,8 +344,6 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
 
 async def _search_once(store: Store, dimension: int | None, *, by_words: bool = False) -> None:
     """Search with any vector, which an index of another dimension refuses, and with any word."""
-    from retrieval_core.ports import SearchRequest  # noqa: PLC0415
-
     if by_words:
         await store.search(SearchRequest(1, text="word"))
     if dimension is not None:

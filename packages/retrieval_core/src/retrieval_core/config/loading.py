@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.aliases import other_names, translated
-from retrieval_core.config.choices import USES, without_choice
 from retrieval_core.config.model import RetrievalConfig
+from retrieval_core.config.needs import USES, without_choice
 from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
 

@@ -21,14 +21,15 @@ from retrieval_core.index.builders.backends import (
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.index.builders.stages import (
     build_answer_writer,
+    build_condenser,
     build_evaluator,
     build_pruner,
     build_relevance_filter,
     build_rerankers,
     build_rewriter,
     build_token_counter,
+    build_transformers,
 )
-from retrieval_core.index.builders.transformers import build_condenser, build_transformers
 from retrieval_core.index.index import Index
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline

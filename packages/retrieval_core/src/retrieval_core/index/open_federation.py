@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.builders.backends import build_word_analyzer
-from retrieval_core.index.builders.stages import build_answer_writer, build_pruner
-from retrieval_core.index.builders.transformers import build_condenser, build_transformers
+from retrieval_core.index.builders.stages import build_answer_writer, build_condenser, build_pruner, build_transformers
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import (
     assemble_index,

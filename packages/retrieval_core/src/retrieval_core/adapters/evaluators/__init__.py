@@ -11,8 +11,6 @@ from retrieval_core.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from retrieval_core.ports import LLM, Embedder, Evaluator
 
-KINDS = ("auto", "ragas", "local")
-
 
 def choose_evaluator(kind: str, llm: LLM | None, embedder: Embedder | None) -> Evaluator:
     """Return the evaluator that a configuration names.
@@ -25,11 +23,8 @@ def choose_evaluator(kind: str, llm: LLM | None, embedder: Embedder | None) -> E
 
     Raises:
         MissingExtraError: ``ragas`` was asked for and is not installed.
-        ConfigurationError: ``ragas`` was asked for and lacks a language model or an embedder; or the kind is unknown.
+        ConfigurationError: ``ragas`` was asked for and lacks a language model or an embedder.
     """
-    if kind not in KINDS:
-        msg = f"evaluation.kind: {kind!r:.80} is none of {', '.join(KINDS)}"
-        raise ConfigurationError(msg)
     is_installed = kind != "local" and find_spec("ragas") is not None
     if kind == "ragas" and not is_installed:
         raise MissingExtraError("ragas", "the evaluation of the kind 'ragas'")

@@ -64,5 +64,5 @@ class CrossEncoderRelevanceFilter(ByScores):
 
 
 ADAPTER = Adapter(
-    lambda filtering, parts: CrossEncoderRelevanceFilter(parts.cross_encoder(), threshold=filtering.relevance_threshold)
+    lambda own, parts: CrossEncoderRelevanceFilter(parts.cross_encoder(), threshold=own.relevance_threshold)
 )

@@ -236,7 +236,7 @@ class MemoryStore:
             yield _Entry(chunk, terms, None if vectors is None else vectors[position], named)
 
 
-ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.identity, **parts.words))
+ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.of_store))
 
 
 def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> None:

@@ -70,9 +70,7 @@ class QueryDecomposer(AsksLLM[_Answer]):
         return Transformed(variants=variants, reason=f"{len(questions)} sub-questions", usage=usage)
 
 
-ADAPTER = Adapter(
-    lambda transform, parts: QueryDecomposer(parts.model, prompt=transform.prompts.get("decompose")), asks_llm=True
-)
+ADAPTER = Adapter(lambda own, parts: QueryDecomposer(parts.model, prompt=own.prompts.get("decompose")), asks_llm=True)
 
 
 def _distinct(query: str, questions: Iterable[str]) -> list[str]:

@@ -63,6 +63,4 @@ class HyDEGenerator(AsksLLM[_Answer]):
         return Transformed(variants=(variant,), reason="a passage that might answer", usage=usage)
 
 
-ADAPTER = Adapter(
-    lambda transform, parts: HyDEGenerator(parts.model, prompt=transform.prompts.get("hyde")), asks_llm=True
-)
+ADAPTER = Adapter(lambda own, parts: HyDEGenerator(parts.model, prompt=own.prompts.get("hyde")), asks_llm=True)

@@ -73,9 +73,7 @@ class KeywordExpander(AsksLLM[_Answer]):
         return Transformed(variants=(variant,), reason=f"further words: {', '.join(words)}", usage=usage)
 
 
-ADAPTER = Adapter(
-    lambda transform, parts: KeywordExpander(parts.model, prompt=transform.prompts.get("keywords")), asks_llm=True
-)
+ADAPTER = Adapter(lambda own, parts: KeywordExpander(parts.model, prompt=own.prompts.get("keywords")), asks_llm=True)
 
 
 def _new_words(query: str, words: Iterable[str]) -> list[str]:

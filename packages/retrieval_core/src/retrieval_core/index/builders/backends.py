@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, Parts
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
@@ -85,14 +85,16 @@ def build_store(
     if config.kind == "lancedb":
         location = lancedb_folder(location)
     parts = Parts(embedder=embedder, location=location, analyzer=analyzer, vectors=tuple(vectors))
-    own: dict[str, Any] = {}
+    given = parts.of_store
     if config.kind not in STORES.places:
         from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the other stores load it too
 
         # A factory need not know of what is as everywhere.
-        common = Analyzer().id
-        own = {name: value for name, value in parts.words.items() if value and getattr(value, "id", "") != common}
-    return cast("CataloguedStore", STORES.make(config.kind, config, parts, **parts.identity, **own))
+        if analyzer is None or analyzer.id == Analyzer().id:
+            del given["analyzer"]
+        if not parts.vectors:
+            del given["vectors"]
+    return cast("CataloguedStore", STORES.make(config.kind, config, parts, **given))
 
 
 def build_analyzer(config: AnalysisConfig) -> Analyzer:

@@ -147,11 +147,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
 
 ADAPTER = Adapter(
-    lambda store, parts: LanceDBStore(
-        parts.location,
-        busy_timeout=store.busy_timeout,
-        **dict(store.lancedb),
-        **parts.identity,
-        **parts.words,
+    lambda own, parts: LanceDBStore(
+        parts.location, busy_timeout=own.busy_timeout, **dict(own.lancedb), **parts.of_store
     )
 )

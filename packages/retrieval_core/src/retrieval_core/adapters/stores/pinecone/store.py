@@ -283,4 +283,4 @@ class PineconeStore:
         return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)
 
 
-ADAPTER = Adapter(lambda store, parts: PineconeStore(**dict(store.pinecone), **parts.identity, **parts.words))
+ADAPTER = Adapter(lambda store, parts: PineconeStore(**dict(store.pinecone), **parts.of_store))

@@ -122,9 +122,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         return _candidates(view, found, with_vectors=request.with_vectors)
 
 
-ADAPTER = Adapter(
-    lambda store, parts: SqliteStore(parts.location, busy_timeout=store.busy_timeout, **parts.identity, **parts.words)
-)
+ADAPTER = Adapter(lambda own, parts: SqliteStore(parts.location, busy_timeout=own.busy_timeout, **parts.of_store))
 
 
 class _Session(Connections):
