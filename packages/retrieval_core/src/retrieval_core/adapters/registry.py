@@ -145,7 +145,7 @@ class Kinds(Generic[T]):
         Args:
             section: The settings that name the kind.
             parts: What it may be made of as well.
-            beside: Other names that there are, for the error.
+            beside: See :meth:`named`.
             given: Further arguments for a callable of the user's own.
 
         Raises:

@@ -33,8 +33,6 @@ CHOSEN_BY: Mapping[str, tuple[str, str]] = MappingProxyType(
     {key: (f"{key.rpartition('.')[0]}.{use.chosen_by}", use.choice) for key, use in USES.items() if use.choice}
 )
 """By setting or section, the setting that decides whether it is used, and the choice that it is for."""
-_CHOOSE_TOO: Mapping[str, str] = MappingProxyType({"reranker.kind": "reranker.fallbacks"})
-"""Settings that may make the choice as well."""
 
 
 def without_choice(tree: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
@@ -52,7 +50,8 @@ def without_choice(tree: Mapping[str, Any], names: Mapping[str, str]) -> Iterato
     idle: dict[str, tuple[str, str]] = {}
     for key in given:
         section = choice_of(key)
-        if section is not None and given.keys().isdisjoint(_choosing(section[0])):
+        # What stands in for a reranker is a choice as well.
+        if section is not None and given.keys().isdisjoint((section[0], section[0].replace(".kind", ".fallbacks"))):
             idle[key] = section
     at_work = {names[key] for key in names.keys() - idle.keys()}
     for key, (chooser, choice) in idle.items():
@@ -65,10 +64,6 @@ def without_choice(tree: Mapping[str, Any], names: Mapping[str, str]) -> Iterato
 def choice_of(key: str) -> tuple[str, str] | None:
     """Return which setting decides whether one is used, and the choice that it is for; ``None`` for what always is."""
     return next((choice for one, choice in CHOSEN_BY.items() if f"{key}.".startswith(f"{one}.")), None)
-
-
-def _choosing(chooser: str) -> tuple[str, ...]:
-    return (chooser, _CHOOSE_TOO[chooser]) if chooser in _CHOOSE_TOO else (chooser,)
 
 
 def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -63,16 +63,9 @@ def problems_of(
 def refusal(
     what: str, problems: Sequence[str], missing_keys: Sequence[str] = (), *, origin: str = "", advice: str = ""
 ) -> ConfigurationError:
-    """Return an error that says of some settings that they have problems, and tells each in a line.
+    """Return an error that says what has problems, such as ``the configuration has``, and tells each in a line.
 
     Raise it outside the handler of Pydantic's error, so that no traceback leads to what was given.
-
-    Args:
-        what: Which settings, with its verb, such as ``the configuration has``.
-        problems: One line each.
-        missing_keys: The names of those that are not set.
-        origin: Where they were read, in brackets, with a blank before it.
-        advice: What is said at the end.
     """
     count = f"{len(problems)} problem{'s' * (len(problems) > 1)}"
     msg = f"{what} {count}{origin}:\n  " + "\n  ".join(problems) + advice

@@ -1,4 +1,7 @@
-"""The stages of a pipeline that are models, and the transformers of its questions, as they are configured."""
+"""The stages of a pipeline that are models, and the transformers of its questions, as they are configured.
+
+What is called ``local`` makes the cross-encoder of this machine, which several of them may share.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,6 @@ def build_rerankers(
     """Return the configured reranker and those that stand in for it, in their order; none of them is loaded yet.
 
     The kind ``llm`` is left out where there is no LLM.
-
-    Args:
-        local: Makes the cross-encoder of this machine, which other stages may share.
     """
     kinds = (config.kind, *config.fallbacks) if config.enabled else ()
     made = (RERANKERS.make(kind, config, Parts(llm, cross_encoder=local)) for kind in kinds)
@@ -67,20 +67,12 @@ def build_rerankers(
 def build_relevance_filter(
     config: RelevanceFilterConfig, llm: LLM | None, local: Callable[[], Reranker] = local_cross_encoder
 ) -> RelevanceFilter | None:
-    """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM.
-
-    Args:
-        local: Makes the cross-encoder of this machine, which other stages may share.
-    """
+    """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
     return RELEVANCE_FILTERS.make(config.kind, config, Parts(llm, cross_encoder=local)) if config.enabled else None
 
 
 def build_pruner(config: PrunerConfig, embedder: Embedder | None, local: Callable[[], Reranker]) -> Pruner | None:
     """Return the configured pruner, not yet loaded; ``None`` for the kind ``none``.
-
-    Args:
-        embedder: The index's.
-        local: Makes the cross-encoder of this machine, which other stages may share.
 
     Raises:
         ConfigurationError: The kind stands for nothing, or something that it needs is missing; ``missing_keys`` has it.
