@@ -149,8 +149,9 @@ class CacheConfig:
 class RetryConfig(LibraryRetryConfig):
     """When and how patiently a call is made again.
 
-    Rate limits (429), server faults (5xx) and unusable answers are tried again whatever ``retryable_exceptions`` says;
-    it names which of the other errors are.
+    What the library itself knows to pass, such as its own ``ConnectionError``, time-outs, rate limits (429), server
+    faults (5xx) and unusable answers, is tried again whatever ``retryable_exceptions`` says; it names which of the
+    other errors are.
     """
 
     retryable_exceptions: tuple[type[BaseException], ...] = Field(default=MAY_PASS, exclude=True)
@@ -654,7 +655,11 @@ def _as_chunk(document: Any, number: int) -> Chunk:
 
 def _key(query: str, filters: Filters) -> str:
     """Return what names a question with its filters; no filter and an empty one are the same."""
-    fields = asdict(filters) if isinstance(filters, MetadataFilter) else filters
+    fields = (
+        {name: value for name, value in asdict(filters).items() if value is not None}
+        if isinstance(filters, MetadataFilter)
+        else filters
+    )
     return result_key(
         query=query,
         filters=fields if isinstance(fields, Filter) else None,
