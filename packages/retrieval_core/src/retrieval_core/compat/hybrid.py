@@ -6,7 +6,7 @@
 
     config = {"search_type": "hybrid", "retrieval_k": 20, "dense_weight": 0.7, "ai_rerank": True}
     with RetrievalPipeline(config, ollama_config={"host": "http://localhost:11434"}) as pipeline:
-        pipeline.index.index("docs")
+        pipeline.index.ingest("docs")
         for text in pipeline.answer_stream("What does it cost?", search_type="dense", ai_rerank=False):
             print(text, end="")
 
