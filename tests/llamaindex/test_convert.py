@@ -29,6 +29,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.serialization import hit_to_json
 from retrieval_core.testing.filter_strategies import metadata, texts
 from retrieval_core.types import Chunk, Hit, Origin, Scores, Span
+from support.examples import times
 from support.llamaindex_library import CHUNKS, hits
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ HIT = Hit(CHUNKS[1], 1.5, Scores(dense=0.7, dense_rank=1, lexical=3.25, lexical_
 
 
 @given(hits(), st.integers(1, 1000), st.lists(texts(), max_size=2))
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 def test_a_hit_survives_the_way_to_a_node_and_back(hit: Hit, rank: int, degraded: Sequence[str]) -> None:
     """Whatever names the user's metadata have."""
     item = node_from_hit(hit, rank, degraded)
@@ -48,7 +49,7 @@ def test_a_hit_survives_the_way_to_a_node_and_back(hit: Hit, rank: int, degraded
 
 
 @given(hits())
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 def test_a_node_survives_json(hit: Hit) -> None:
     """Stores of LlamaIndex keep nodes as JSON."""
     item = node_from_hit(hit, 1)
@@ -57,7 +58,7 @@ def test_a_node_survives_json(hit: Hit) -> None:
 
 
 @given(hits())
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 def test_the_users_metadata_stay_as_they_are_and_are_all_that_a_prompt_sees(hit: Hit) -> None:
     """The provenance is in the metadata, and in neither text."""
     node = node_from_hit(hit, 1).node
@@ -69,7 +70,7 @@ def test_the_users_metadata_stay_as_they_are_and_are_all_that_a_prompt_sees(hit:
 
 
 @given(texts(), texts(), metadata(), st.none() | st.floats(-10, 10))
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 def test_a_node_of_another_retriever_becomes_a_chunk(name: str, text: str, own: dict[str, Any], score: float) -> None:
     """Everything that is known of it is kept."""
     node = TextNode(id_=name, text=text, metadata=own)

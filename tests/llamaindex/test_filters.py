@@ -35,6 +35,7 @@ from retrieval_core.types.filters import (
     Text,
     matches,
 )
+from support.examples import times
 
 O = FilterOperator  # noqa: E741
 CONVERTED: list[tuple[FilterOperator, Any, Filter]] = [
@@ -167,7 +168,7 @@ _OF_LISTS = st.one_of(
     st.sampled_from(FilterCondition) | st.none(),
     st.fixed_dictionaries({}, optional={"f": _SCALARS, "g": st.none() | _SCALARS, "l": _LISTS}),
 )
-@settings(max_examples=400)
+@settings(max_examples=times(400))
 def test_filters_mean_what_the_reference_store_of_llama_index_takes_them_for(
     filters: list[MetadataFilter], condition: FilterCondition | None, fields: dict[str, Any]
 ) -> None:

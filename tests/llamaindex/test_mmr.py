@@ -26,6 +26,7 @@ from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Scores
+from support.examples import times
 
 
 def node(text: str, score: float | None = None, embedding: list[float] | None = None) -> NodeWithScore:
@@ -200,7 +201,7 @@ def test_with_an_embedder_it_cannot_be_pickled(embedder: Any) -> None:
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
     st.sampled_from([(1e308, -1e308), (sys.float_info.max, -sys.float_info.max)]),
 )
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 def test_scores_may_be_any_finite_numbers(scores: list[float], extremes: tuple[float, float]) -> None:
     """Their range may be more than the largest number; relevance alone still orders them as before."""
     nodes = [node(str(place), score, [1.0, 0.0]) for place, score in enumerate([*scores, *extremes])]
@@ -239,7 +240,7 @@ def test_given_nodes_are_not_changed_and_the_new_score_orders() -> None:
     st.integers(1, 9),
     st.floats(0, 1),
 )
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 def test_the_choice_is_the_cores(rows: list[tuple[float, tuple[float, ...]]], top_n: int, lambda_mult: float) -> None:
     """The same arithmetic, also where nodes share an id."""
     nodes = [

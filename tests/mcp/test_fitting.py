@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import times
+
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Hit, RetrievalResult, Scores
@@ -45,7 +47,7 @@ def assert_short(structured: object, text: str, limit: int) -> None:
         written.encode()
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(
     found=st.lists(hits(), max_size=8, unique_by=lambda hit: hit.chunk.id),
     query=TEXTS,
@@ -65,7 +67,7 @@ def test_a_search_stays_below_the_limit(found: list[Hit], query: str, reasons: l
         assert len(hit["text"]) >= min(len(whole[hit["id"]].rstrip()), SHORTEST_PASSAGE // 2 - 2)
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(text=TEXTS, name=NAMES, title=st.none() | TEXTS, fields=st.dictionaries(NAMES, JSONS, max_size=6))
 def test_a_document_is_read_in_parts(text: str, name: str, title: str | None, fields: dict[str, object]) -> None:
     """Each part stays below the limit, and together they are the document."""
@@ -81,7 +83,7 @@ def test_a_document_is_read_in_parts(text: str, name: str, title: str | None, fi
     assert read == text.replace("\ud800", "\ufffd")
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(text=TEXTS, start=st.integers(0, 100), size=st.integers(1, 500))
 def test_a_good_end_grows_with_the_space(text: str, start: int, size: int) -> None:
     """More space never means less text, which finding the largest that fits relies on."""
@@ -144,7 +146,7 @@ def test_a_single_short_answer_still_has_a_passage() -> None:
     assert len(answer.structured["results"][0]["text"]) > SHORTEST_PASSAGE
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(text=TEXTS, limit=st.integers(100, 2_000))
 def test_errors_are_bounded(text: str, limit: int) -> None:
     """Whatever is said stays below the limit as JSON; what fits is not touched."""

@@ -15,6 +15,7 @@ from retrieval_core.text.claims import figures_of
 from retrieval_core.text.markers import MISSING
 from retrieval_core.types import Chunk
 from support.answers import an_answering_pipeline, check_stream, events_of
+from support.examples import times
 from support.pipelines import TEXTS, TroubledStore, filled
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ HOSTILE = st.sampled_from(
 
 
 @pytest.mark.property("answers", 1)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=OUTPUTS, size=st.integers(1, 40), failure_after=st.one_of(st.none(), st.integers(0, 12)), evil=HOSTILE)
 def test_any_output_makes_a_sound_stream(text: str, size: int, failure_after: int | None, evil: str) -> None:
     """Events are well formed and end once; no sentence has a source that lacks its quote or its figures."""

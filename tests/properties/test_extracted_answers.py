@@ -12,6 +12,7 @@ from retrieval_core.pipeline.answer.candidates import candidates
 from retrieval_core.pipeline.answer.extract import choose, compose
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Span, content_hash
+from support.examples import times
 from support.quoted_packs import quoting, whole
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def packs(draw: st.DrawFn, *, apart: bool = False) -> tuple[ContextPack, dict[st
     return quoting(documents, *passages), documents
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=times(400), deadline=None)
 @given(drawn=packs(), query=QUERIES, data=st.data())
 def test_every_quote_is_the_documents_and_the_answers(
     drawn: tuple[ContextPack, dict[str, str]], query: str, data: st.DataObject
@@ -120,7 +121,7 @@ INTRODUCED = "> [!NOTE]\nTo do this:\n\n1. first\n"
 """An introduction inside a quotation, above a list outside it."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @example(drawn=(whole(INTRODUCED), {}), query="the")
 @example(drawn=(whole(INTRODUCED), {}), query="How do I do this first?")
 @given(drawn=packs(apart=True), query=QUERIES)
@@ -137,7 +138,7 @@ def test_nothing_is_quoted_twice(drawn: tuple[ContextPack, dict[str, str]], quer
     assert len(places) == len(set(places))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(before=TEXTS, after=TEXTS, query=QUERIES)
 def test_a_pack_that_says_something_gives_an_answer(before: str, after: str, query: str) -> None:
     """A sentence of words is enough, wherever it stands."""
@@ -146,7 +147,7 @@ def test_a_pack_that_says_something_gives_an_answer(before: str, after: str, que
     assert compose(choose(found))[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(drawn=packs(), query=QUERIES)
 def test_markers_are_no_code(drawn: tuple[ContextPack, dict[str, str]], query: str) -> None:
     """Where the answer is shown as Markdown, every marker is a part of its text: no block swallows it."""

@@ -12,6 +12,7 @@ from retrieval_core.pipeline.answer.attribution import AttributionIndex, markers
 from retrieval_core.text.sentence_stream import LONGEST, SentenceStream
 from retrieval_core.types import content_hash
 from support.attribution_cases import passage
+from support.examples import times
 
 if TYPE_CHECKING:
     from retrieval_core.types import AnswerSentence, Attribution, Citation, ContextPassage, Span
@@ -133,7 +134,7 @@ def spans_of(pieces: list[str]) -> list[Span]:
     return [*spans, *growing.end()]
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(400))
 @given(text=TEXTS, data=st.data())
 def test_pieces_make_no_difference(text: str, data: st.DataObject) -> None:
     """However a text is cut, its sentences are the same, in order, apart, short, and all of it but white space."""
@@ -151,7 +152,7 @@ def test_pieces_make_no_difference(text: str, data: st.DataObject) -> None:
     assert not text[end:].strip()
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(text=TEXTS, more=TEXTS)
 def test_a_sentence_that_was_told_stays(text: str, more: str) -> None:
     """What was given away before the end is a sentence of every text that goes on from there."""
@@ -159,7 +160,7 @@ def test_a_sentence_that_was_told_stays(text: str, more: str) -> None:
     assert spans_of([text + more])[: len(told)] == told
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(text=TEXTS)
 def test_markers_stand_where_they_say(text: str) -> None:
     """In order and apart, each in brackets and with its numbers; without them the other characters are left."""
@@ -206,7 +207,7 @@ def _stands_in(text: str, span: Span | None, whole: str, around: Span | None) ->
     return around.start <= span.start and span.end <= around.end and inside == text
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(pack=packs(), text=ANSWERS)
 def test_every_source_holds_its_quotes(pack: list[ContextPassage], text: str) -> None:
     """Each number once; every quote word for word in that very passage, where it says and with its hash."""
@@ -246,7 +247,7 @@ STATEMENTS = st.lists(
 ).map(lambda facts: ", and ".join(fact.format(figure) for fact, figure in facts))
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(pack=packs(), statement=STATEMENTS, markers=st.lists(st.integers(1, 5), max_size=3))
 def test_nothing_is_attributed_where_figures_differ(
     pack: list[ContextPassage], statement: str, markers: list[int]

@@ -19,6 +19,7 @@ from retrieval_core.pipeline.stages.prune import excerpts_of
 from retrieval_core.ports import Change
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Chunk, Document, Hit, Scores, Section, Span, content_hash
+from support.examples import times
 
 FRAGMENTS = (
     *("The moon is far. ", "It is round! ", "Why? ", "no end", "One.\n\n", "e.g. this. ", "一つ。", "\n", "\n\n", "  "),
@@ -32,7 +33,7 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(text=TEXTS, data=st.data())
 def test_excerpts_are_whole_sentences_in_order(text: str, data: st.DataObject) -> None:
     """Sorted, apart, inside the text, not empty; every kept sentence in one, and nothing but sentences and heads."""
@@ -69,7 +70,7 @@ def _wanted(text: str, kept: tuple[bool, ...]) -> str:
     return without_space("".join(text[position] for position in sorted(wanted)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(texts=st.lists(TEXTS.filter(str.strip), min_size=1, max_size=4), data=st.data())
 def test_nothing_outside_the_excerpts_is_formatted(texts: list[str], data: st.DataObject) -> None:
     """The context of pruned hits is their excerpts with marks between them, and that of others their text."""
@@ -83,7 +84,7 @@ def test_nothing_outside_the_excerpts_is_formatted(texts: list[str], data: st.Da
     assert format_context(hits, template="{text}", delimiter="\0|\0").text == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(
     texts=st.lists(TEXTS.filter(str.strip), min_size=2, max_size=5),
     window=st.integers(0, 2),

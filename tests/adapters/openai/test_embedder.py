@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import times
+
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder, _requests
@@ -191,7 +193,7 @@ def test_texts_for_other_models_go_as_they_are(server: WireServer) -> None:
     assert [len(text) for text in server.requests[0].json()["input"]] == [100_000, 300_000]
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(
     st.lists(
         st.one_of(

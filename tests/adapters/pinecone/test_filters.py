@@ -36,6 +36,7 @@ from retrieval_core.types.filters import (
     matches,
     operators_of,
 )
+from support.examples import times
 from support.pinecone_service import KEY, PineconeService, filter_test
 from support.wire_server import Request
 
@@ -122,7 +123,7 @@ def test_the_service_refuses_records_that_pinecone_refuses(vector: dict[str, Any
 
 
 @pytest.mark.parametrize("absent", BOTH_KINDS)
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=times(EXAMPLES))
 @given(filter_strategies.metadata(), filter_strategies.filters(OPERATORS))
 def test_what_is_translated_never_loses_a_match(absent: bool, metadata: dict[str, Any], condition: Filter) -> None:
     """What matches passes at Pinecone; what passes beyond is what it has no words for."""
@@ -153,7 +154,7 @@ def has_no_words_for(condition: Filter) -> bool:
             return condition.field in {"id", "document_id", "title", "source", "parent_id", "page"}
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=times(EXAMPLES))
 @given(filter_strategies.metadata(), st.sampled_from([*filter_strategies.PATHS, "a.b.c.b", "b.b.c", "b.c"]))
 def test_flat_fields_are_those_that_filters_look_up(metadata: dict[str, Any], path: str) -> None:
     """Every path leads to the same value, before and after."""

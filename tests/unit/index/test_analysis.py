@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
 from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, settings_to_change
 from retrieval_core.types import Span
+from support.examples import times
 
 LANGUAGES: list[str] = [*Stemmer.algorithms(), "none"]  # pyright: ignore[reportUnknownMemberType]
 ANALYZERS: dict[str, Analyzer] = {}
@@ -58,7 +59,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(analyzers(), TEXTS)
 def test_every_term_stands_where_it_says(analysis: Analyzer, text: str) -> None:
     """With any settings, terms come in the order of their spans, and their characters alone give them again."""
@@ -70,7 +71,7 @@ def test_every_term_stands_where_it_says(analysis: Analyzer, text: str) -> None:
         assert is_stray or term.text in analysis.terms(text[term.span.start : term.span.end])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(analyzers(), TEXTS)
 def test_what_is_asked_is_indexed(analysis: Analyzer, text: str) -> None:
     """With any settings, a text is found by itself; without stop words nothing is dropped but what is indexed only."""
@@ -79,7 +80,7 @@ def test_what_is_asked_is_indexed(analysis: Analyzer, text: str) -> None:
     assert bool(asked) == bool(indexed)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(analyzers(), TEXTS)
 def test_terms_are_plain_tokens(analysis: Analyzer, text: str) -> None:
     """With any settings, no term holds anything that a query language or a splitter at spaces would see."""
@@ -88,7 +89,7 @@ def test_terms_are_plain_tokens(analysis: Analyzer, text: str) -> None:
         assert not set(term) & set(" \t\n\"'*():^+-{}\x00")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(analyzers(), TEXTS, TEXTS)
 def test_highlights_are_in_order_and_apart(analysis: Analyzer, question: str, text: str) -> None:
     """With any settings, they lie inside the text, and a text highlights its own words."""

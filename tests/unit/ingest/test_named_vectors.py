@@ -20,6 +20,7 @@ from retrieval_core.ports import SearchRequest
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +154,7 @@ _CHUNKS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(_CHUNKS)
 def test_vectors_are_those_of_the_texts(rows: list[_Row]) -> None:
     """For any chunks, each has exactly the vectors for which it has a text, and each text is embedded once."""

@@ -17,6 +17,7 @@ from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,4 +197,4 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = BreakerMachine.TestCase
-TestBreakerMachine.settings = settings(max_examples=100, stateful_step_count=30)
+TestBreakerMachine.settings = settings(max_examples=times(100), stateful_step_count=30)

@@ -14,6 +14,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.run.lru import CacheEntry, CacheStatistics, LruCache
 from retrieval_core.testing.clock import FakeClock
+from support.examples import times
 
 
 def make(max_size: int = 3, ttl: float | None = 10) -> tuple[LruCache[str, int], FakeClock]:
@@ -97,7 +98,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(steps=steps, size=st.integers(1, 4), ttl=st.none() | st.integers(1, 8))
 def test_it_behaves_like_its_description(steps: list[tuple[str, int]], size: int, ttl: int | None) -> None:
     """After any steps it holds what a plain list of entries, searched from end to end, would hold."""

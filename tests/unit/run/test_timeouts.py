@@ -18,6 +18,7 @@ from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.run.timeouts import timeouts_of
 from retrieval_core.testing.clock import FakeClock
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +143,7 @@ def test_which_stages_have_which_timeout(pool: ThreadPool) -> None:
     assert asyncio.run(run.call("relevance", slow)) == Ok(1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(
     deadline=st.integers(1, 60), bound=st.integers(1, 60), begun=st.integers(0, 59), share=st.sampled_from([0.5, 1.0])
 )

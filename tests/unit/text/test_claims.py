@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS
 from retrieval_core.text.claims import Difference, compare, figures_in, figures_of, missing_figures, read
+from support.examples import times
 
 NOTHING: frozenset[str] = frozenset()
 MAY_THIRD = frozenset({"2019-05-03", "2019-05", "--05-03", "2019"})
@@ -246,7 +247,7 @@ def test_hostile_texts(text: str) -> None:
     assert compare(reading, reading, reading.tokens) in {"same", None}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(st.text(alphabet=st.sampled_from("0159.,:-/%[] \u0663\uff15kmsMay'thone$\n|`nt"), max_size=60))
 def test_a_text_has_its_own_figures(text: str) -> None:
     """Whatever a text looks like, none of its figures is missing in itself, and all spans are inside and in order."""
@@ -257,14 +258,14 @@ def test_a_text_has_its_own_figures(text: str) -> None:
     assert all(0 <= end <= len(text) for end in ends)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(st.integers(0, 10**12), st.sampled_from(",_' \u00a0\u202f"))
 def test_separators_change_nothing(number: int, separator: str) -> None:
     """A number is the same with and without thousands separators."""
     assert figures_of(f"It has {number:,} parts.".replace(",", separator)) == {str(number)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(st.dates(dt.date(1000, 1, 1), dt.date(2999, 12, 31)))
 def test_dates_are_the_same_in_all_forms(date: dt.date) -> None:
     """A date in words and one in figures have the same figures."""

@@ -17,6 +17,7 @@ from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_deco
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.types import FrozenDict, RetrievalResult
+from support.examples import times
 from support.results import hints_of, results
 
 HEADER = len(schema()) + 4
@@ -44,7 +45,7 @@ def changed(data: bytes, path: list[Any], value: Any) -> bytes:
     return sealed(json.dumps(document).encode())
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(results)
 def test_every_result_comes_back(result: RetrievalResult) -> None:
     """Every field of every type, read from the types themselves, comes back equal and of the same type.
@@ -79,7 +80,7 @@ def test_the_kits_result_has_a_value_in_every_field() -> None:
     assert empty == {("Chunk", "chunk_index"), ("RetrievalResult", "from_cache")}
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(data=st.data(), result=results)
 def test_damaged_bytes_are_no_result(data: st.DataObject, result: RetrievalResult) -> None:
     """Bytes that were changed, cut off or added to are a miss, wherever it happened."""
@@ -95,7 +96,7 @@ def test_damaged_bytes_are_no_result(data: st.DataObject, result: RetrievalResul
     assert bad == good or decode(bad) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(st.binary() | st.binary().map(sealed))
 def test_any_bytes_are_no_result(data: bytes) -> None:
     """Bytes that nobody encoded are a miss, never an error, even when their checksum is right."""

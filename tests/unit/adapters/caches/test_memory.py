@@ -15,6 +15,7 @@ from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import FrozenDict, Span
+from support.examples import times
 from support.results import results
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def changes_of(value: Any) -> list[Callable[[], object]]:
 
 
 @pytest.mark.property(feature="retrieval", number=10)
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(results)
 def test_nothing_done_to_a_result_reaches_the_cache(result: RetrievalResult) -> None:
     """Whatever is tried with a result that came out is refused, and the next one that comes out is what was put in."""
@@ -83,7 +84,7 @@ def test_nothing_done_to_a_result_reaches_the_cache(result: RetrievalResult) -> 
     assert_same(asyncio.run(cache.get("key")), before)
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(results)
 def test_what_comes_out_cannot_be_changed_at_all(result: RetrievalResult) -> None:
     """It consists of frozen records, tuples, frozen mappings and plain values only, so no copy is needed."""

@@ -13,6 +13,7 @@ from retrieval_core.adapters.evaluators.precision import expected_average_precis
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, EvaluationScores
+from support.examples import times
 from support.plugins import approx
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def test_a_curve_that_is_none_is_refused(midpoint: float, slope: float) -> None:
 words = st.lists(st.sampled_from(["when", "does", "the", "train", "leave", "bread", "nine"]), max_size=6).map(" ".join)
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(st.lists(words, max_size=6), words, words.filter(bool))
 def test_scores_stay_in_range_and_name_their_methods(texts: list[str], response: str, query: str) -> None:
     """Each score is in [0, 1] or None, and both have a method."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.evaluators.precision import average_precision, expected_average_precision
+from support.examples import times
 from support.plugins import approx
 
 if TYPE_CHECKING:
@@ -36,21 +37,21 @@ def test_average_precision_of_nothing_relevant_is_0() -> None:
     assert average_precision([]) == expected_average_precision([]) == 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(likely)
 def test_the_expectation_is_the_mean_over_all_possible_verdicts(probabilities: list[float]) -> None:
     """The distributions above and below each rank give what enumerating all verdicts gives."""
     assert expected_average_precision(probabilities) == approx(by_enumeration(probabilities), abs=1e-9)
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(st.lists(st.booleans(), max_size=20))
 def test_certain_verdicts_give_the_average_precision(verdicts: list[bool]) -> None:
     """With probabilities of 0 and 1 there is one possible list of verdicts."""
     assert expected_average_precision([float(verdict) for verdict in verdicts]) == approx(average_precision(verdicts))
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_no_order_is_expected_to_be_better_than_the_likely_ones_first(probabilities: list[float]) -> None:
     """The score stays in [0, 1], and sorting by probability never lowers it."""

@@ -27,6 +27,7 @@ from retrieval_core.errors import (
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, EvaluationScores
+from support.examples import times
 from support.plugins import approx
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def test_nothing_is_reported_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_extra
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(st.lists(st.booleans(), min_size=1, max_size=8))
 def test_ragas_own_loop_comes_to_the_same_average(verdicts: list[bool]) -> None:
     """Judging passages by themselves and averaging here is what RAGAS does, one after the other."""

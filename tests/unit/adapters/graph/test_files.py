@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import times
+
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import GraphFiles, Triple
@@ -178,7 +180,7 @@ items = st.builds(Triple, names, names, names, st.none() | names, st.none() | na
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(given_items=st.lists(items, max_size=10))
 def test_what_is_written_is_read(tmp_path_factory: Any, given_items: list[Triple | ExtractionRecord]) -> None:
     """Any names survive the file: line ends, quotes and controls included."""

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import times
+
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import KnowledgeGraph, Triple
@@ -152,7 +154,7 @@ some = st.text(min_size=1, max_size=8).filter(lambda text: bool(text.strip()) an
 triples = st.builds(Triple, words | some, labels | some, words | some)
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(given_triples=st.lists(triples, max_size=30), parts=st.lists(words | labels | st.text(max_size=20), max_size=8))
 def test_any_question_to_any_graph(given_triples: list[Triple], parts: list[str]) -> None:
     """Whatever is asked: facts are triples of the graph, each once, best first, bounded, and always the same."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.graph.names import MOST_WORDS, Names, is_all_stop_words, key_of, mentions, words_of
+from support.examples import times
 
 NAMES = (
     "Albert Einstein",
@@ -116,7 +117,7 @@ def oracle(spellings: list[str], text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(spellings=names, text=texts)
 def test_finding_equals_an_oracle(spellings: list[str], text: str) -> None:
     """For names of several characters, finding is the longest match at each word and nothing else."""
@@ -126,7 +127,7 @@ def test_finding_equals_an_oracle(spellings: list[str], text: str) -> None:
     assert [keys[number] for number in finder.find(text)] == oracle(spellings, text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(text=st.text(max_size=200))
 def test_keys_of_any_text(text: str) -> None:
     """Any text has a key, which is its own key, whatever its case and the white space around it."""

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import times
+
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
@@ -274,7 +276,7 @@ triples = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(
     given_triples=st.lists(triples, max_size=20),
     parts=st.lists(st.sampled_from(NAMES) | st.text(max_size=10), max_size=6),

@@ -20,6 +20,7 @@ from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import Message, QueryContext, Transformed
 from retrieval_core.testing.fakes_llm import FakeLLM
+from support.examples import times
 
 KINDS: dict[str, Any] = {
     "words": KeywordExpander,
@@ -69,7 +70,7 @@ def assert_searchable(text: str, limit: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(query=QUESTIONS, history=TURNS, answer=answers())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 def test_any_answer(kind: str, query: str, history: tuple[Message, ...], answer: str) -> None:
     """A transformer that asks a model gives bounded texts, or the one error that is asked about again."""
     transformer = KINDS[kind](FakeLLM(lambda _request: answer))
@@ -81,7 +82,7 @@ def test_any_answer(kind: str, query: str, history: tuple[Message, ...], answer:
 
 
 @given(query=QUESTIONS, history=TURNS, turns=st.integers(1, 5), words=st.integers(1, 10))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 def test_any_conversation(query: str, history: tuple[Message, ...], turns: int, words: int) -> None:
     """The heuristic never fails; it keeps the question whole, at the end, and searches for it alone as well."""
     made = asyncio.run(HeuristicCondenser(turns=turns, words=words).transform(query, QueryContext(history)))

@@ -16,6 +16,7 @@ from retrieval_core.ports import Completion, Verified
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Usage
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -293,7 +294,7 @@ ENTRY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(st.dictionaries(st.sampled_from(["1", "2", "3"]), ENTRY | JUNK, max_size=3) | JUNK | st.text(max_size=60))
 def test_whatever_a_model_answers(answer: Any) -> None:
     """Either the answer is refused, or there are two verdicts whose quotes stand in the passages they name."""

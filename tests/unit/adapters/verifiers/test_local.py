@@ -18,6 +18,7 @@ from retrieval_core.ports import Verified
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.verifier_kit import verify as verify_all
 from support.answer_cases import VERDICTS, cases
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +141,7 @@ def test_nothing_to_say() -> None:
     assert one("The lighthouse was completed.", "", " ").verdict == "not_found"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(
     st.text(max_size=200),
     st.lists(st.text(max_size=300), min_size=1, max_size=4),

@@ -15,6 +15,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.types.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
+from support.examples import times
 from support.results import json_values, texts
 
 GIVEN: dict[str, Any] = {
@@ -62,14 +63,14 @@ def exact(value: Any) -> Any:
     return (type(value), repr(value))
 
 
-@settings(max_examples=500)
+@settings(max_examples=times(500))
 @given(inputs, inputs)
 def test_different_inputs_have_different_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Two keys are equal exactly where all inputs are, types included."""
     assert (result_key(**one) == result_key(**other)) == (exact(one) == exact(other))
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(data=st.data(), given_inputs=inputs)
 def test_each_input_counts(data: st.DataObject, given_inputs: dict[str, Any]) -> None:
     """With all others alike, each input alone decides whether two keys are equal."""
@@ -78,7 +79,7 @@ def test_each_input_counts(data: st.DataObject, given_inputs: dict[str, Any]) ->
     assert (result_key(**given_inputs) == result_key(**other)) == (exact(given_inputs) == exact(other))
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(texts, texts, texts)
 def test_text_does_not_move_between_inputs(first: str, second: str, third: str) -> None:
     """What stands at the end of one input is never taken for the beginning of the next."""

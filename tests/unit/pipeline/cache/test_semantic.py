@@ -18,6 +18,7 @@ from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.text.paraphrase import same_meaning
+from support.examples import times
 from support.plugins import approx
 from support.results import json_values, texts
 
@@ -132,7 +133,7 @@ class Oracle:
         return place
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(steps, st.integers(1, 6))
 def test_it_does_what_a_loop_would_do(steps: list[tuple[str, int, int, tuple[int, ...]]], max_size: int) -> None:
     """The nearest question of its part that is not too old and asks the same, whatever came and went before."""

@@ -24,6 +24,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, Query
 from retrieval_core.types.filters import And, Eq, Exists, Or, chunk_fields, matches
 from retrieval_core.types.filters.syntax import parse_filter
+from support.examples import times
 from support.pipelines import PHONES, TroubledStore, a_pipeline, filled
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def test_names_and_values_are_data(pool: ThreadPool) -> None:
         assert len(note) < 400
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(
     st.lists(filter_strategies.metadata(), min_size=1, max_size=4),
     st.lists(filter_strategies.filters(), min_size=1, max_size=6),

@@ -17,6 +17,7 @@ from retrieval_core.run.observe import Histogram, Metrics, MetricsSnapshot
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
+from support.examples import times
 from support.pipelines import TroubledStore, filled
 from support.plugins import approx
 
@@ -210,7 +211,7 @@ def play(metrics: Metrics, story: list[Any]) -> None:
             metrics.answered(result(from_cache=from_cache, degraded=entries))
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(outcomes)
 def test_whatever_happens_is_counted_exactly(story: list[Any]) -> None:
     """After N queries there are N, and each number is the sum of what was told."""
@@ -237,7 +238,7 @@ def test_whatever_happens_is_counted_exactly(story: list[Any]) -> None:
         assert one.output_tokens == sum(record.usage.output_tokens for record in mine if record.usage)
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(outcomes)
 def test_prometheus_own_parser_reads_every_number(story: list[Any]) -> None:
     """The text says what the snapshot says, whatever stages are called."""

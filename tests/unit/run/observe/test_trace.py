@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from retrieval_core.run.observe import explain
 from retrieval_core.types import Degradation, DroppedPassage, RetrievalResult, StageRecord, Usage
+from support.examples import times
 from support.pipelines import a_pipeline
 from support.results import results
 
@@ -94,7 +95,7 @@ def test_nothing_can_steer_a_terminal() -> None:
     assert "\u202e" not in text
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(results)
 def test_every_result_can_be_explained(result: RetrievalResult) -> None:
     """One line for each stage, passage left out and thing done without, all of bounded length and printable."""

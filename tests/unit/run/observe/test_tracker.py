@@ -21,6 +21,7 @@ from retrieval_core.run.observe.metrics import SECONDS
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord
+from support.examples import times
 from support.pipelines import TroubledStore, filled
 from support.plugins import approx
 
@@ -182,7 +183,7 @@ def play(tracker: PerformanceTracker, story: list[Any]) -> None:
                 raise EmbeddingError("no") if outcome == "failed" else asyncio.CancelledError
 
 
-@settings(max_examples=120)
+@settings(max_examples=times(120))
 @given(st.lists(events, min_size=1, max_size=4))
 def test_the_numbers_are_those_of_an_oracle_whatever_threads_do(stories: list[list[Any]]) -> None:
     """Counts and rates are exact, and means true, with queries, errors and calls from several threads."""
@@ -210,7 +211,7 @@ def test_the_numbers_are_those_of_an_oracle_whatever_threads_do(stories: list[li
     assert tracker.snapshot().in_progress == 0
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(st.lists(st.floats(0, 60), min_size=1), st.floats(0, 1))
 def test_a_quantile_lies_in_the_bucket_of_the_true_one(durations: list[float], share: float) -> None:
     """It is an estimate that is never further off than the limits are apart; above the last limit it is that limit."""

@@ -21,6 +21,7 @@ from retrieval_core.errors import EmbeddingError, IndexFormatError, StoreError
 from retrieval_core.run.observe import Metrics, UsageStats, read_totals, reset_totals, totals_beside
 from retrieval_core.run.observe.totals import APPLICATION_ID, add_totals, rows_of
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
+from support.examples import times
 from support.plugins import approx
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ stories = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(100))
 @given(stories)
 def test_the_totals_are_what_one_process_would_have_counted(
     tmp_path_factory: pytest.TempPathFactory, story: list[Any]
