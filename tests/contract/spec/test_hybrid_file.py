@@ -282,6 +282,7 @@ def test_flags_of_a_request(pipeline: RetrievalPipeline) -> None:
     by_meaning = pipeline.search("bright camera", dense_weight=1.0, ai_rerank=False)
     assert [item["score"] for item in by_words] != [item["score"] for item in by_meaning]
     assert len(pipeline.search(QUESTION, top_k=1, retrieval_k=1, ai_rerank=False)) == 1
+    assert len(pipeline.search(QUESTION, retrieval_k=2, ai_rerank=False)) == 2
     assert pipeline.search(QUESTION) == as_set
     with pytest.raises(ConfigurationError, match="dense_weight"):
         pipeline.search(QUESTION, dense_weight=2)
@@ -396,6 +397,8 @@ def test_search_multiple_indexes(tmp_path: Path) -> None:
         assert {item["source_index"] for item in found} == {"a"}
         with pytest.raises(ValueError, match="name"):
             pipeline.search_multiple_indexes(QUESTION, ["../a"])
+        with pytest.raises(InvalidParameterError, match=r"write \['main'\]"):
+            pipeline.search_multiple_indexes(QUESTION, "main")
 
 
 def test_recovery_of_the_embedder(tmp_path: Path) -> None:

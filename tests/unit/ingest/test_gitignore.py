@@ -128,6 +128,11 @@ def sources(folder: Path, base: Path, **options: bool) -> list[str]:
     return [file.source for file in discover([folder], base, {".md"}, **options).files]
 
 
+def test_a_line_that_is_longer_than_any_path_is_passed_over() -> None:
+    """Making an expression of a megabyte would take minutes."""
+    assert len(parse_rules(b"*a" * 500_000 + b"\n*.log\n")) == 1
+
+
 def test_rules_above_the_folder_hold_up_to_the_root_of_the_working_tree(tmp_path: Path) -> None:
     """Those of the working tree do, those above it do not, and a tree inside of it has its own alone."""
     tree(tmp_path, {".gitignore": "*", "tree/.git/config": "", "tree/.gitignore": "/docs/a.md\n*.tmp.md\n"})

@@ -515,8 +515,12 @@ class RetrievalPipeline(Closing):
         Each id names the index ``text_pages_<id>`` in the folder of the configured one.
 
         Raises:
+            InvalidParameterError: The ids are one text, whose letters would be taken for ids.
             ValueError: An id cannot be a part of a file's name.
         """
+        if isinstance(index_ids, str):
+            msg = f"index_ids must be a list of ids, got the text {index_ids!r}; for one index write [{index_ids!r}]"
+            raise InvalidParameterError(msg)
         flags, rest = self._parted(options)
         config = self._configured(flags)
         name = repr((sorted(index_ids), sorted(flags.items())))
@@ -541,7 +545,10 @@ class RetrievalPipeline(Closing):
 
     def _asked(self, options: Mapping[str, Any]) -> tuple[Index, dict[str, Any]]:
         flags, rest = self._parted(options)
-        return self._opened_with(flags), rest
+        index = self._opened_with(flags)
+        if "retrieval_k" in flags and rest.get("top_k") is None:  # no more are returned than are retrieved
+            rest["top_k"] = min(index.config.search.top_k, index.config.search.candidates)
+        return index, rest
 
     def _parted(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the flags, and the library's options."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = ".gitignore"
+LONGEST_RULE = 4096
+"""Bytes of a line, as many as a path has on Linux; longer ones are passed over."""
 
 _STAR = b"[^/]*"
 _FOLDERS = b"(?:[^/]*/)*"
@@ -121,8 +123,8 @@ def working_tree(folder: Path) -> tuple[Path, ...]:
 
 def parse_rules(text: bytes) -> tuple[Rule, ...]:
     """Return the rules of a file; lines that can match nothing are left out, as git passes over them."""
-    lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    return tuple(rule for line in lines if (rule := _rule(line.removesuffix(b"\r"))) is not None)
+    lines = (line.removesuffix(b"\r") for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+    return tuple(rule for line in lines if len(line) <= LONGEST_RULE and (rule := _rule(line)) is not None)
 
 
 def _rule(line: bytes) -> Rule | None:
