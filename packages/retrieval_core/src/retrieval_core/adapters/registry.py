@@ -45,7 +45,7 @@ def local_cross_encoder(batch_size: int = 32) -> ports.Reranker:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AdapterParts:
     """What an adapter may be made of beside its own settings.
 
     Attributes:
@@ -90,7 +90,7 @@ class Adapter:
             where it is not given.
     """
 
-    build: Callable[[Any, Parts], object]
+    build: Callable[[Any, AdapterParts], object]
     settings: type[BaseModel] | None = None
     asks_llm: bool = False
     probe: Callable[[Any], Awaitable[str]] | None = None
@@ -139,7 +139,9 @@ class Kinds(Generic[T]):
             msg = without_secrets(f"{self.key}: {kind!r} cannot be imported ({error})")
             raise ConfigurationError(msg) from error
 
-    def make(self, kind: str, section: Any, parts: Parts, beside: tuple[str, ...] = (), **given: Any) -> T | None:
+    def make(
+        self, kind: str, section: Any, parts: AdapterParts, beside: tuple[str, ...] = (), **given: Any
+    ) -> T | None:
         """Return what a kind stands for, not yet loaded; ``None`` for nothing, and where its language model is missing.
 
         Args:

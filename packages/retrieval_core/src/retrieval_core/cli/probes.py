@@ -19,7 +19,7 @@ from retrieval_core.adapters.registry import (
     TRANSFORMERS,
     VERIFIERS,
     Adapter,
-    Parts,
+    AdapterParts,
 )
 from retrieval_core.cli.probing import (
     AbsentError,
@@ -139,7 +139,7 @@ def _tried(
     adapter = kinds.named(kind)
     llm = llm_of(config) if isinstance(adapter, Adapter) and adapter.asks_llm else None
     embedder = build_embedder(config.embedder) if kinds.section == "pruner" else None
-    made = kinds.make(kind, getattr(config, kinds.section), Parts(llm, embedder))
+    made = kinds.make(kind, getattr(config, kinds.section), AdapterParts(llm, embedder))
     if llm is not None:
         return f"asks {llm.id}"
     own = adapter.probe if isinstance(adapter, Adapter) else None

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.answer.values import Evidence, Question, Search
+from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import QueryOptions, turns
@@ -210,7 +210,7 @@ class QueryEngine(Lifecycle):
 
     def _find_evidence(
         self, retrieval: Retrieval, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
-    ) -> Callable[[Run], Awaitable[Evidence]]:
+    ) -> Callable[[Run], Awaitable[AnswerEvidence]]:
         """Return what finds the passages for a question and packs them, checked as far as that can be done before.
 
         Raises:
@@ -223,7 +223,7 @@ class QueryEngine(Lifecycle):
             plan = replace(plan, top_k=plan.shortlist)
         normal = normalize(query, self.config.query)
 
-        async def find(run: Run) -> Evidence:
+        async def find(run: Run) -> AnswerEvidence:
             result = await retrieval.retrieve(run, normal, plan)
             pack = await make_context(
                 run,
@@ -235,7 +235,7 @@ class QueryEngine(Lifecycle):
                 condition=plan.condition,
                 strict=self.config.strict,
             )
-            return Evidence(result, pack)
+            return AnswerEvidence(result, pack)
 
         return find
 

@@ -26,7 +26,7 @@ from retrieval_core.errors import (
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from retrieval_core.adapters.registry import Parts
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.config import CacheConfig
     from retrieval_core.types import RetrievalResult
 
@@ -302,7 +302,7 @@ class RedisCache:
                 return ServiceError(message("failed"), "redis")
 
 
-def _build(cache: CacheConfig, _: Parts) -> RedisCache:
+def _build(cache: CacheConfig, _: AdapterParts) -> RedisCache:
     if cache.url is None:
         msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
         raise ConfigurationError(msg, missing_keys=("cache.url",))

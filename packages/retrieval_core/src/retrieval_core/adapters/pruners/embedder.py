@@ -12,7 +12,7 @@ from retrieval_core.ports import Kept
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.adapters.registry import Parts
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.config import PrunerConfig
     from retrieval_core.ports import Embedder
 
@@ -80,7 +80,7 @@ class EmbedderPruner:
         )
 
 
-def _build(pruner: PrunerConfig, parts: Parts) -> EmbedderPruner:
+def _build(pruner: PrunerConfig, parts: AdapterParts) -> EmbedderPruner:
     from retrieval_core.adapters.embedders.local import BGE_SMALL_EN  # noqa: PLC0415 - for the name of its model
 
     if parts.embedder is None:

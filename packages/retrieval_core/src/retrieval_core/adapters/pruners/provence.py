@@ -15,7 +15,7 @@ from retrieval_core.run.lazy import Lazy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from retrieval_core.adapters.registry import Parts
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.config import PrunerConfig
 
 MODEL = "naver/provence-reranker-debertav3-v1"
@@ -137,7 +137,7 @@ class ProvencePruner(Pooled):
         return cast("ProvenceModel", model.eval().requires_grad_(requires_grad=False))
 
 
-def _build(pruner: PrunerConfig, _: Parts) -> ProvencePruner:
+def _build(pruner: PrunerConfig, _: AdapterParts) -> ProvencePruner:
     if unknown := sorted(pruner.options.keys() - {"model", "revision"}):
         msg = f"pruner.options: there is no {', '.join(unknown)} for provence; there are model and revision"
         raise ConfigurationError(msg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, Parts
+from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, AdapterParts
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 def build_embedder(config: EmbedderConfig) -> Embedder | None:
     """Return the configured embedder, not yet loaded; ``None`` for the kind ``none``."""
-    return EMBEDDERS.make(config.kind, config, Parts())
+    return EMBEDDERS.make(config.kind, config, AdapterParts())
 
 
 def build_llm(config: LLMConfig) -> LLM | None:
     """Return the configured language model; ``None`` for the kind ``none``."""
-    return LLMS.make(config.kind, config, Parts())
+    return LLMS.make(config.kind, config, AdapterParts())
 
 
 def build_cache(config: CacheConfig) -> ResultCache | None:
     """Return the configured cache of results; ``None`` where caching is switched off."""
-    return CACHES.make(config.kind, config, Parts()) if config.enabled else None
+    return CACHES.make(config.kind, config, AdapterParts()) if config.enabled else None
 
 
 def lancedb_folder(location: Path) -> Path:
@@ -84,7 +84,7 @@ def build_store(
     """
     if config.kind == "lancedb":
         location = lancedb_folder(location)
-    parts = Parts(embedder=embedder, location=location, analyzer=analyzer, vectors=tuple(vectors))
+    parts = AdapterParts(embedder=embedder, location=location, analyzer=analyzer, vectors=tuple(vectors))
     given = parts.of_store
     if config.kind not in STORES.places:
         from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the other stores load it too

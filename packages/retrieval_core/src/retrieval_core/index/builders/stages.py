@@ -17,7 +17,7 @@ from retrieval_core.adapters.registry import (
     TOKEN_COUNTERS,
     TRANSFORMERS,
     VERIFIERS,
-    Parts,
+    AdapterParts,
     local_cross_encoder,
 )
 from retrieval_core.errors import ConfigurationError
@@ -60,7 +60,7 @@ def build_rerankers(
     The kind ``llm`` is left out where there is no LLM.
     """
     kinds = (config.kind, *config.fallbacks) if config.enabled else ()
-    made = (RERANKERS.make(kind, config, Parts(llm, cross_encoder=local)) for kind in kinds)
+    made = (RERANKERS.make(kind, config, AdapterParts(llm, cross_encoder=local)) for kind in kinds)
     return tuple(reranker for reranker in made if reranker is not None)
 
 
@@ -68,7 +68,9 @@ def build_relevance_filter(
     config: RelevanceFilterConfig, llm: LLM | None, local: Callable[[], Reranker] = local_cross_encoder
 ) -> RelevanceFilter | None:
     """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
-    return RELEVANCE_FILTERS.make(config.kind, config, Parts(llm, cross_encoder=local)) if config.enabled else None
+    return (
+        RELEVANCE_FILTERS.make(config.kind, config, AdapterParts(llm, cross_encoder=local)) if config.enabled else None
+    )
 
 
 def build_pruner(config: PrunerConfig, embedder: Embedder | None, local: Callable[[], Reranker]) -> Pruner | None:
@@ -77,22 +79,22 @@ def build_pruner(config: PrunerConfig, embedder: Embedder | None, local: Callabl
     Raises:
         ConfigurationError: The kind stands for nothing, or something that it needs is missing; ``missing_keys`` has it.
     """
-    return PRUNERS.make(config.kind, config, Parts(embedder=embedder, cross_encoder=local))
+    return PRUNERS.make(config.kind, config, AdapterParts(embedder=embedder, cross_encoder=local))
 
 
 def build_rewriter(config: RewriterConfig, llm: LLM | None) -> Rewriter | None:
     """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
-    return REWRITERS.make(config.kind, config, Parts(llm))
+    return REWRITERS.make(config.kind, config, AdapterParts(llm))
 
 
 def build_evaluator(config: EvaluationConfig, llm: LLM | None, embedder: Embedder | None) -> Evaluator | None:
     """Return the configured evaluator; ``None`` where evaluation is switched off."""
-    return EVALUATORS.make(config.kind, config, Parts(llm, embedder)) if config.enabled else None
+    return EVALUATORS.make(config.kind, config, AdapterParts(llm, embedder)) if config.enabled else None
 
 
 def build_token_counter(config: ContextConfig) -> TokenCounter | None:
     """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
-    return TOKEN_COUNTERS.make(config.token_counter, config, Parts())
+    return TOKEN_COUNTERS.make(config.token_counter, config, AdapterParts())
 
 
 def build_answer_writer(
@@ -133,7 +135,7 @@ def build_verifier(config: AnswerConfig, llm: LLM | None) -> Verifier | None:
     kind = config.verifier
     if kind == "auto":
         kind = "local" if llm is None else "llm"
-    return VERIFIERS.make(kind, config, Parts(llm))
+    return VERIFIERS.make(kind, config, AdapterParts(llm))
 
 
 def _has_local_models() -> bool:
@@ -165,7 +167,7 @@ def build_transformers(
     Raises:
         ConfigurationError: ``use`` names something else, a factory fails, or the provider has no other models.
     """
-    parts = Parts(None if llm is None else model_for(config, llm))
+    parts = AdapterParts(None if llm is None else model_for(config, llm))
     made: dict[str, QueryTransformer] = dict(given or {})
     for name in (*TRANSFORMERS.places, *config.use):
         if name not in made:

@@ -42,7 +42,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.pipeline.answer.values import Evidence, Question, Search
+    from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
     from retrieval_core.ports import LLM, Reranker, Verifier
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
@@ -214,7 +214,7 @@ class AnswerWriter:
 
     async def _find(
         self, run: Run, question: Question, searches: Sequence[Search], told: _Told
-    ) -> Ok[Evidence] | Failed:
+    ) -> Ok[AnswerEvidence] | Failed:
         """Return what the first search that works finds; the failure of the last one where none does."""
         failed = Failed("search", SearchError("there is nothing to search"))
         for search in searches:
@@ -253,7 +253,7 @@ class AnswerWriter:
         failed_too = await write(run.until(WRITING_SHARE), self.llm, request, draft, first=UNAVAILABLE)
         return replace(Made().drafted(draft, "without_documents"), failed=failed_too)
 
-    async def _extracted(self, run: Run, query: str, evidence: Evidence, grounded: Made, told: _Told) -> Made:
+    async def _extracted(self, run: Run, query: str, evidence: AnswerEvidence, grounded: Made, told: _Told) -> Made:
         """Answer with the passages' own words, where they are likely to answer."""
         extracted = await extract(run, self.scorer, query, evidence.pack, self._analyzer)
         told.troubles.extend(extracted.failures)
@@ -270,7 +270,7 @@ class AnswerWriter:
             end = sentence.span.end
         return replace(grounded, text=extracted.text, sentences=extracted.sentences, kind="extracted")
 
-    async def _verified(self, run: Run, query: str, evidence: Evidence, made: Made, told: _Told) -> Made:
+    async def _verified(self, run: Run, query: str, evidence: AnswerEvidence, made: Made, told: _Told) -> Made:
         """Have the sentences of an answer held against its passages, where something can."""
         if self.verifier is None:
             return made

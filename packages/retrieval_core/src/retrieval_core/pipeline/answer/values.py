@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AnswerEvidence:
     """What an answer is written from."""
 
     result: RetrievalResult
@@ -31,7 +31,7 @@ class Search:
         step: What it is as a fallback; ``None`` for the first one.
     """
 
-    find: Callable[[Run], Awaitable[Evidence]]
+    find: Callable[[Run], Awaitable[AnswerEvidence]]
     step: FallbackStep | None = None
 
 
