@@ -264,6 +264,7 @@ class RetrievalResult:
     evaluation: EvaluationScores | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hits", tuple(self.hits))
         object.__setattr__(self, "metadata", freeze(self.metadata))
 
     @property
