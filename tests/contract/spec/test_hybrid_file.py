@@ -302,6 +302,13 @@ def test_many_flags_take_no_more_room(pipeline: RetrievalPipeline) -> None:
     assert sum(isinstance(one, Index) and one.store is store for one in gc.get_objects()) < 40
 
 
+def test_flags_where_a_part_has_options(tmp_path: Path) -> None:
+    """The options of a part of one's own hold for requests with flags too."""
+    use = {"pruner.kind": "retrieval_core.testing.fakes_prune:FakePruner", "pruner.options": {"batch_size": 7}}
+    with a_pipeline(tmp_path, config=use) as pipeline:
+        assert pipeline.search(QUESTION, ai_rerank=False)
+
+
 @pytest.mark.parametrize(("window", "shown"), [(0, 1), (1, 2)])
 def test_the_window_of_a_request(pipeline: RetrievalPipeline, window: int, shown: int) -> None:
     """context_window_size says how many chunks beside a hit become one passage with it."""
@@ -393,6 +400,7 @@ def test_search_multiple_indexes(tmp_path: Path) -> None:
     with a_pipeline(tmp_path) as pipeline:
         found = pipeline.search_multiple_indexes(QUESTION, ["a", "b"])
         assert {item["source_index"] for item in found} == {"a", "b"}
+        assert len(pipeline.search_multiple_indexes(QUESTION, ["a", "b"], retrieval_k=1)) == 1
         found = pipeline.search_multiple_indexes(QUESTION, ["a", "gone"], search_type="bm25")
         assert {item["source_index"] for item in found} == {"a"}
         with pytest.raises(ValueError, match="name"):

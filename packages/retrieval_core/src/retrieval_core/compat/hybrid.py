@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -29,6 +30,7 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGene
 from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.config.adapters import WithOptions
 from retrieval_core.config.aliases import translated
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.index.builders.stages import OffersModels
@@ -37,6 +39,7 @@ from retrieval_core.index.open_federation import open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
 from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
 from retrieval_core.pipeline.lifecycle import Closing
+from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.ports import Candidate, QueryContext, RerankScores, Versioned
 from retrieval_core.run.events import in_step
 from retrieval_core.run.observe import monitor_memory_usage
@@ -46,6 +49,7 @@ from retrieval_core.types import AnswerChunk, Chunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping
 
+    from retrieval_core.config.model import SearchConfig
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline.stages.combine import VectorRule
@@ -415,7 +419,7 @@ class RetrievalPipeline(Closing):
         self._rerankers: dict[str, Sequence[Reranker]] = {}
         self._opened: dict[str, Index] = {}
         self._federations: dict[str, FederatedIndex] = {}
-        self.index = self._opened_with({})
+        self.index = self._open(self.config)
         self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
 
     def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
@@ -423,6 +427,9 @@ class RetrievalPipeline(Closing):
         if not flags:
             return self.config
         below, problems = self.config.model_dump(exclude_unset=True), list[str]()
+        for name, section in self.config:
+            if isinstance(section, WithOptions) and section.options:  # which a dump hides
+                below[name]["options"] = section.options
         tree, _ = translated(flags, below, {}, problems)
         if problems:
             raise InvalidParameterError("; ".join(problems))
@@ -441,21 +448,23 @@ class RetrievalPipeline(Closing):
             self._rerankers[name] = build_rerankers(config.reranker, self._llm)
         return self._rerankers[name]
 
+    def _open(self, config: RetrievalConfig) -> Index:
+        """Return the index with some settings."""
+        return open_index(
+            config=config,
+            store=self._store,
+            embedder=self._embedder,
+            retrievers=self._retrievers,
+            reranker=self._reranked_by(config),
+            **self._plugged_in,
+        )
+
     def _opened_with(self, flags: Mapping[str, Any]) -> Index:
         """Return the index with the flags of a request; those of the same flags share what they keep."""
+        if not flags:
+            return self.index
         name = repr(sorted(flags.items()))
-        if name not in self._opened:
-            config = self._configured(flags)
-            opened = open_index(
-                config=config,
-                store=self._store,
-                embedder=self._embedder,
-                retrievers=self._retrievers,
-                reranker=self._reranked_by(config),
-                **self._plugged_in,
-            )
-            return _remembered(self._opened, name, opened)
-        return self._opened[name]
+        return self._opened.get(name) or _remembered(self._opened, name, self._open(self._configured(flags)))
 
     def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
         """Find passages: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
@@ -524,13 +533,14 @@ class RetrievalPipeline(Closing):
         flags, rest = self._parted(options)
         config = self._configured(flags)
         name = repr((sorted(index_ids), sorted(flags.items())))
-        if name not in self._federations:
+        if (federation := self._federations.get(name)) is None:
             place = Path(config.index)
             places = {one: place.with_name(f"text_pages_{one}{place.suffix}") for one in index_ids}
             rerankers = self._reranked_by(config)
             parts: dict[str, Any] = {"embedder": self._embedder, "reranker": rerankers, **self._plugged_in}
-            _remembered(self._federations, name, open_indexes(places, config=config, **parts))
-        return _as_dicts(self._run(self._federations[name].aretrieve(query, **rest)).hits)
+            federation = _remembered(self._federations, name, open_indexes(places, config=config, **parts))
+        rest = _within(flags, rest, config.search)
+        return _as_dicts(self._run(federation.aretrieve(query, **rest)).hits)
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
         """Open the embedder anew and try it; until it works, questions are searched for by words alone."""
@@ -546,9 +556,7 @@ class RetrievalPipeline(Closing):
     def _asked(self, options: Mapping[str, Any]) -> tuple[Index, dict[str, Any]]:
         flags, rest = self._parted(options)
         index = self._opened_with(flags)
-        if "retrieval_k" in flags and rest.get("top_k") is None:  # no more are returned than are retrieved
-            rest["top_k"] = min(index.config.search.top_k, index.config.search.candidates)
-        return index, rest
+        return index, _within(flags, rest, index.config.search)
 
     def _parted(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the flags, and the library's options."""
@@ -557,13 +565,19 @@ class RetrievalPipeline(Closing):
 
     async def aclose(self) -> None:
         """Close what it uses. Closing twice is fine."""
-        for opened in (*self._federations.values(), *self._opened.values(), self.index):
-            await opened.aclose()
+        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
+            close_with(stack, self._all_opened)
 
     def close(self) -> None:
         """Close what it uses. Closing twice is fine."""
-        for opened in (*self._federations.values(), *self._opened.values(), self.index):
-            opened.close()
+        with ExitStack() as stack:
+            for opened in self._all_opened:
+                stack.callback(opened.close)
+
+    @property
+    def _all_opened(self) -> tuple[Index | FederatedIndex, ...]:
+        """What is closed with it, the last one first."""
+        return (self.index, *self._opened.values(), *self._federations.values())
 
 
 def _remembered(kept: dict[str, T], name: str, made: T) -> T:
@@ -571,6 +585,13 @@ def _remembered(kept: dict[str, T], name: str, made: T) -> T:
     if len(kept) >= MOST_FLAGS:
         kept.pop(next(iter(kept)), None)
     return kept.setdefault(name, made)
+
+
+def _within(flags: Mapping[str, Any], rest: dict[str, Any], settings: SearchConfig) -> dict[str, Any]:
+    """Return the library's options of a request: no more passages are returned than retrieval_k."""
+    if "retrieval_k" in flags and rest.get("top_k") is None:
+        rest["top_k"] = min(settings.top_k, settings.candidates)
+    return rest
 
 
 def _as_dicts(hits: Sequence[Hit]) -> list[dict[str, Any]]:
