@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -458,8 +458,9 @@ def test_pipeline() -> None:
         assert all(part is not None for part in parts)
         assert pipeline.cache is not None
         assert pipeline.cache.get(QUESTION, MetadataFilter(max_price=250)) is not None
-        with pytest.raises(QueryValidationError):
-            pipeline.retrieve("  ")
+        for no_question in ("  ", cast("Any", b"battery")):
+            with pytest.raises(QueryValidationError):
+                pipeline.retrieve(no_question)
     response = RetrievalResponse.from_result(first)
     assert response.metadata.cache_hit is False
     assert [one.content for one in response.documents] == [one.page_content for one in first.documents]

@@ -531,11 +531,12 @@ class RetrievalPipeline(Closing):
         started = perf_counter()
         if self._pipeline is None:
             await asyncio.to_thread(self.initialize)
-        cache = cast("ResultCache", self.cache)
+        pipeline, cache = cast("LibraryPipeline", self._pipeline), cast("ResultCache", self.cache)
+        normalize(query, pipeline.config.query)  # what is no question is refused before it is looked for
         if (kept := cache.get(query, filters)) is not None:
             own = {"documents": [*kept.documents], "scores": [*kept.scores]}  # whoever changes them changes their own
             return replace(kept, **own, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
-        found = await cast("LibraryPipeline", self._pipeline).aretrieve(query, filters)
+        found = await pipeline.aretrieve(query, filters)
         result = RetrievalResult(
             query,
             [_as_document(chunk) for chunk in found.documents],
