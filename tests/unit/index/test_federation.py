@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -379,6 +380,7 @@ class TestAsOneIndex:
         indexes = Group().indexes(evaluator=Evaluator())
         result = indexes.evaluate(indexes.retrieve(QUESTION), QUESTION)
         assert result.evaluation == EvaluationScores(response_relevancy=1.0)
+        assert indexes.evaluate(replace(result, metadata={}), QUESTION).evaluation == result.evaluation
         with pytest.raises(InvalidParameterError, match="no evaluator"):
             Group().indexes().evaluate(result, QUESTION)
 

@@ -69,7 +69,7 @@ class QueryEngine(Lifecycle):
 
     _retrieval: Retrieval
     _by_meaning: Retrieval | None
-    """What stands in for it in answers: a search by meaning, with no other stage; ``None`` where that cannot be."""
+    """Searches by meaning, with no other stage, for an answer where ``_retrieval`` fails; ``None`` without vectors."""
     _stages: Stages
     _questions: Questions | None
     """What embeds many questions at once."""
@@ -265,7 +265,7 @@ class QueryEngine(Lifecycle):
         if evaluator is None:
             msg = "there is no evaluator; configure evaluation.enabled = true"
             raise InvalidParameterError(msg)
-        query = str(result.metadata["query_normalized"])
+        query = str(result.metadata.get("query_normalized", result.query))
         return await evaluated(self._run(), evaluator, query, result, response, strict=self.config.strict)
 
     def answer(self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]) -> Answer:
