@@ -144,7 +144,7 @@ def _tried(
         return f"asks {llm.id}"
     own = adapter.probe if isinstance(adapter, Adapter) else None
     chosen = own or (call if isinstance(adapter, Adapter) else None)
-    return made_by(kind) if chosen is None else ask(seconds, lambda: chosen(made), made)
+    return made_by(kind) if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
 
 
 async def _scores(reranker: Reranker) -> str:

@@ -11,6 +11,7 @@ from retrieval_core.errors import FilterError, InvalidParameterError, QueryValid
 from retrieval_core.pipeline.federation.options import make_federated_plan
 from retrieval_core.pipeline.federation.together import transform_query
 from retrieval_core.pipeline.results import make_result
+from retrieval_core.pipeline.search_index import TRANSFORM_SHARE
 from retrieval_core.pipeline.search_loop import Searched, raise_faults, raise_nothing_searched, search_in_rounds
 from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
 from retrieval_core.ports import Side
@@ -36,8 +37,6 @@ SIDES: dict[str, frozenset[Side]] = {
     "dense": frozenset({"dense"}),
     "lexical": frozenset({"lexical"}),
 }
-TRANSFORM_SHARE = 0.25
-"""The part of the time for searching by which a question must be transformed, as much as an index has for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,7 @@ class FederatedRetrieval:
             RetrievalError: As :meth:`FederatedIndex.aretrieve`.
         """
         federated = cast("FederatedPlan", plan)  # made by the method above
+        # As much time as each index has for it.
         bound = run.until(TRANSFORM_SHARE * self.stages.share_of_indexes)
         first = await transform_query(bound, query, federated, self.together, self.config)
         search_once = partial(self._search_once, query, federated, first)

@@ -60,7 +60,7 @@ class TransformedQuery:
 async def transform_query(
     run: Run, query: Query, plan: FederatedPlan, together: Together, config: RetrievalConfig
 ) -> TransformedQuery:
-    """Have a question transformed that indexes search for which do that together.
+    """Let the shared transformers look at a question once, for all indexes that share them.
 
     Args:
         run: Makes the calls.
