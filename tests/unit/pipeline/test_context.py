@@ -10,6 +10,7 @@ import pytest
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.run.observe import Metrics
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
@@ -43,13 +44,19 @@ def book(chunks: int = 30) -> list[Chunk]:
 
 
 def a_context_pipeline(
-    store: TroubledStore | None = None, reranker: Any = None, **settings: Any
+    store: TroubledStore | None = None, reranker: Any = None, observer: Metrics | None = None, **settings: Any
 ) -> tuple[RetrievalPipeline, TroubledStore]:
     store = store or TroubledStore()
     filled(store, book())
     config = load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
     pipeline = RetrievalPipeline(
-        store, FakeEmbedder(), reranker=reranker, config=config, clock=FakeClock(), token_counter=words
+        store,
+        FakeEmbedder(),
+        reranker=reranker,
+        observer=observer,
+        config=config,
+        clock=FakeClock(),
+        token_counter=words,
     )
     return pipeline, store
 
@@ -107,11 +114,13 @@ def test_surroundings_that_cannot_be_read_are_done_without() -> None:
                 raise ServiceConnectionError("the store is gone")
             return await super().fetch(request)
 
-    pipeline, _ = a_context_pipeline(Failing(), search__mode="lexical")
+    metrics = Metrics()
+    pipeline, _ = a_context_pipeline(Failing(), search__mode="lexical", observer=metrics)
     with pipeline:
         pack = pipeline.context("moon", top_k=2)
         assert [passage.role for passage in pack.passages] == ["primary", "primary"]
         assert [entry.stage for entry in pack.degraded] == ["surroundings"]
+        assert metrics.snapshot().degraded == {"surroundings": 1}
     strict, _ = a_context_pipeline(Failing(), search__mode="lexical", strict=True)
     with strict, pytest.raises(ServiceConnectionError):
         strict.context("moon", top_k=2)

@@ -205,8 +205,9 @@ class QueryEngine(Lifecycle):
         find = self._find_evidence(self._retrieval, query, filters, max_tokens, options)
         with self._watched():
             evidence = await find(self._run())
-            self._told(evidence.result)
-            return evidence.pack
+            pack = evidence.pack
+            self._told(replace(evidence.result, latency_ms=pack.latency_ms, degraded=pack.degraded))
+            return pack
 
     def _find_evidence(
         self, retrieval: Retrieval, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
