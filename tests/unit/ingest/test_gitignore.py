@@ -161,6 +161,13 @@ def test_what_is_named_counts_although_it_is_ignored(tmp_path: Path) -> None:
     assert {path.name for path in found.ignored} == {"c.tmp.md"}
 
 
+def test_a_named_folder_in_one_that_ignores_everything_is_read(tmp_path: Path) -> None:
+    """As tools write it into folders of theirs: who names a folder there wants what is in it."""
+    tree(tmp_path, {".git/x": "", "env/.gitignore": "*\n", "env/docs/a.md": "", "env/docs/sub/b.md": ""})
+    assert sources(tmp_path / "env" / "docs", tmp_path) == ["env/docs/a.md", "env/docs/sub/b.md"]
+    assert sources(tmp_path, tmp_path) == []
+
+
 def test_files_and_folders_that_would_have_been_read_are_counted(tmp_path: Path) -> None:
     """A folder counts once, however much is in it; other kinds of files and hidden ones would not have been read."""
     tree(tmp_path, {".gitignore": "*\n!/*.md\nb.md", "a.md": "", "b.md": "", "c.bin": "", ".d.md": "", "e/f.md": ""})

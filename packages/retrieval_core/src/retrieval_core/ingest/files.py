@@ -73,7 +73,8 @@ def discover(
 
     In folders, only files with one of the suffixes count, and names that begin with a dot are passed over, as are
     symbolic links that lead out of the folder, links to folders in it, and what a ``.gitignore`` of the working tree
-    excludes (outside of one, of the folder or of one below it). What is named itself always counts.
+    excludes (outside of one, of the folder or of one below it). What is named itself always counts: a rule that
+    excludes a named folder, or one that it is in, does not hold there.
 
     Args:
         paths: Files and folders.
@@ -125,10 +126,10 @@ class _Finder:
                     self.add(path, named=False)
 
     def _rules_at(self, folder: Path) -> IgnoreRules:
-        """Return what is ignored where a walk begins."""
+        """Return what is ignored where a walk begins; a rule that excludes that folder itself does not hold in it."""
         rules = IgnoreRules()
         for place in working_tree(folder) if self._gitignore else ():
-            rules = self._rules_below(rules, place)
+            rules = self._rules_below(rules, place).let_in(os.fsencode(folder.relative_to(place)))
         return rules
 
     def _rules_below(self, above: IgnoreRules, folder: Path) -> IgnoreRules:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import stat
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -91,6 +91,17 @@ class IgnoreRules:
             if rules.above is None:
                 return False
             path, rules = rules.name + b"/" + path, rules.above
+
+    def let_in(self, path: bytes) -> IgnoreRules:
+        """Return the rules without those of the folder's own that exclude a folder below it, or one on the way there.
+
+        Args:
+            path: Relative to this folder.
+        """
+        parts = path.split(b"/")
+        way = [b"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)] if path != b"." else []
+        kept = tuple(rule for rule in self.own if not any(rule.matches(place, is_folder=True) for place in way))
+        return replace(self, own=kept)
 
 
 def read_rules(folder: Path) -> tuple[Rule, ...]:
