@@ -186,7 +186,7 @@ def test_rules_behind_a_link_are_not_read_and_a_pipe_is_not_waited_for(tmp_path:
 
 def test_rules_that_cannot_be_read_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or what is to stay unread would be read without a word."""
-    tree(tmp_path, {".gitignore": "*", "a.md": ""})
+    tree(tmp_path, {".git/x": "", ".gitignore": "*", "a.md": ""})
 
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
