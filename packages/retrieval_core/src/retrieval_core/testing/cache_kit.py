@@ -18,6 +18,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, cast
 
 from hypothesis import given, settings
@@ -116,6 +117,17 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
     )
 
 
+def _on_a_cache(test: Callable[[Any, Any], Awaitable[None]]) -> Callable[[Any], None]:
+    """Make a test of a coroutine method: :meth:`CacheConformance.run` gives it a cache."""
+
+    @wraps(test)
+    def run(self: CacheConformance) -> None:
+        self.run(partial(test, self))
+
+    del run.__wrapped__  # pytest would take the test's own arguments for names of fixtures
+    return run
+
+
 class CacheConformance:
     """The promises of :class:`~retrieval_core.ports.ResultCache`, one test each."""
 
@@ -135,131 +147,98 @@ class CacheConformance:
 
         asyncio.run(main())
 
-    def test_nothing_is_there_at_first(self) -> None:
+    @_on_a_cache
+    async def test_nothing_is_there_at_first(self, cache: ResultCache) -> None:
         """A key that nothing was kept for has no result."""
+        assert await cache.get("key") is None
 
-        async def test(cache: ResultCache) -> None:
-            assert await cache.get("key") is None
-
-        self.run(test)
-
-    def test_a_result_comes_back_as_it_was(self) -> None:
+    @_on_a_cache
+    async def test_a_result_comes_back_as_it_was(self, cache: ResultCache) -> None:
         """Every field of every value comes back equal and of the same type, again and again."""
-
-        async def test(cache: ResultCache) -> None:
-            result = a_result()
-            await cache.set("key", result)
-            for _ in range(3):
-                assert_same(await cache.get("key"), result)
-
-        self.run(test)
-
-    def test_where_a_result_came_from_is_not_touched(self) -> None:
-        """The cache leaves ``from_cache`` as it was put in; the pipeline says it."""
-
-        async def test(cache: ResultCache) -> None:
-            for told in (False, True):
-                await cache.set("key", replace(a_result(), from_cache=told))
-                kept = await cache.get("key")
-                assert kept is not None
-                assert kept.from_cache is told
-
-        self.run(test)
-
-    def test_a_later_result_replaces_the_earlier_one(self) -> None:
-        """A key has the result that was put in last."""
-
-        async def test(cache: ResultCache) -> None:
-            await cache.set("key", a_result("first"))
-            await cache.set("key", a_result("second"))
-            assert_same(await cache.get("key"), a_result("second"))
-
-        self.run(test)
-
-    def test_keys_are_told_apart(self) -> None:
-        """Keys are exact: nothing in them is a pattern, a command or a path, and no two are one."""
-
-        async def test(cache: ResultCache) -> None:
-            for number, key in enumerate(HOSTILE_KEYS):
-                await cache.set(key, a_result(number=number))
-            for number, key in enumerate(HOSTILE_KEYS):
-                assert_same(await cache.get(key), a_result(number=number))
-            assert await cache.get("key") is None
-
-        self.run(test)
-
-    def test_clear_forgets_everything(self) -> None:
-        """After a clear no key has a result, and new ones can be kept."""
-
-        async def test(cache: ResultCache) -> None:
-            await cache.clear()
-            for key in HOSTILE_KEYS:
-                await cache.set(key, a_result())
-            await cache.clear()
-            for key in HOSTILE_KEYS:
-                assert await cache.get(key) is None
-            await cache.set("key", a_result("new"))
-            assert_same(await cache.get("key"), a_result("new"))
-
-        self.run(test)
-
-    def test_a_large_result(self) -> None:
-        """A result with some hundred kilobytes of text is kept like any other."""
-
-        async def test(cache: ResultCache) -> None:
-            await cache.set("key", a_result("word " * 20_000))
-            assert_same(await cache.get("key"), a_result("word " * 20_000))
-
-        self.run(test)
-
-    def test_an_empty_result(self) -> None:
-        """A result without hits is a result, not a miss."""
-
-        async def test(cache: ResultCache) -> None:
-            result = RetrievalResult("", (), "", {}, 0.0)
-            await cache.set("key", result)
+        result = a_result()
+        await cache.set("key", result)
+        for _ in range(3):
             assert_same(await cache.get("key"), result)
 
-        self.run(test)
+    @_on_a_cache
+    async def test_where_a_result_came_from_is_not_touched(self, cache: ResultCache) -> None:
+        """The cache leaves ``from_cache`` as it was put in; the pipeline says it."""
+        for told in (False, True):
+            await cache.set("key", replace(a_result(), from_cache=told))
+            kept = await cache.get("key")
+            assert kept is not None
+            assert kept.from_cache is told
 
-    def test_calls_at_the_same_time_do_not_mix(self) -> None:
+    @_on_a_cache
+    async def test_a_later_result_replaces_the_earlier_one(self, cache: ResultCache) -> None:
+        """A key has the result that was put in last."""
+        await cache.set("key", a_result("first"))
+        await cache.set("key", a_result("second"))
+        assert_same(await cache.get("key"), a_result("second"))
+
+    @_on_a_cache
+    async def test_keys_are_told_apart(self, cache: ResultCache) -> None:
+        """Keys are exact: nothing in them is a pattern, a command or a path, and no two are one."""
+        for number, key in enumerate(HOSTILE_KEYS):
+            await cache.set(key, a_result(number=number))
+        for number, key in enumerate(HOSTILE_KEYS):
+            assert_same(await cache.get(key), a_result(number=number))
+        assert await cache.get("key") is None
+
+    @_on_a_cache
+    async def test_clear_forgets_everything(self, cache: ResultCache) -> None:
+        """After a clear no key has a result, and new ones can be kept."""
+        await cache.clear()
+        for key in HOSTILE_KEYS:
+            await cache.set(key, a_result())
+        await cache.clear()
+        for key in HOSTILE_KEYS:
+            assert await cache.get(key) is None
+        await cache.set("key", a_result("new"))
+        assert_same(await cache.get("key"), a_result("new"))
+
+    @_on_a_cache
+    async def test_a_large_result(self, cache: ResultCache) -> None:
+        """A result with some hundred kilobytes of text is kept like any other."""
+        await cache.set("key", a_result("word " * 20_000))
+        assert_same(await cache.get("key"), a_result("word " * 20_000))
+
+    @_on_a_cache
+    async def test_an_empty_result(self, cache: ResultCache) -> None:
+        """A result without hits is a result, not a miss."""
+        result = RetrievalResult("", (), "", {}, 0.0)
+        await cache.set("key", result)
+        assert_same(await cache.get("key"), result)
+
+    @_on_a_cache
+    async def test_calls_at_the_same_time_do_not_mix(self, cache: ResultCache) -> None:
         """Many calls under way at once each get what belongs to their key."""
+        results = {f"key {number}": a_result(number=number) for number in range(50)}
+        await asyncio.gather(*(cache.set(key, result) for key, result in results.items()))
+        found = await asyncio.gather(*map(cache.get, results))
+        for result, expected in zip(found, results.values(), strict=True):
+            assert_same(result, expected)
 
-        async def test(cache: ResultCache) -> None:
-            results = {f"key {number}": a_result(number=number) for number in range(50)}
-            await asyncio.gather(*(cache.set(key, result) for key, result in results.items()))
-            found = await asyncio.gather(*map(cache.get, results))
-            for result, expected in zip(found, results.values(), strict=True):
-                assert_same(result, expected)
-
-        self.run(test)
-
-    def test_what_is_kept_cannot_be_changed_from_outside(self) -> None:
+    @_on_a_cache
+    async def test_what_is_kept_cannot_be_changed_from_outside(self, cache: ResultCache) -> None:
         """Lists that somebody put into a result against its types, and changes later, do not reach what is kept."""
+        path: Any = ["Setup"]
+        hits: Any = [Hit(Chunk("a", "d", "text", section_path=path), 1.0, Scores())]
+        await cache.set("key", RetrievalResult("q", hits, "text", {}, 0.0))
+        path.append("changed")
+        hits.clear()
+        for _ in range(2):
+            kept = await cache.get("key")
+            assert kept is not None
+            assert kept.hits == (Hit(Chunk("a", "d", "text", section_path=("Setup",)), 1.0, Scores()),)
 
-        async def test(cache: ResultCache) -> None:
-            path: Any = ["Setup"]
-            hits: Any = [Hit(Chunk("a", "d", "text", section_path=path), 1.0, Scores())]
-            await cache.set("key", RetrievalResult("q", hits, "text", {}, 0.0))
-            path.append("changed")
-            hits.clear()
-            for _ in range(2):
-                kept = await cache.get("key")
-                assert kept is not None
-                assert kept.hits == (Hit(Chunk("a", "d", "text", section_path=("Setup",)), 1.0, Scores()),)
-
-        self.run(test)
-
-    def test_any_text_comes_back(self) -> None:
+    @_on_a_cache
+    async def test_any_text_comes_back(self, cache: ResultCache) -> None:
         """Texts of any characters come back as they were, and name a key."""
-
-        async def test(cache: ResultCache) -> None:
-            for text in await asyncio.to_thread(_examples):
-                result = a_result(text, query=text)
-                await cache.set(text, result)
-                assert_same(await cache.get(text), result)
-
-        self.run(test)
+        for text in await asyncio.to_thread(_examples):
+            result = a_result(text, query=text)
+            await cache.set(text, result)
+            assert_same(await cache.get(text), result)
 
     def test_the_event_loop_is_not_blocked(self) -> None:
         """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
@@ -272,14 +251,11 @@ class CacheConformance:
         with blocking_calls_fail():
             self.run(test)
 
-    def test_closing_twice(self) -> None:
+    @_on_a_cache
+    async def test_closing_twice(self, cache: ResultCache) -> None:
         """A cache may be closed again, and without having been used."""
-
-        async def test(cache: ResultCache) -> None:
-            await cache.aclose()
-            await cache.aclose()
-
-        self.run(test)
+        await cache.aclose()
+        await cache.aclose()
 
     def test_several_event_loops(self) -> None:
         """One cache can be used from one event loop after the other."""

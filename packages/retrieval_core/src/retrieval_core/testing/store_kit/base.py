@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +67,32 @@ class StoreTestBase:
                 await store.aclose()
 
         asyncio.run(main())
+
+
+def on_new_store(
+    vectors: Sequence[str] | None = None, *, needs: type = object
+) -> Callable[[Callable[[Any, Any], Awaitable[None]]], Callable[[Any, Path], None]]:
+    """Make a test of a coroutine method: :meth:`StoreTestBase.run` gives it a new store, and closes that.
+
+    Args:
+        vectors: Names of the further vectors that the store is to keep, where it can.
+        needs: An optional protocol; the test is skipped for a store that does not follow it.
+    """
+
+    def decorate(test: Callable[[Any, Any], Awaitable[None]]) -> Callable[[Any, Path], None]:
+        @wraps(test)
+        def run(self: StoreTestBase, tmp_path: Path) -> None:
+            async def with_store(store: Store) -> None:
+                if not isinstance(store, needs):
+                    pytest.skip(f"this store is not {needs.__name__}")
+                await test(self, store)
+
+            self.run(tmp_path, with_store, vectors)
+
+        del run.__wrapped__  # pytest would take the test's own arguments for names of fixtures
+        return run
+
+    return decorate
 
 
 def unit(seed: int) -> Vector:

@@ -11,102 +11,80 @@ import pytest
 from retrieval_core.errors import InvalidParameterError, StoreError
 from retrieval_core.ports import Change, SourceState
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
-from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put
+from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, on_new_store, put
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from retrieval_core.ports import CataloguedStore
 
 
 class CatalogTests(StoreTestBase):
     """Sources and their documents."""
 
-    def test_sources_are_remembered(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_sources_are_remembered(self, store: CataloguedStore) -> None:
         """States come back equal, the last one of a source counts, and removed sources are forgotten."""
         one, two = SourceState("one.csv", "h1", "r", 2), SourceState("two.md", "h2", "r", 1)
+        assert dict(await store.sources()) == {}
+        assert dict(await store.documents_of("one.csv")) == {}
+        await store.upsert(Change(sources=(one, two)))
+        assert dict(await store.sources()) == {"one.csv": one, "two.md": two}
+        newer = SourceState("one.csv", "h3", "r2", 5)
+        await store.upsert(Change(sources=(newer,), removed_sources=("two.md", "unknown")))
+        assert dict(await store.sources()) == {"one.csv": newer}
 
-        async def test(store: CataloguedStore) -> None:
-            assert dict(await store.sources()) == {}
-            assert dict(await store.documents_of("one.csv")) == {}
-            await store.upsert(Change(sources=(one, two)))
-            assert dict(await store.sources()) == {"one.csv": one, "two.md": two}
-            newer = SourceState("one.csv", "h3", "r2", 5)
-            await store.upsert(Change(sources=(newer,), removed_sources=("two.md", "unknown")))
-            assert dict(await store.sources()) == {"one.csv": newer}
-
-        self.run(tmp_path, test)
-
-    def test_documents_of_a_source(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_documents_of_a_source(self, store: CataloguedStore) -> None:
         """Several documents may share a source; each is told with its content hash until it goes."""
+        first, second = document("t#1", "one", "t"), document("t#2", "two", "t")
+        await store.upsert(Change(documents=(first, second, document("o", "x", "other"))))
+        assert dict(await store.documents_of("t")) == {"t#1": first.content_hash, "t#2": second.content_hash}
+        await store.delete(["t#1"])
+        assert dict(await store.documents_of("t")) == {"t#2": second.content_hash}
+        assert dict(await store.documents_of("unknown")) == {}
+        assert dict(await store.documents_of("\ud800")) == {}
 
-        async def test(store: CataloguedStore) -> None:
-            first, second = document("t#1", "one", "t"), document("t#2", "two", "t")
-            await store.upsert(Change(documents=(first, second, document("o", "x", "other"))))
-            assert dict(await store.documents_of("t")) == {"t#1": first.content_hash, "t#2": second.content_hash}
-            await store.delete(["t#1"])
-            assert dict(await store.documents_of("t")) == {"t#2": second.content_hash}
-            assert dict(await store.documents_of("unknown")) == {}
-            assert dict(await store.documents_of("\ud800")) == {}
-
-        self.run(tmp_path, test)
-
-    def test_sources_change_with_their_documents(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_sources_change_with_their_documents(self, store: CataloguedStore) -> None:
         """A refused change leaves the catalog as it was."""
+        state = SourceState("s", "h", "r", 1)
+        await put(store, chunk("a"), documents=(document("d", source="s"),), sources=(state,))
+        with pytest.raises(InvalidParameterError):
+            await put(store, chunk("b"), chunk("b"), sources=(SourceState("s", "h2", "r", 1),), removed_sources=("s",))
+        assert dict(await store.sources()) == {"s": state}
 
-        async def test(store: CataloguedStore) -> None:
-            state = SourceState("s", "h", "r", 1)
-            await put(store, chunk("a"), documents=(document("d", source="s"),), sources=(state,))
-            with pytest.raises(InvalidParameterError):
-                await put(
-                    store, chunk("b"), chunk("b"), sources=(SourceState("s", "h2", "r", 1),), removed_sources=("s",)
-                )
-            assert dict(await store.sources()) == {"s": state}
-
-        self.run(tmp_path, test)
-
-    def test_the_file_of_a_removed_document_is_forgotten(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_the_file_of_a_removed_document_is_forgotten(self, store: CataloguedStore) -> None:
         """So indexing the file again brings the document back; the states of other files stay."""
         states = tuple(SourceState(name, "h", "r", 1) for name in ("s", "other"))
+        for state in states:
+            name = f"d-{state.source}"
+            await put(
+                store,
+                chunk(f"c-{state.source}", document=name),
+                documents=(document(name, source=state.source),),
+                sources=(state,),
+            )
+        assert await store.delete(["unknown"]) == 0
+        assert set(await store.sources()) == {"s", "other"}
+        assert await store.delete(["d-s"]) == 1
+        assert dict(await store.sources()) == {"other": states[1]}
+        assert dict(await store.documents_of("s")) == {}
 
-        async def test(store: CataloguedStore) -> None:
-            for state in states:
-                name = f"d-{state.source}"
-                await put(
-                    store,
-                    chunk(f"c-{state.source}", document=name),
-                    documents=(document(name, source=state.source),),
-                    sources=(state,),
-                )
-            assert await store.delete(["unknown"]) == 0
-            assert set(await store.sources()) == {"s", "other"}
-            assert await store.delete(["d-s"]) == 1
-            assert dict(await store.sources()) == {"other": states[1]}
-            assert dict(await store.documents_of("s")) == {}
-
-        self.run(tmp_path, test)
-
-    def test_hostile_names(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_hostile_names(self, store: CataloguedStore) -> None:
         """Any text may name a source."""
+        states = {text: SourceState(text, "h", "r", 1) for text in HOSTILE_TEXTS}
+        documents = tuple(document(f"d{text}", source=text) for text in HOSTILE_TEXTS)
+        await store.upsert(Change(documents=documents, sources=tuple(states.values())))
+        assert dict(await store.sources()) == states
+        for text in HOSTILE_TEXTS:
+            assert list(await store.documents_of(text)) == [f"d{text}"]
 
-        async def test(store: CataloguedStore) -> None:
-            states = {text: SourceState(text, "h", "r", 1) for text in HOSTILE_TEXTS}
-            documents = tuple(document(f"d{text}", source=text) for text in HOSTILE_TEXTS)
-            await store.upsert(Change(documents=documents, sources=tuple(states.values())))
-            assert dict(await store.sources()) == states
-            for text in HOSTILE_TEXTS:
-                assert list(await store.documents_of(text)) == [f"d{text}"]
-
-        self.run(tmp_path, test)
-
-    def test_a_closed_catalog_refuses(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_a_closed_catalog_refuses(self, store: CataloguedStore) -> None:
         """After closing, the catalog raises a store error."""
-
-        async def test(store: CataloguedStore) -> None:
-            await store.aclose()
-            with pytest.raises(StoreError):
-                await store.sources()
-            with pytest.raises(StoreError):
-                await store.documents_of("s")
-
-        self.run(tmp_path, test)
+        await store.aclose()
+        with pytest.raises(StoreError):
+            await store.sources()
+        with pytest.raises(StoreError):
+            await store.documents_of("s")

@@ -15,15 +15,19 @@ from hypothesis import strategies as st
 from retrieval_core.errors import InvalidParameterError, StoreError
 from retrieval_core.ports import Change, FieldCatalogue, FieldInfo
 from retrieval_core.testing import filter_strategies
-from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, put, units
+from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, on_new_store, put, units
 from retrieval_core.types import Chunk, PageSpan
 from retrieval_core.types.filters import chunk_fields, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import Protocol
 
     from retrieval_core.ports import Store
+
+    class _FieldStore(Store, FieldCatalogue, Protocol): ...
+
 
 EXAMPLES = 100
 OF_EVERY_PASSAGE = chunk_fields(Chunk("", "", "")).keys()
@@ -32,31 +36,26 @@ OF_EVERY_PASSAGE = chunk_fields(Chunk("", "", "")).keys()
 class FieldTests(StoreTestBase):
     """The promises of :class:`retrieval_core.ports.FieldCatalogue`; skipped for a store that is none."""
 
-    def test_fields_have_their_types_and_counts(self, tmp_path: Path) -> None:
+    @on_new_store(needs=FieldCatalogue)
+    async def test_fields_have_their_types_and_counts(self, store: _FieldStore) -> None:
         """Nested fields have paths, nulls do not count, and a list has the types of its items."""
-
-        async def test(store: Store) -> None:
-            if not isinstance(store, FieldCatalogue):
-                pytest.skip("this store has no catalogue of fields")
-            metadata: list[dict[str, Any]] = [
-                {"price": 1, "tags": ["a", 2], "specs": {"ram": 8, "maker": None}},
-                {"price": "n/a", "tags": [], "specs": {"ram": 9.5}, "new": True},
-                {"price": None, "tags": [{"a": 1}, None]},
-            ]
-            await put(store, *(chunk(f"c{row}", metadata=fields) for row, fields in enumerate(metadata)))
-            fields = await store.fields(100)
-            assert {name: info for name, info in fields.items() if name not in OF_EVERY_PASSAGE} == {
-                "tags": FieldInfo(3, {"list of text": 1, "list of numbers": 1, "list": 2}),
-                "price": FieldInfo(2, {"number": 1, "text": 1}),
-                "specs": FieldInfo(2, {"object": 2}),
-                "specs.ram": FieldInfo(2, {"number": 2}),
-                "new": FieldInfo(1, {"boolean": 1}),
-            }
-            assert fields["document_id"] == FieldInfo(3, {"text": 3})
-            assert fields["chunk_index"] == FieldInfo(3, {"number": 3})
-            assert not {"page", "parent_id", "title"} & fields.keys()
-
-        self.run(tmp_path, test)
+        metadata: list[dict[str, Any]] = [
+            {"price": 1, "tags": ["a", 2], "specs": {"ram": 8, "maker": None}},
+            {"price": "n/a", "tags": [], "specs": {"ram": 9.5}, "new": True},
+            {"price": None, "tags": [{"a": 1}, None]},
+        ]
+        await put(store, *(chunk(f"c{row}", metadata=fields) for row, fields in enumerate(metadata)))
+        fields = await store.fields(100)
+        assert {name: info for name, info in fields.items() if name not in OF_EVERY_PASSAGE} == {
+            "tags": FieldInfo(3, {"list of text": 1, "list of numbers": 1, "list": 2}),
+            "price": FieldInfo(2, {"number": 1, "text": 1}),
+            "specs": FieldInfo(2, {"object": 2}),
+            "specs.ram": FieldInfo(2, {"number": 2}),
+            "new": FieldInfo(1, {"boolean": 1}),
+        }
+        assert fields["document_id"] == FieldInfo(3, {"text": 3})
+        assert fields["chunk_index"] == FieldInfo(3, {"number": 3})
+        assert not {"page", "parent_id", "title"} & fields.keys()
 
     def test_fields_agree_with_what_filters_find(self, tmp_path: Path) -> None:
         """For any metadata each path is there exactly as often as a filter finds a value at it."""
@@ -76,51 +75,36 @@ class FieldTests(StoreTestBase):
             finally:
                 runner.run(store.aclose())
 
-    def test_fields_are_bounded_and_ordered(self, tmp_path: Path) -> None:
+    @on_new_store(needs=FieldCatalogue)
+    async def test_fields_are_bounded_and_ordered(self, store: _FieldStore) -> None:
         """The fields that most passages have come first, then by name, and never more than were asked for."""
+        rows = [{"all": 1, **({"half": 1, "also half": 1} if row % 2 else {}), f"own{row}": 1} for row in range(4)]
+        await put(store, *(chunk(f"c{row}", metadata=fields) for row, fields in enumerate(rows)))
+        everything = await store.fields(1000)
+        counts = [(-info.passages, name) for name, info in everything.items()]
+        assert counts == sorted(counts)
+        for limit in (1, 5, len(everything), 1000):
+            assert dict(await store.fields(limit)) == dict(list(everything.items())[:limit])
+        with pytest.raises(InvalidParameterError):
+            await store.fields(0)
 
-        async def test(store: Store) -> None:
-            if not isinstance(store, FieldCatalogue):
-                pytest.skip("this store has no catalogue of fields")
-            rows = [{"all": 1, **({"half": 1, "also half": 1} if row % 2 else {}), f"own{row}": 1} for row in range(4)]
-            await put(store, *(chunk(f"c{row}", metadata=fields) for row, fields in enumerate(rows)))
-            everything = await store.fields(1000)
-            counts = [(-info.passages, name) for name, info in everything.items()]
-            assert counts == sorted(counts)
-            for limit in (1, 5, len(everything), 1000):
-                assert dict(await store.fields(limit)) == dict(list(everything.items())[:limit])
-            with pytest.raises(InvalidParameterError):
-                await store.fields(0)
-
-        self.run(tmp_path, test)
-
-    def test_fields_change_with_each_write(self, tmp_path: Path) -> None:
+    @on_new_store(needs=FieldCatalogue)
+    async def test_fields_change_with_each_write(self, store: _FieldStore) -> None:
         """Before the first write there are none; those of chunks that are replaced or removed go."""
+        assert dict(await store.fields(10)) == {}
+        await put(store, chunk("a", document="d", metadata={"old": 1}), documents=(document("d"),))
+        assert "old" in await store.fields(100)
+        await put(store, chunk("a", document="d", metadata={"new": 1}), documents=(document("d"),))
+        assert {"old", "new"} & (await store.fields(100)).keys() == {"new"}
+        await store.delete(["d"])
+        assert dict(await store.fields(100)) == {}
 
-        async def test(store: Store) -> None:
-            if not isinstance(store, FieldCatalogue):
-                pytest.skip("this store has no catalogue of fields")
-            assert dict(await store.fields(10)) == {}
-            await put(store, chunk("a", document="d", metadata={"old": 1}), documents=(document("d"),))
-            assert "old" in await store.fields(100)
-            await put(store, chunk("a", document="d", metadata={"new": 1}), documents=(document("d"),))
-            assert {"old", "new"} & (await store.fields(100)).keys() == {"new"}
-            await store.delete(["d"])
-            assert dict(await store.fields(100)) == {}
-
-        self.run(tmp_path, test)
-
-    def test_a_closed_catalogue_of_fields_refuses(self, tmp_path: Path) -> None:
+    @on_new_store(needs=FieldCatalogue)
+    async def test_a_closed_catalogue_of_fields_refuses(self, store: _FieldStore) -> None:
         """After closing, it raises a store error."""
-
-        async def test(store: Store) -> None:
-            if not isinstance(store, FieldCatalogue):
-                pytest.skip("this store has no catalogue of fields")
-            await store.aclose()
-            with pytest.raises(StoreError):
-                await store.fields(10)
-
-        self.run(tmp_path, test)
+        await store.aclose()
+        with pytest.raises(StoreError):
+            await store.fields(10)
 
 
 async def _check_fields(store: Any, metadata: list[dict[str, Any]]) -> None:

@@ -23,6 +23,7 @@ from retrieval_core.testing.store_kit.base import (
     chunk,
     need,
     need_operators,
+    on_new_store,
     put,
     unit,
     units,
@@ -63,66 +64,55 @@ class FilterTests(StoreTestBase):
             finally:
                 runner.run(store.aclose())
 
-    def test_filters_apply_before_the_limit(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_filters_apply_before_the_limit(self, store: Store) -> None:
         """The best that match come back, however many better ones do not."""
+        chunks = [chunk(f"c{row:03}", "word " * (row % 5 + 1), metadata={"n": row}) for row in range(200)]
+        await put(store, *chunks, vectors=units(200))
+        conditions = (Gte("n", 197), Lt("n", 150), And(()), Or(()), Not(Eq("n", 3)))
+        await need_operators(store, *conditions)
+        for condition in conditions:
+            wanted = {item.id for item in chunks if matches(condition, chunk_fields(item))}
+            for limit in (1, 3, 200):
+                sides = (await store.describe()).sides
+                if "lexical" in sides:
+                    everything = [name for name in await by_text(store, "word") if name in wanted]
+                    full = [name for name in await by_text(store, "word", 200) if name in wanted]
+                    assert everything == full[: len(everything)]
+                    assert await by_text(store, "word", limit, condition) == full[:limit]
+                if "dense" in sides:
+                    full = [name for name in await by_vector(store, unit(999), 200) if name in wanted]
+                    assert await by_vector(store, unit(999), limit, condition) == full[:limit]
 
-        async def test(store: Store) -> None:
-            chunks = [chunk(f"c{row:03}", "word " * (row % 5 + 1), metadata={"n": row}) for row in range(200)]
-            await put(store, *chunks, vectors=units(200))
-            conditions = (Gte("n", 197), Lt("n", 150), And(()), Or(()), Not(Eq("n", 3)))
-            await need_operators(store, *conditions)
-            for condition in conditions:
-                wanted = {item.id for item in chunks if matches(condition, chunk_fields(item))}
-                for limit in (1, 3, 200):
-                    sides = (await store.describe()).sides
-                    if "lexical" in sides:
-                        everything = [name for name in await by_text(store, "word") if name in wanted]
-                        full = [name for name in await by_text(store, "word", 200) if name in wanted]
-                        assert everything == full[: len(everything)]
-                        assert await by_text(store, "word", limit, condition) == full[:limit]
-                    if "dense" in sides:
-                        full = [name for name in await by_vector(store, unit(999), 200) if name in wanted]
-                        assert await by_vector(store, unit(999), limit, condition) == full[:limit]
-
-        self.run(tmp_path, test)
-
-    def test_filters_see_each_write(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_filters_see_each_write(self, store: Store) -> None:
         """Chunks that are added, replaced and removed between searches with one filter are judged as they are now."""
+        is_a = Eq("kind", "a")
+        await put(store, *(chunk(f"c{row}", "word", f"d{row}", metadata={"kind": "ab"[row % 2]}) for row in range(6)))
+        await need(store, "dense")
+        await need_operators(store, is_a, Exists("new"))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c2", "c4"]
+        await put(store, chunk("c1", "word", "d1", metadata={"kind": "a"}), chunk("c6", "word", "d6"))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c1", "c2", "c4"]
+        await store.delete(["d0", "d4"])
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2"]
+        await put(store, chunk("c7", "word", "d7", metadata={"kind": ["b", "a"], "new": 1}))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2", "c7"]
+        assert await by_vector(store, unit(1), condition=Exists("new")) == ["c7"]
 
-        async def test(store: Store) -> None:
-            is_a = Eq("kind", "a")
-            await put(
-                store, *(chunk(f"c{row}", "word", f"d{row}", metadata={"kind": "ab"[row % 2]}) for row in range(6))
-            )
-            await need(store, "dense")
-            await need_operators(store, is_a, Exists("new"))
-            assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c2", "c4"]
-            await put(store, chunk("c1", "word", "d1", metadata={"kind": "a"}), chunk("c6", "word", "d6"))
-            assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c1", "c2", "c4"]
-            await store.delete(["d0", "d4"])
-            assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2"]
-            await put(store, chunk("c7", "word", "d7", metadata={"kind": ["b", "a"], "new": 1}))
-            assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2", "c7"]
-            assert await by_vector(store, unit(1), condition=Exists("new")) == ["c7"]
-
-        self.run(tmp_path, test)
-
-    def test_operators_that_are_not_declared_are_refused(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_operators_that_are_not_declared_are_refused(self, store: Store) -> None:
         """An operator that a store does not declare raises; it is never skipped."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("a"))
-            info = await store.describe()
-            assert info.filter_operators <= OPERATORS
-            for name in sorted(OPERATORS - info.filter_operators):
-                condition = filter_strategies.example_of(name)
-                for side in info.sides:
-                    request = SearchRequest(5, filter=condition)
-                    request = replace(request, vector=unit(0)) if side == "dense" else replace(request, text="text")
-                    with pytest.raises(UnsupportedFilterError):
-                        await store.search(request)
-
-        self.run(tmp_path, test)
+        await put(store, chunk("a"))
+        info = await store.describe()
+        assert info.filter_operators <= OPERATORS
+        for name in sorted(OPERATORS - info.filter_operators):
+            condition = filter_strategies.example_of(name)
+            for side in info.sides:
+                request = SearchRequest(5, filter=condition)
+                request = replace(request, vector=unit(0)) if side == "dense" else replace(request, text="text")
+                with pytest.raises(UnsupportedFilterError):
+                    await store.search(request)
 
 
 async def _check_filters(store: Store, metadata: list[dict[str, Any]], filters: list[Filter]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import IndexFormatError, IndexNotFoundError
 from retrieval_core.ports import Change, SearchRequest
-from retrieval_core.testing.store_kit.base import StoreTestBase, by_vector, unit
+from retrieval_core.testing.store_kit.base import StoreTestBase, by_vector, on_new_store, unit
 from retrieval_core.testing.store_kit.named_vectors import NAMES, QUERY, by_name, put_named, ranked
 
 if TYPE_CHECKING:
@@ -30,24 +30,21 @@ EXAMPLES = 100
 class NamedVectorHistoryTests(StoreTestBase):
     """What becomes of :attr:`Change.named_vectors`; skipped for a store that keeps none."""
 
-    def test_replaced_and_removed_chunks_lose_their_vectors(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_replaced_and_removed_chunks_lose_their_vectors(self, store: Store) -> None:
         """Nothing of a former chunk, document or section of the same id is found by what it was."""
-
-        async def test(store: Store) -> None:
-            everything = {name: unit(row) for row, name in enumerate("abcd")}
-            await put_named(store, list("abcd"), {"title": everything, "summary": everything}, with_documents=True)
-            await put_named(store, ["a"], {"summary": {"a": unit(50)}})
-            assert set(await by_name(store, "title", unit(QUERY))) == {"b", "c", "d"}
-            assert await by_name(store, "summary", unit(50), 1) == ["a"]
-            await put_named(store, ["b"], {}, with_documents=True)
-            assert set(await by_name(store, "title", unit(QUERY))) == {"c", "d"}
-            await store.delete(["d-c"])
-            assert await by_name(store, "title", unit(QUERY)) == ["d"]
-            await store.upsert(Change(removed_documents=("d-d",)))
-            assert await by_name(store, "title", unit(QUERY)) == []
-            assert await by_name(store, "summary", unit(QUERY)) == ["a"]
-
-        self.run(tmp_path, test, NAMES)
+        everything = {name: unit(row) for row, name in enumerate("abcd")}
+        await put_named(store, list("abcd"), {"title": everything, "summary": everything}, with_documents=True)
+        await put_named(store, ["a"], {"summary": {"a": unit(50)}})
+        assert set(await by_name(store, "title", unit(QUERY))) == {"b", "c", "d"}
+        assert await by_name(store, "summary", unit(50), 1) == ["a"]
+        await put_named(store, ["b"], {}, with_documents=True)
+        assert set(await by_name(store, "title", unit(QUERY))) == {"c", "d"}
+        await store.delete(["d-c"])
+        assert await by_name(store, "title", unit(QUERY)) == ["d"]
+        await store.upsert(Change(removed_documents=("d-d",)))
+        assert await by_name(store, "title", unit(QUERY)) == []
+        assert await by_name(store, "summary", unit(QUERY)) == ["a"]
 
     def test_other_handles_see_every_write(self, tmp_path: Path) -> None:
         """Two stores on one index: what one writes, replaces and removes, the other finds so at once."""

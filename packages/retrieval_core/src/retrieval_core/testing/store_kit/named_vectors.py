@@ -19,6 +19,7 @@ from retrieval_core.testing.store_kit.base import (
     document,
     ids,
     need_operators,
+    on_new_store,
     unit,
     units,
 )
@@ -40,105 +41,85 @@ QUERY = 1000
 class NamedVectorTests(StoreTestBase):
     """The promises about :attr:`Change.named_vectors` and :attr:`SearchRequest.vector_name`."""
 
-    def test_each_name_is_a_search_of_its_own(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_each_name_is_a_search_of_its_own(self, store: Store) -> None:
         """Order and scores are those of the cosines with the vectors of that name; chunks without one are not found."""
         titles = {f"c{row}": unit(100 + row) * 2 for row in range(0, 40, 2)}
         summaries = {f"c{row}": unit(200 + row) for row in range(0, 40, 3)}
+        await put_named(store, [f"c{row}" for row in range(40)], {"title": titles, "summary": summaries})
+        for name, vectors in (("title", titles), ("summary", summaries)):
+            expected = ranked(vectors, unit(QUERY))
+            for limit in (1, 5, len(vectors), 100):
+                found = await store.search(SearchRequest(limit, vector=unit(QUERY) * 3, vector_name=name))
+                assert [item.chunk_id for item in found] == [key for key, _ in expected[:limit]]
+                np.testing.assert_allclose([item.score for item in found], [s for _, s in expected[:limit]], atol=1e-5)
+                assert all(-1 <= item.score <= 1 for item in found)
+        passages = {f"c{row}": unit(row) for row in range(40)}
+        assert await by_vector(store, unit(QUERY)) == [key for key, _ in ranked(passages, unit(QUERY))]
 
-        async def test(store: Store) -> None:
-            await put_named(store, [f"c{row}" for row in range(40)], {"title": titles, "summary": summaries})
-            for name, vectors in (("title", titles), ("summary", summaries)):
-                expected = ranked(vectors, unit(QUERY))
-                for limit in (1, 5, len(vectors), 100):
-                    found = await store.search(SearchRequest(limit, vector=unit(QUERY) * 3, vector_name=name))
-                    assert [item.chunk_id for item in found] == [key for key, _ in expected[:limit]]
-                    np.testing.assert_allclose(
-                        [item.score for item in found], [s for _, s in expected[:limit]], atol=1e-5
-                    )
-                    assert all(-1 <= item.score <= 1 for item in found)
-            passages = {f"c{row}": unit(row) for row in range(40)}
-            assert await by_vector(store, unit(QUERY)) == [key for key, _ in ranked(passages, unit(QUERY))]
-
-        self.run(tmp_path, test, NAMES)
-
-    def test_the_index_says_its_names(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_the_index_says_its_names(self, store: Store) -> None:
         """The manifest has them in alphabetical order, where there is a manifest."""
+        await put_named(store, ["a"], {})
+        manifest = (await store.describe()).manifest
+        assert manifest is None or manifest.vectors == tuple(sorted(NAMES))
+        assert await by_name(store, "title", unit(QUERY)) == []
 
-        async def test(store: Store) -> None:
-            await put_named(store, ["a"], {})
-            manifest = (await store.describe()).manifest
-            assert manifest is None or manifest.vectors == tuple(sorted(NAMES))
-            assert await by_name(store, "title", unit(QUERY)) == []
-
-        self.run(tmp_path, test, NAMES)
-
-    def test_candidates_carry_the_vector_of_the_passage(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_candidates_carry_the_vector_of_the_passage(self, store: Store) -> None:
         """Whichever vectors were searched: diversity is a matter of the passages."""
+        await put_named(store, ["a", "b"], {"title": {"b": unit(7)}})
+        request = SearchRequest(5, vector=unit(7), vector_name="title", with_vectors=True)
+        (found,) = await store.search(request)
+        assert found.vector is not None
+        np.testing.assert_allclose(found.vector, unit(1), atol=1e-6)
 
-        async def test(store: Store) -> None:
-            await put_named(store, ["a", "b"], {"title": {"b": unit(7)}})
-            request = SearchRequest(5, vector=unit(7), vector_name="title", with_vectors=True)
-            (found,) = await store.search(request)
-            assert found.vector is not None
-            np.testing.assert_allclose(found.vector, unit(1), atol=1e-6)
-
-        self.run(tmp_path, test, NAMES)
-
-    def test_filters_apply_before_the_limit_of_a_name(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_filters_apply_before_the_limit_of_a_name(self, store: Store) -> None:
         """The best one that passes is found, however many others are better."""
+        names = [f"c{row:02}" for row in range(30)]
+        # Those that do not pass are all better.
+        vectors = {name: unit(row) + row % 2 * 9 * unit(QUERY) for row, name in enumerate(names)}
+        chunks = tuple(chunk(name, metadata={"even": row % 2 == 0}) for row, name in enumerate(names))
+        await store.upsert(Change(chunks, units(30), named_vectors={"title": vectors}))
+        condition = Eq("even", True)
+        await need_operators(store, condition)
+        passing = {name: vector for row, (name, vector) in enumerate(vectors.items()) if row % 2 == 0}
+        expected = [key for key, _ in ranked(passing, unit(QUERY))]
+        for limit in (1, 4, 30):
+            assert await by_name(store, "title", unit(QUERY), limit, condition) == expected[:limit]
 
-        async def test(store: Store) -> None:
-            names = [f"c{row:02}" for row in range(30)]
-            # Those that do not pass are all better.
-            vectors = {name: unit(row) + row % 2 * 9 * unit(QUERY) for row, name in enumerate(names)}
-            chunks = tuple(chunk(name, metadata={"even": row % 2 == 0}) for row, name in enumerate(names))
-            await store.upsert(Change(chunks, units(30), named_vectors={"title": vectors}))
-            condition = Eq("even", True)
-            await need_operators(store, condition)
-            passing = {name: vector for row, (name, vector) in enumerate(vectors.items()) if row % 2 == 0}
-            expected = [key for key, _ in ranked(passing, unit(QUERY))]
-            for limit in (1, 4, 30):
-                assert await by_name(store, "title", unit(QUERY), limit, condition) == expected[:limit]
-
-        self.run(tmp_path, test, NAMES)
-
-    def test_equal_cosines_of_a_name_are_ordered_by_id(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_equal_cosines_of_a_name_are_ordered_by_id(self, store: Store) -> None:
         """Many chunks share a title: their ties come in the order of the ids, also where the limit cuts through."""
         names = [f"c{number:02}" for number in range(30)]
+        await put_named(store, [*names[1::2], *reversed(names[::2])], {"title": dict.fromkeys(names, unit(1))})
+        for limit in (1, 10, 30):
+            assert await by_name(store, "title", unit(QUERY), limit) == names[:limit]
 
-        async def test(store: Store) -> None:
-            await put_named(store, [*names[1::2], *reversed(names[::2])], {"title": dict.fromkeys(names, unit(1))})
-            for limit in (1, 10, 30):
-                assert await by_name(store, "title", unit(QUERY), limit) == names[:limit]
-
-        self.run(tmp_path, test, NAMES)
-
-    def test_what_does_not_fit_is_refused(self, tmp_path: Path) -> None:
+    @on_new_store(NAMES)
+    async def test_what_does_not_fit_is_refused(self, store: Store) -> None:
         """Unknown names, vectors of no chunk, of another length or not finite raise, and nothing changes."""
-
-        async def test(store: Store) -> None:
-            await put_named(store, ["a"], {"title": {"a": unit(0)}})
-            wrong: list[tuple[Mapping[str, Mapping[str, Vector]], type[Exception]]] = [
-                ({"nope": {"b": unit(0)}}, InvalidParameterError),
-                ({"title": {"other": unit(0)}}, InvalidParameterError),
-                ({"title": {"b": units(1)[0, :-1]}}, DimensionMismatchError),
-                ({"title": {"b": units(1)}}, DimensionMismatchError),
-            ]
-            for named, error in wrong:
-                with pytest.raises(error):
-                    await put_named(store, ["b"], named)
-            for request, error in (
-                (SearchRequest(5, vector=unit(0), vector_name="nope"), InvalidParameterError),
-                (SearchRequest(5, vector=unit(0), vector_name="title' OR 1=1 --"), InvalidParameterError),
-                (SearchRequest(5, text="text", vector_name="title"), InvalidParameterError),
-                (SearchRequest(5, vector=unit(0)[:-1], vector_name="title"), DimensionMismatchError),
-            ):
-                with pytest.raises(error):
-                    await store.search(request)
-            assert await by_vector(store, unit(0)) == ["a"]
-            assert await by_name(store, "title", unit(0)) == ["a"]
-
-        self.run(tmp_path, test, NAMES)
+        await put_named(store, ["a"], {"title": {"a": unit(0)}})
+        wrong: list[tuple[Mapping[str, Mapping[str, Vector]], type[Exception]]] = [
+            ({"nope": {"b": unit(0)}}, InvalidParameterError),
+            ({"title": {"other": unit(0)}}, InvalidParameterError),
+            ({"title": {"b": units(1)[0, :-1]}}, DimensionMismatchError),
+            ({"title": {"b": units(1)}}, DimensionMismatchError),
+        ]
+        for named, error in wrong:
+            with pytest.raises(error):
+                await put_named(store, ["b"], named)
+        for request, error in (
+            (SearchRequest(5, vector=unit(0), vector_name="nope"), InvalidParameterError),
+            (SearchRequest(5, vector=unit(0), vector_name="title' OR 1=1 --"), InvalidParameterError),
+            (SearchRequest(5, text="text", vector_name="title"), InvalidParameterError),
+            (SearchRequest(5, vector=unit(0)[:-1], vector_name="title"), DimensionMismatchError),
+        ):
+            with pytest.raises(error):
+                await store.search(request)
+        assert await by_vector(store, unit(0)) == ["a"]
+        assert await by_name(store, "title", unit(0)) == ["a"]
 
     def test_an_index_without_names_takes_none(self, tmp_path: Path) -> None:
         """A store that was opened without names refuses vectors with any, and searches for them."""

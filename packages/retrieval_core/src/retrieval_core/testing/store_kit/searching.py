@@ -18,6 +18,7 @@ from retrieval_core.testing.store_kit.base import (
     by_vector,
     chunk,
     need,
+    on_new_store,
     put,
     unit,
     units,
@@ -36,198 +37,160 @@ QUERY = 1000
 class SearchTests(StoreTestBase):
     """What holds for both kinds of search."""
 
-    def test_an_empty_store_finds_nothing(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_an_empty_store_finds_nothing(self, store: Store) -> None:
         """Before the first write, and after everything was removed, nothing is found and nothing breaks."""
+        assert await by_text(store, "word") == []
+        assert await by_vector(store, unit(QUERY)) == []
+        assert await store.delete(["d"]) == 0
+        await put(store, chunk("a", "word"))
+        await store.delete(["d"])
+        assert await by_text(store, "word") == []
+        assert await by_vector(store, unit(QUERY)) == []
+        assert not (await store.fetch(FetchRequest(chunk_ids=("a",), document_ids=("d",)))).chunks
+        info = await store.describe()
+        assert (info.documents, info.chunks) == (0, 0)
 
-        async def test(store: Store) -> None:
-            assert await by_text(store, "word") == []
-            assert await by_vector(store, unit(QUERY)) == []
-            assert await store.delete(["d"]) == 0
-            await put(store, chunk("a", "word"))
-            await store.delete(["d"])
-            assert await by_text(store, "word") == []
-            assert await by_vector(store, unit(QUERY)) == []
-            assert not (await store.fetch(FetchRequest(chunk_ids=("a",), document_ids=("d",)))).chunks
-            info = await store.describe()
-            assert (info.documents, info.chunks) == (0, 0)
-
-        self.run(tmp_path, test)
-
-    def test_a_request_must_be_well_formed(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_a_request_must_be_well_formed(self, store: Store) -> None:
         """Neither both nor none of vector and text, and no limit below 1."""
+        await put(store, chunk("a"))
+        for request in (
+            SearchRequest(5),
+            SearchRequest(5, vector=unit(0), text="text"),
+            SearchRequest(0, text="text"),
+            SearchRequest(-1, vector=unit(0)),
+        ):
+            with pytest.raises(InvalidParameterError):
+                await store.search(request)
 
-        async def test(store: Store) -> None:
-            await put(store, chunk("a"))
-            for request in (
-                SearchRequest(5),
-                SearchRequest(5, vector=unit(0), text="text"),
-                SearchRequest(0, text="text"),
-                SearchRequest(-1, vector=unit(0)),
-            ):
-                with pytest.raises(InvalidParameterError):
-                    await store.search(request)
-
-        self.run(tmp_path, test)
-
-    def test_candidates_carry_vectors_on_request(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_candidates_carry_vectors_on_request(self, store: Store) -> None:
         """With ``with_vectors`` each candidate has its own vector, otherwise none need have one."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("a", "word"), chunk("b", "word"))
-            sides = (await store.describe()).sides
-            if "dense" in sides:
-                found = await store.search(SearchRequest(5, vector=unit(0), with_vectors=True))
-                _assert_vectors(found)
-            if "lexical" in sides:
-                found = await store.search(SearchRequest(5, text="word", with_vectors=True))
-                _assert_vectors(found)
-
-        self.run(tmp_path, test)
+        await put(store, chunk("a", "word"), chunk("b", "word"))
+        sides = (await store.describe()).sides
+        if "dense" in sides:
+            found = await store.search(SearchRequest(5, vector=unit(0), with_vectors=True))
+            _assert_vectors(found)
+        if "lexical" in sides:
+            found = await store.search(SearchRequest(5, text="word", with_vectors=True))
+            _assert_vectors(found)
 
 
 class DenseSearchTests(StoreTestBase):
     """Search by cosine similarity."""
 
-    def test_cosine_agrees_with_numpy(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_cosine_agrees_with_numpy(self, store: Store) -> None:
         """Order and scores are those of the cosine computed in double precision, whatever the limit."""
         vectors, query = units(60), unit(QUERY) * 3
+        await put(store, *(chunk(f"c{row}", document=f"d{row}") for row in range(60)), vectors=vectors)
+        await need(store, "dense")
+        cosines = vectors.astype(np.float64) @ unit(QUERY).astype(np.float64)
+        expected = [f"c{row}" for row in np.argsort(-cosines)]
+        for limit in (1, 7, 59, 60, 61, 1000):
+            found = await store.search(SearchRequest(limit, vector=query))
+            assert [item.chunk_id for item in found] == expected[:limit]
+            rows = [int(item.chunk_id[1:]) for item in found]
+            np.testing.assert_allclose([item.score for item in found], cosines[rows], atol=1e-5)
 
-        async def test(store: Store) -> None:
-            await put(store, *(chunk(f"c{row}", document=f"d{row}") for row in range(60)), vectors=vectors)
-            await need(store, "dense")
-            cosines = vectors.astype(np.float64) @ unit(QUERY).astype(np.float64)
-            expected = [f"c{row}" for row in np.argsort(-cosines)]
-            for limit in (1, 7, 59, 60, 61, 1000):
-                found = await store.search(SearchRequest(limit, vector=query))
-                assert [item.chunk_id for item in found] == expected[:limit]
-                rows = [int(item.chunk_id[1:]) for item in found]
-                np.testing.assert_allclose([item.score for item in found], cosines[rows], atol=1e-5)
-
-        self.run(tmp_path, test)
-
-    def test_scores_stay_in_range(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_scores_stay_in_range(self, store: Store) -> None:
         """A vector and its opposite score 1 and -1, never more for rounding; a zero vector scores 0."""
+        for seed in range(20):
+            vectors = np.stack([unit(seed), -unit(seed), np.zeros(DIMENSION, dtype=np.float32)])
+            await put(store, chunk("same"), chunk("zero"), chunk("opposite"), vectors=vectors[[0, 2, 1]])
+            await need(store, "dense")
+            found = await store.search(SearchRequest(3, vector=unit(seed)))
+            assert [item.chunk_id for item in found] == ["same", "zero", "opposite"]
+            np.testing.assert_allclose([item.score for item in found], [1, 0, -1], atol=1e-6)
+            assert all(-1 <= item.score <= 1 for item in found)
 
-        async def test(store: Store) -> None:
-            for seed in range(20):
-                vectors = np.stack([unit(seed), -unit(seed), np.zeros(DIMENSION, dtype=np.float32)])
-                await put(store, chunk("same"), chunk("zero"), chunk("opposite"), vectors=vectors[[0, 2, 1]])
-                await need(store, "dense")
-                found = await store.search(SearchRequest(3, vector=unit(seed)))
-                assert [item.chunk_id for item in found] == ["same", "zero", "opposite"]
-                np.testing.assert_allclose([item.score for item in found], [1, 0, -1], atol=1e-6)
-                assert all(-1 <= item.score <= 1 for item in found)
-
-        self.run(tmp_path, test)
-
-    def test_equal_cosines_are_ordered_by_id(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_equal_cosines_are_ordered_by_id(self, store: Store) -> None:
         """Ties come in the order of the ids, also where the limit cuts through them."""
         names = [f"c{number:02}" for number in range(30)]
+        shuffled = [*names[1::2], *reversed(names[::2])]
+        same = np.repeat(unit(1)[np.newaxis], 30, axis=0)
+        await put(store, *(chunk(name) for name in shuffled), vectors=same)
+        await need(store, "dense")
+        for limit in (1, 10, 30):
+            assert await by_vector(store, unit(QUERY), limit) == names[:limit]
 
-        async def test(store: Store) -> None:
-            shuffled = [*names[1::2], *reversed(names[::2])]
-            same = np.repeat(unit(1)[np.newaxis], 30, axis=0)
-            await put(store, *(chunk(name) for name in shuffled), vectors=same)
-            await need(store, "dense")
-            for limit in (1, 10, 30):
-                assert await by_vector(store, unit(QUERY), limit) == names[:limit]
-
-        self.run(tmp_path, test)
-
-    def test_another_dimension_is_refused(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_another_dimension_is_refused(self, store: Store) -> None:
         """A query vector of another length raises, and so do vectors to be stored."""
+        await put(store, chunk("a"))
+        await need(store, "dense")
+        with pytest.raises(DimensionMismatchError):
+            await store.search(SearchRequest(5, vector=np.ones(DIMENSION + 1, dtype=np.float32)))
+        with pytest.raises(DimensionMismatchError):
+            await put(store, chunk("b"), vectors=np.ones((1, DIMENSION - 1), dtype=np.float32))
 
-        async def test(store: Store) -> None:
-            await put(store, chunk("a"))
-            await need(store, "dense")
-            with pytest.raises(DimensionMismatchError):
-                await store.search(SearchRequest(5, vector=np.ones(DIMENSION + 1, dtype=np.float32)))
-            with pytest.raises(DimensionMismatchError):
-                await put(store, chunk("b"), vectors=np.ones((1, DIMENSION - 1), dtype=np.float32))
-
-        self.run(tmp_path, test)
-
-    def test_what_is_replaced_or_removed_is_not_found(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_what_is_replaced_or_removed_is_not_found(self, store: Store) -> None:
         """Searches between writes see each write at once."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("a", document="a"), chunk("b", document="b"), vectors=units(2))
-            await need(store, "dense")
-            assert (await by_vector(store, unit(0)))[0] == "a"
-            await put(store, chunk("b", document="b"), vectors=unit(0)[np.newaxis])
-            assert await by_vector(store, unit(0), 2) == ["a", "b"]
-            await store.delete(["a"])
-            assert await by_vector(store, unit(0)) == ["b"]
-            await put(store, *(chunk(f"n{row}", document="n") for row in range(50)), vectors=units(50, 100))
-            assert (await by_vector(store, unit(120)))[0] == "n20"
-
-        self.run(tmp_path, test)
+        await put(store, chunk("a", document="a"), chunk("b", document="b"), vectors=units(2))
+        await need(store, "dense")
+        assert (await by_vector(store, unit(0)))[0] == "a"
+        await put(store, chunk("b", document="b"), vectors=unit(0)[np.newaxis])
+        assert await by_vector(store, unit(0), 2) == ["a", "b"]
+        await store.delete(["a"])
+        assert await by_vector(store, unit(0)) == ["b"]
+        await put(store, *(chunk(f"n{row}", document="n") for row in range(50)), vectors=units(50, 100))
+        assert (await by_vector(store, unit(120)))[0] == "n20"
 
 
 class LexicalSearchTests(StoreTestBase):
     """Search by words."""
 
-    def test_rare_and_repeated_words_rank_higher(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_rare_and_repeated_words_rank_higher(self, store: Store) -> None:
         """What BM25 is known for: rare words weigh more, occurrences count, long texts are held back."""
+        filler = [chunk(f"f{number}", f"common filler number{number}", document="f") for number in range(20)]
+        await put(
+            store,
+            *filler,
+            chunk("rare", "common zebra"),
+            chunk("twice", "giraffe giraffe here"),
+            chunk("once", "giraffe lives here"),
+            chunk("long", "elephant" + " padding" * 200),
+            chunk("short", "elephant walks"),
+        )
+        await need(store, "lexical")
+        assert (await by_text(store, "common zebra"))[0] == "rare"
+        assert await by_text(store, "giraffe") == ["twice", "once"]
+        assert await by_text(store, "elephant") == ["short", "long"]
+        assert await by_text(store, "absent") == []
 
-        async def test(store: Store) -> None:
-            filler = [chunk(f"f{number}", f"common filler number{number}", document="f") for number in range(20)]
-            await put(
-                store,
-                *filler,
-                chunk("rare", "common zebra"),
-                chunk("twice", "giraffe giraffe here"),
-                chunk("once", "giraffe lives here"),
-                chunk("long", "elephant" + " padding" * 200),
-                chunk("short", "elephant walks"),
-            )
-            await need(store, "lexical")
-            assert (await by_text(store, "common zebra"))[0] == "rare"
-            assert await by_text(store, "giraffe") == ["twice", "once"]
-            assert await by_text(store, "elephant") == ["short", "long"]
-            assert await by_text(store, "absent") == []
-
-        self.run(tmp_path, test)
-
-    def test_scores_are_positive_and_limited(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_scores_are_positive_and_limited(self, store: Store) -> None:
         """At most the limit comes back; words that every chunk has still find."""
+        await put(store, *(chunk(f"c{number}", "every " * (number + 1)) for number in range(9)))
+        await need(store, "lexical")
+        found = await store.search(SearchRequest(4, text="every"))
+        assert len(found) == 4
+        assert all(item.score > 0 for item in found)
+        assert len(await by_text(store, "every", 100)) == 9
 
-        async def test(store: Store) -> None:
-            await put(store, *(chunk(f"c{number}", "every " * (number + 1)) for number in range(9)))
-            await need(store, "lexical")
-            found = await store.search(SearchRequest(4, text="every"))
-            assert len(found) == 4
-            assert all(item.score > 0 for item in found)
-            assert len(await by_text(store, "every", 100)) == 9
-
-        self.run(tmp_path, test)
-
-    def test_equal_scores_are_ordered_by_id(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_equal_scores_are_ordered_by_id(self, store: Store) -> None:
         """Ties come in the order of the ids, also where the limit cuts through them."""
         names = [f"c{number:02}" for number in range(30)]
+        shuffled = [*names[1::2], *reversed(names[::2])]
+        await put(store, *(chunk(name, "same words", document=f"document of {name}") for name in shuffled))
+        await put(store, chunk("best", "same same"), *(chunk(f"x{number}", "other") for number in range(40)))
+        await need(store, "lexical")
+        for limit in (1, 11, 31):
+            assert await by_text(store, "same", limit) == ["best", *names][:limit]
 
-        async def test(store: Store) -> None:
-            shuffled = [*names[1::2], *reversed(names[::2])]
-            await put(store, *(chunk(name, "same words", document=f"document of {name}") for name in shuffled))
-            await put(store, chunk("best", "same same"), *(chunk(f"x{number}", "other") for number in range(40)))
-            await need(store, "lexical")
-            for limit in (1, 11, 31):
-                assert await by_text(store, "same", limit) == ["best", *names][:limit]
-
-        self.run(tmp_path, test)
-
-    def test_title_and_headings_are_searched(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_title_and_headings_are_searched(self, store: Store) -> None:
         """The words of :attr:`~retrieval_core.types.Chunk.indexed_text` find, not only those of the passage."""
-
-        async def test(store: Store) -> None:
-            await put(
-                store, chunk("a", "passage", title="Volcanoes", section_path=("Iceland", "Lava")), chunk("b", "x")
-            )
-            await need(store, "lexical")
-            for word in ("volcanoes", "iceland", "lava", "passage"):
-                assert await by_text(store, word) == ["a"]
-
-        self.run(tmp_path, test)
+        await put(store, chunk("a", "passage", title="Volcanoes", section_path=("Iceland", "Lava")), chunk("b", "x"))
+        await need(store, "lexical")
+        for word in ("volcanoes", "iceland", "lava", "passage"):
+            assert await by_text(store, word) == ["a"]
 
     @pytest.mark.parametrize(
         ("text", "question"),

@@ -11,37 +11,44 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.ports import Versioned
-from retrieval_core.testing.store_kit.base import StoreTestBase, by_text, by_vector, chunk, document, put, unit
+from retrieval_core.testing.store_kit.base import (
+    StoreTestBase,
+    by_text,
+    by_vector,
+    chunk,
+    document,
+    on_new_store,
+    put,
+    unit,
+)
 from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Protocol
 
     from retrieval_core.ports import Store
+
+    class _VersionedStore(Store, Versioned, Protocol): ...
 
 
 class VersionTests(StoreTestBase):
     """The promises of :class:`retrieval_core.ports.Versioned`; skipped for a store that is not."""
 
-    def test_every_write_changes_the_version(self, tmp_path: Path) -> None:
+    @on_new_store(needs=Versioned)
+    async def test_every_write_changes_the_version(self, store: _VersionedStore) -> None:
         """Adding, replacing by the same and deleting change it; reading does not."""
-
-        async def test(store: Store) -> None:
-            if not isinstance(store, Versioned):
-                pytest.skip("this store does not tell its version")
-            seen = [await store.version()]
-            assert seen == [None]
-            for _ in range(2):
-                await put(store, chunk("a", document="d"), documents=(document("d"),))
-                seen.append(await store.version())
-                await store.describe()
-                assert await store.version() == seen[-1]
-            await store.delete(["d"])
+        seen = [await store.version()]
+        assert seen == [None]
+        for _ in range(2):
+            await put(store, chunk("a", document="d"), documents=(document("d"),))
             seen.append(await store.version())
-            assert None not in seen[1:]
-            assert len(set(seen)) == len(seen)
-
-        self.run(tmp_path, test)
+            await store.describe()
+            assert await store.version() == seen[-1]
+        await store.delete(["d"])
+        seen.append(await store.version())
+        assert None not in seen[1:]
+        assert len(set(seen)) == len(seen)
 
     def test_two_indexes_have_two_versions(self, tmp_path: Path) -> None:
         """The same writes to another index give another version."""

@@ -11,12 +11,19 @@ import pytest
 
 from retrieval_core.errors import DimensionMismatchError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest
-from retrieval_core.testing.store_kit.base import EMBEDDER_ID, StoreTestBase, chunk, chunk_of, document, put, units
+from retrieval_core.testing.store_kit.base import (
+    EMBEDDER_ID,
+    StoreTestBase,
+    chunk,
+    chunk_of,
+    document,
+    on_new_store,
+    put,
+    units,
+)
 from retrieval_core.types import Chunk, PageSpan, Section, Span
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from retrieval_core.ports import Store
 
 FULL = Chunk(
@@ -53,126 +60,105 @@ FULL = Chunk(
 class WriteTests(StoreTestBase):
     """What is written is there, as a whole or not at all."""
 
-    def test_chunks_come_back_equal(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_chunks_come_back_equal(self, store: Store) -> None:
         """Every field of a chunk survives, with its type."""
+        bare = chunk("bare", "")
+        await put(store, FULL, bare)
+        found = await chunk_of(store, FULL.id)
+        assert found == FULL
+        assert repr(found.metadata) == repr(FULL.metadata)
+        assert await chunk_of(store, "bare") == bare
 
-        async def test(store: Store) -> None:
-            bare = chunk("bare", "")
-            await put(store, FULL, bare)
-            found = await chunk_of(store, FULL.id)
-            assert found == FULL
-            assert repr(found.metadata) == repr(FULL.metadata)
-            assert await chunk_of(store, "bare") == bare
-
-        self.run(tmp_path, test)
-
-    def test_documents_and_sections_come_back_equal(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_documents_and_sections_come_back_equal(self, store: Store) -> None:
         """Every field of documents and sections survives."""
         whole = document(
             "d", "Whole text\r\n" * 3, title="T", metadata={"k": [1, {"x": None}]}, timestamp=datetime.now(UTC)
         )
         page = Section("d#p", "d", "page", (), Span(0, 5), PageSpan(1, 2))
         part = Section("d#s", "d", "section", ("A", "B"), Span(5, 9))
+        await store.upsert(Change(documents=(whole,), sections=(page, part)))
+        found = await store.fetch(FetchRequest(document_ids=("d",), section_ids=("d#p", "d#s")))
+        assert dict(found.documents) == {"d": whole}
+        assert dict(found.sections) == {"d#p": page, "d#s": part}
 
-        async def test(store: Store) -> None:
-            await store.upsert(Change(documents=(whole,), sections=(page, part)))
-            found = await store.fetch(FetchRequest(document_ids=("d",), section_ids=("d#p", "d#s")))
-            assert dict(found.documents) == {"d": whole}
-            assert dict(found.sections) == {"d#p": page, "d#s": part}
-
-        self.run(tmp_path, test)
-
-    def test_a_document_is_replaced_as_a_whole(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_a_document_is_replaced_as_a_whole(self, store: Store) -> None:
         """The former chunks and sections of a document go when it is written again, and no others."""
         old, new = Section("old", "d", "page", (), Span(0, 1)), Section("new", "d", "page", (), Span(0, 1))
-
-        async def test(store: Store) -> None:
-            first = chunk("d#0", "first"), chunk("d#1", "second"), chunk("e#0", "other", document="e")
-            await put(store, *first, documents=(document("d", "before"),), sections=(old,))
-            await put(store, chunk("d#0", "third"), documents=(document("d", "after"),), sections=(new,))
-            found = await store.fetch(
-                FetchRequest(
-                    chunk_ids=("d#0", "d#1", "e#0"), section_ids=("old", "new"), document_ids=("d",), with_vectors=True
-                )
+        first = chunk("d#0", "first"), chunk("d#1", "second"), chunk("e#0", "other", document="e")
+        await put(store, *first, documents=(document("d", "before"),), sections=(old,))
+        await put(store, chunk("d#0", "third"), documents=(document("d", "after"),), sections=(new,))
+        found = await store.fetch(
+            FetchRequest(
+                chunk_ids=("d#0", "d#1", "e#0"), section_ids=("old", "new"), document_ids=("d",), with_vectors=True
             )
-            assert {name: item.text for name, item in found.chunks.items()} == {"d#0": "third", "e#0": "other"}
-            assert set(found.sections) == {"new"}
-            assert set(found.vectors) == {"d#0", "e#0"}
-            assert found.documents["d"].text == "after"
+        )
+        assert {name: item.text for name, item in found.chunks.items()} == {"d#0": "third", "e#0": "other"}
+        assert set(found.sections) == {"new"}
+        assert set(found.vectors) == {"d#0", "e#0"}
+        assert found.documents["d"].text == "after"
 
-        self.run(tmp_path, test)
-
-    def test_a_chunk_without_its_document_is_added_or_replaced(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_a_chunk_without_its_document_is_added_or_replaced(self, store: Store) -> None:
         """A chunk whose document is not part of the change replaces the one with its id, and leaves its siblings."""
+        await put(store, chunk("a", "one", chunk_index=0), chunk("b", "two", chunk_index=1))
+        await put(store, chunk("b", "three", chunk_index=1), chunk("c", "four", chunk_index=2))
+        found = await store.fetch(FetchRequest(chunk_ids=("a", "b", "c")))
+        assert {name: item.text for name, item in found.chunks.items()} == {"a": "one", "b": "three", "c": "four"}
+        assert (await store.describe()).chunks == 3
 
-        async def test(store: Store) -> None:
-            await put(store, chunk("a", "one", chunk_index=0), chunk("b", "two", chunk_index=1))
-            await put(store, chunk("b", "three", chunk_index=1), chunk("c", "four", chunk_index=2))
-            found = await store.fetch(FetchRequest(chunk_ids=("a", "b", "c")))
-            assert {name: item.text for name, item in found.chunks.items()} == {"a": "one", "b": "three", "c": "four"}
-            assert (await store.describe()).chunks == 3
-
-        self.run(tmp_path, test)
-
-    def test_removing_takes_everything_of_a_document(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_removing_takes_everything_of_a_document(self, store: Store) -> None:
         """Deleted and removed documents take their chunks and sections with them; others stay."""
         section = Section("s", "d", "page", (), Span(0, 1))
         names = FetchRequest(chunk_ids=("d#0", "d#1", "e#0"), section_ids=("s",), document_ids=("d", "e"))
+        both = chunk("d#0"), chunk("d#1"), chunk("e#0", document="e")
+        texts = document("d"), document("e")
+        await put(store, *both, documents=texts, sections=(section,))
+        assert await store.delete(["d", "unknown"]) == 2
+        found = await store.fetch(names)
+        assert (set(found.chunks), set(found.sections), set(found.documents)) == ({"e#0"}, set(), {"e"})
+        assert await store.delete(["d"]) == 0
+        await store.upsert(Change(removed_documents=("e",)))
+        found = await store.fetch(names)
+        assert (set(found.chunks), set(found.documents)) == (set(), set())
 
-        async def test(store: Store) -> None:
-            both = chunk("d#0"), chunk("d#1"), chunk("e#0", document="e")
-            texts = document("d"), document("e")
-            await put(store, *both, documents=texts, sections=(section,))
-            assert await store.delete(["d", "unknown"]) == 2
-            found = await store.fetch(names)
-            assert (set(found.chunks), set(found.sections), set(found.documents)) == ({"e#0"}, set(), {"e"})
-            assert await store.delete(["d"]) == 0
-            await store.upsert(Change(removed_documents=("e",)))
-            found = await store.fetch(names)
-            assert (set(found.chunks), set(found.documents)) == (set(), set())
-
-        self.run(tmp_path, test)
-
-    def test_a_change_that_fails_changes_nothing(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_a_change_that_fails_changes_nothing(self, store: Store) -> None:
         """A change with a fault in its last part is refused before its first part is applied."""
+        await put(store, chunk("d#0", "before"), documents=(document("d", "before"),))
+        before = await store.describe()
+        good = chunk("d#0", "after")
+        wide = units(2)[:, :-1].copy()
+        faults: list[tuple[type[Exception], Change]] = [
+            (DimensionMismatchError, Change((good, chunk("x")), wide)),
+            (InvalidParameterError, Change((good, chunk("x")), units(1))),
+            (InvalidParameterError, Change((good, chunk("x")), None)),
+            (InvalidParameterError, Change((good, good), units(2))),
+        ]
+        for error, change in faults:
+            removing = Change(
+                change.chunks, change.vectors, documents=(document("d", "after"),), removed_documents=("d",)
+            )
+            with pytest.raises(error):
+                await store.upsert(removing)
+        found = await store.fetch(FetchRequest(chunk_ids=("d#0", "x"), document_ids=("d",)))
+        assert [item.text for item in found.chunks.values()] == ["before"]
+        assert found.documents["d"].text == "before"
+        assert await store.describe() == before
 
-        async def test(store: Store) -> None:
-            await put(store, chunk("d#0", "before"), documents=(document("d", "before"),))
-            before = await store.describe()
-            good = chunk("d#0", "after")
-            wide = units(2)[:, :-1].copy()
-            faults: list[tuple[type[Exception], Change]] = [
-                (DimensionMismatchError, Change((good, chunk("x")), wide)),
-                (InvalidParameterError, Change((good, chunk("x")), units(1))),
-                (InvalidParameterError, Change((good, chunk("x")), None)),
-                (InvalidParameterError, Change((good, good), units(2))),
-            ]
-            for error, change in faults:
-                removing = Change(
-                    change.chunks, change.vectors, documents=(document("d", "after"),), removed_documents=("d",)
-                )
-                with pytest.raises(error):
-                    await store.upsert(removing)
-            found = await store.fetch(FetchRequest(chunk_ids=("d#0", "x"), document_ids=("d",)))
-            assert [item.text for item in found.chunks.values()] == ["before"]
-            assert found.documents["d"].text == "before"
-            assert await store.describe() == before
-
-        self.run(tmp_path, test)
-
-    def test_the_store_describes_itself(self, tmp_path: Path) -> None:
+    @on_new_store()
+    async def test_the_store_describes_itself(self, store: Store) -> None:
         """Counts, embedder and dimension are told, and the generation grows with each write."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("d#0"), chunk("d#1"), chunk("e#0", document="e"), documents=(document("d"),))
-            first = await store.describe()
-            await store.delete(["d"])
-            second = await store.describe()
-            assert (first.documents, first.chunks, second.documents, second.chunks) == (2, 3, 1, 1)
-            if first.manifest is not None:
-                assert (first.manifest.embedder_id, first.manifest.dimension) == (EMBEDDER_ID, units(1).shape[1])
-                assert second.manifest == first.manifest
-            if first.generation is not None and second.generation is not None:
-                assert second.generation > first.generation
-
-        self.run(tmp_path, test)
+        await put(store, chunk("d#0"), chunk("d#1"), chunk("e#0", document="e"), documents=(document("d"),))
+        first = await store.describe()
+        await store.delete(["d"])
+        second = await store.describe()
+        assert (first.documents, first.chunks, second.documents, second.chunks) == (2, 3, 1, 1)
+        if first.manifest is not None:
+            assert (first.manifest.embedder_id, first.manifest.dimension) == (EMBEDDER_ID, units(1).shape[1])
+            assert second.manifest == first.manifest
+        if first.generation is not None and second.generation is not None:
+            assert second.generation > first.generation
