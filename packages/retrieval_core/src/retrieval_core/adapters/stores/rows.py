@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from retrieval_core.ports import SourceState
 from retrieval_core.types import Chunk, Document, FrozenDict, PageSpan, Section, Span, freeze
 
 if TYPE_CHECKING:
-    from retrieval_core.ports import SourceState
     from retrieval_core.types import JSON, Metadata
 
+T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm(Generic[T]):
+    """How values of one type are kept.
+
+    Attributes:
+        columns: Their names.
+        to_row: Returns a value's row, in the order of the columns.
+        from_row: Returns the value of such a row.
+    """
+
+    columns: tuple[str, ...]
+    to_row: Callable[[T], Row]
+    from_row: Callable[[Row], T]
 
 
 def _names(names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-CHUNK_COLUMNS = _names(
-    "id document_id chunk_index total_chunks page_first page_last section_path span_start span_end parent_id row_first "
-    "row_last item_first item_last title source content_hash timestamp embedding_model metadata text"
-)
 FIELD_COLUMNS = _names(
     "id document_id chunk_index page_first page_last section_path parent_id title source timestamp metadata"
 )
 """The columns of a chunk that filters see."""
-DOCUMENT_COLUMNS = _names("id source content_hash title timestamp metadata text")
-SECTION_COLUMNS = _names("id document_id kind path span_start span_end page_first page_last")
-SOURCE_COLUMNS = _names("source content_hash recipe documents")
 INTEGER_COLUMNS = frozenset(
     _names(
         "chunk_index total_chunks page_first page_last span_start span_end row_first row_last item_first item_last "
@@ -38,53 +49,6 @@ INTEGER_COLUMNS = frozenset(
     )
 )
 """All others hold text."""
-
-
-def chunk_to_row(chunk: Chunk) -> Row:
-    """Return a chunk's values in the order of :data:`CHUNK_COLUMNS`."""
-    pages, span = chunk.page_span, chunk.span
-    return (
-        chunk.id,
-        chunk.document_id,
-        chunk.chunk_index,
-        chunk.total_chunks,
-        *((pages.first, pages.last) if pages else (None, None)),
-        _to_json(chunk.section_path),
-        *((span.start, span.end) if span else (None, None)),
-        chunk.parent_id,
-        *(chunk.row_range or (None, None)),
-        *(chunk.item_range or (None, None)),
-        chunk.title,
-        chunk.source,
-        chunk.content_hash,
-        chunk.timestamp.isoformat() if chunk.timestamp else None,
-        chunk.embedding_model,
-        _to_json(chunk.metadata),
-        chunk.text,
-    )
-
-
-def chunk_from_row(row: Row) -> Chunk:
-    """Return the chunk of a row that has :data:`CHUNK_COLUMNS`."""
-    return Chunk(
-        id=row[0],
-        document_id=row[1],
-        chunk_index=row[2],
-        total_chunks=row[3],
-        page_span=None if row[4] is None else PageSpan(row[4], row[5]),
-        section_path=tuple(json.loads(row[6])),
-        span=None if row[7] is None else Span(row[7], row[8]),
-        parent_id=row[9],
-        row_range=None if row[10] is None else (row[10], row[11]),
-        item_range=None if row[12] is None else (row[12], row[13]),
-        title=row[14],
-        source=row[15],
-        content_hash=row[16],
-        timestamp=_to_time(row[17]),
-        embedding_model=row[18],
-        metadata=_from_json(row[19]),
-        text=row[20],
-    )
 
 
 class FieldReader:
@@ -119,8 +83,52 @@ class FieldReader:
         return known
 
 
-def document_to_row(document: Document) -> Row:
-    """Return a document's values in the order of :data:`DOCUMENT_COLUMNS`."""
+def _chunk_to_row(chunk: Chunk) -> Row:
+    pages, span = chunk.page_span, chunk.span
+    return (
+        chunk.id,
+        chunk.document_id,
+        chunk.chunk_index,
+        chunk.total_chunks,
+        *((pages.first, pages.last) if pages else (None, None)),
+        _to_json(chunk.section_path),
+        *((span.start, span.end) if span else (None, None)),
+        chunk.parent_id,
+        *(chunk.row_range or (None, None)),
+        *(chunk.item_range or (None, None)),
+        chunk.title,
+        chunk.source,
+        chunk.content_hash,
+        chunk.timestamp.isoformat() if chunk.timestamp else None,
+        chunk.embedding_model,
+        _to_json(chunk.metadata),
+        chunk.text,
+    )
+
+
+def _chunk_from_row(row: Row) -> Chunk:
+    return Chunk(
+        id=row[0],
+        document_id=row[1],
+        chunk_index=row[2],
+        total_chunks=row[3],
+        page_span=None if row[4] is None else PageSpan(row[4], row[5]),
+        section_path=tuple(json.loads(row[6])),
+        span=None if row[7] is None else Span(row[7], row[8]),
+        parent_id=row[9],
+        row_range=None if row[10] is None else (row[10], row[11]),
+        item_range=None if row[12] is None else (row[12], row[13]),
+        title=row[14],
+        source=row[15],
+        content_hash=row[16],
+        timestamp=_to_time(row[17]),
+        embedding_model=row[18],
+        metadata=_from_json(row[19]),
+        text=row[20],
+    )
+
+
+def _document_to_row(document: Document) -> Row:
     return (
         document.id,
         document.source,
@@ -132,8 +140,7 @@ def document_to_row(document: Document) -> Row:
     )
 
 
-def document_from_row(row: Row) -> Document:
-    """Return the document of a row that has :data:`DOCUMENT_COLUMNS`."""
+def _document_from_row(row: Row) -> Document:
     return Document(
         id=row[0],
         source=row[1],
@@ -145,8 +152,7 @@ def document_from_row(row: Row) -> Document:
     )
 
 
-def section_to_row(section: Section) -> Row:
-    """Return a section's values in the order of :data:`SECTION_COLUMNS`."""
+def _section_to_row(section: Section) -> Row:
     pages = section.page_span
     return (
         section.id,
@@ -159,8 +165,7 @@ def section_to_row(section: Section) -> Row:
     )
 
 
-def section_from_row(row: Row) -> Section:
-    """Return the section of a row that has :data:`SECTION_COLUMNS`."""
+def _section_from_row(row: Row) -> Section:
     return Section(
         id=row[0],
         document_id=row[1],
@@ -169,11 +174,6 @@ def section_from_row(row: Row) -> Section:
         span=Span(row[4], row[5]),
         page_span=None if row[6] is None else PageSpan(row[6], row[7]),
     )
-
-
-def source_to_row(state: SourceState) -> Row:
-    """Return the values of a source's state in the order of :data:`SOURCE_COLUMNS`, which is that of its fields."""
-    return state.source, state.content_hash, state.recipe, state.documents
 
 
 def _to_json(value: Mapping[str, Any] | Sequence[str]) -> str:
@@ -186,3 +186,24 @@ def _from_json(text: str) -> Metadata:
 
 def _to_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+CHUNKS = RowForm(
+    _names(
+        "id document_id chunk_index total_chunks page_first page_last section_path span_start span_end parent_id "
+        "row_first row_last item_first item_last title source content_hash timestamp embedding_model metadata text"
+    ),
+    _chunk_to_row,
+    _chunk_from_row,
+)
+DOCUMENTS = RowForm(
+    _names("id source content_hash title timestamp metadata text"), _document_to_row, _document_from_row
+)
+SECTIONS = RowForm(
+    _names("id document_id kind path span_start span_end page_first page_last"), _section_to_row, _section_from_row
+)
+SOURCES: RowForm[SourceState] = RowForm(
+    ("source", "content_hash", "recipe", "documents"),
+    attrgetter("source", "content_hash", "recipe", "documents"),
+    lambda row: SourceState(*row),
+)

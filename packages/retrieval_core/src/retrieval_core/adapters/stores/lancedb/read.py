@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.lancedb.rows import (
-    chunks_from,
-    documents_from,
-    read_rows,
-    read_vectors,
-    sections_from,
-    sources_from,
-)
+from retrieval_core.adapters.stores.lancedb.rows import read_rows, read_values, read_vectors
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR, digest, is_record
-from retrieval_core.adapters.stores.rows import (
-    CHUNK_COLUMNS,
-    DOCUMENT_COLUMNS,
-    FIELD_COLUMNS,
-    SECTION_COLUMNS,
-    SOURCE_COLUMNS,
-    FieldReader,
-)
+from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.ports import Fetched
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -31,9 +17,12 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.lancedb.schema import Record
     from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.adapters.stores.rows import RowForm
     from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, SourceState
     from retrieval_core.types import Chunk, Vector
     from retrieval_core.types.filters import Filter
+
+T = TypeVar("T")
 
 LARGEST_INTEGER = 2**63 - 1
 RANGES = 50
@@ -55,22 +44,14 @@ def fetch(view: View, request: FetchRequest) -> Fetched:
     chunks: dict[str, Chunk] = {}
     vectors: dict[str, Vector] = {}
     dimension = view.manifest.dimension if request.with_vectors else None
-    for table in _chunk_tables(view, request, (*CHUNK_COLUMNS, *(() if dimension is None else (VECTOR,)))):
-        passing = [item if matches(request.filter, chunk_fields(item)) else None for item in chunks_from(table)]
+    for table in _chunk_tables(view, request, (*CHUNKS.columns, *(() if dimension is None else (VECTOR,)))):
+        passing = [item if matches(request.filter, chunk_fields(item)) else None for item in read_values(table, CHUNKS)]
         chunks.update((item.id, item) for item in passing if item is not None)
         if dimension is not None:
             rows = zip(passing, read_vectors(table, dimension), strict=True)
             vectors.update((item.id, row) for item, row in rows if item is not None)
-    sections = [
-        section
-        for table in _named(view, "section", request.section_ids, SECTION_COLUMNS)
-        for section in sections_from(table)
-    ]
-    documents = [
-        document
-        for table in _named(view, "document", request.document_ids, DOCUMENT_COLUMNS)
-        for document in documents_from(table)
-    ]
+    sections = _values(view, "section", request.section_ids, SECTIONS)
+    documents = _values(view, "document", request.document_ids, DOCUMENTS)
     if request.filter is not None:
         parents = _visible(view, "parent", (section.id for section in sections), request.filter)
         owners = _visible(view, "owner", (document.id for document in documents), request.filter)
@@ -103,7 +84,8 @@ def count(view: View) -> tuple[int, int]:
 
 def sources(view: View) -> dict[str, SourceState]:
     """Return the state of every source, by its name."""
-    return {state.source: state for state in sources_from(view.select(is_record("source"), SOURCE_COLUMNS))}
+    table = view.select(is_record("source"), SOURCES.columns)
+    return {state.source: state for state in read_values(table, SOURCES)}
 
 
 def documents_of(view: View, source: str) -> dict[str, str]:
@@ -122,6 +104,10 @@ def fields(view: View) -> dict[str, FieldInfo]:
 
 def _named(view: View, record: Record, names: Iterable[str], columns: Sequence[str]) -> Iterator[Any]:
     return view.select_named("key", (digest(record, name) for name in names), columns, is_record(record))
+
+
+def _values(view: View, record: Record, names: Iterable[str], form: RowForm[T]) -> list[T]:
+    return [value for table in _named(view, record, names, form.columns) for value in read_values(table, form)]
 
 
 def _chunk_tables(view: View, request: FetchRequest, columns: Sequence[str]) -> Iterator[Any]:

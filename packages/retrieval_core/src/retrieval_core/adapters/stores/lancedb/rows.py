@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.lancedb.schema import (
@@ -14,28 +14,17 @@ from retrieval_core.adapters.stores.lancedb.schema import (
     vector_columns,
 )
 from retrieval_core.adapters.stores.lancedb.vendor import arrow
-from retrieval_core.adapters.stores.rows import (
-    CHUNK_COLUMNS,
-    DOCUMENT_COLUMNS,
-    SECTION_COLUMNS,
-    SOURCE_COLUMNS,
-    chunk_from_row,
-    chunk_to_row,
-    document_from_row,
-    document_to_row,
-    section_from_row,
-    section_to_row,
-    source_to_row,
-)
-from retrieval_core.ports import SourceState
+from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from retrieval_core.adapters.stores.rows import RowForm
     from retrieval_core.ports import Change, Manifest
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
+    from retrieval_core.types import Matrix, Vector
 
+T = TypeVar("T")
 Row: TypeAlias = "dict[str, Any]"
 """Values by column; absent columns are null."""
 
@@ -52,13 +41,13 @@ def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, 
             "record": "document",
             "owner": digest(document.id),
             "source_key": digest(document.source),
-            **dict(zip(DOCUMENT_COLUMNS, document_to_row(document), strict=True)),
+            **_columns(DOCUMENTS, document),
         }
     for section in change.sections:
         rows[digest("section", section.id)] = {
             "record": "section",
             "owner": digest(section.document_id),
-            **dict(zip(SECTION_COLUMNS, section_to_row(section), strict=True)),
+            **_columns(SECTIONS, section),
         }
     for number, chunk in enumerate(change.chunks, first_number):
         rows[digest("chunk", chunk.id)] = {
@@ -67,14 +56,18 @@ def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, 
             "parent": None if chunk.parent_id is None else digest(chunk.parent_id),
             "number": number,
             "terms": " ".join(analyzer.terms(chunk.indexed_text)),
-            **dict(zip(CHUNK_COLUMNS, chunk_to_row(chunk), strict=True)),
+            **_columns(CHUNKS, chunk),
         }
     for state in change.sources:
         rows[digest("source", state.source)] = {
             "record": "source",
-            **dict(zip(SOURCE_COLUMNS, source_to_row(state), strict=True)),
+            **_columns(SOURCES, state),
         }
     return rows
+
+
+def _columns(form: RowForm[T], value: T) -> Row:
+    return dict(zip(form.columns, form.to_row(value), strict=True))
 
 
 def vectors_of(change: Change, manifest: Manifest) -> dict[str, dict[str, Vector]]:
@@ -128,6 +121,11 @@ def read_rows(table: Any, columns: Sequence[str]) -> Iterable[Sequence[Any]]:
     return zip(*(table.column(name).to_pylist() for name in columns), strict=True)
 
 
+def read_values(table: Any, form: RowForm[T]) -> Iterable[T]:
+    """Return the values whose rows an Arrow table holds."""
+    return map(form.from_row, read_rows(table, form.columns))
+
+
 def read_vectors(table: Any, dimension: int) -> Matrix:
     """Return the passages' own vectors of an Arrow table, shape ``(rows, dimension)``; zero where there is none."""
     import numpy as np  # noqa: PLC0415 - only those who ask for vectors pay for numpy
@@ -137,23 +135,3 @@ def read_vectors(table: Any, dimension: int) -> Matrix:
     there = np.asarray(column.is_valid())
     matrix[there] = np.asarray(column.drop_null().flatten(), dtype=np.float32).reshape(-1, dimension)
     return matrix
-
-
-def chunks_from(table: Any) -> list[Chunk]:
-    """Return the passages of an Arrow table."""
-    return [chunk_from_row(row) for row in read_rows(table, CHUNK_COLUMNS)]
-
-
-def documents_from(table: Any) -> list[Document]:
-    """Return the documents of an Arrow table."""
-    return [document_from_row(row) for row in read_rows(table, DOCUMENT_COLUMNS)]
-
-
-def sections_from(table: Any) -> list[Section]:
-    """Return the sections of an Arrow table."""
-    return [section_from_row(row) for row in read_rows(table, SECTION_COLUMNS)]
-
-
-def sources_from(table: Any) -> list[SourceState]:
-    """Return the states of sources of an Arrow table."""
-    return [SourceState(*row) for row in read_rows(table, SOURCE_COLUMNS)]

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from retrieval_core.adapters.stores.lancedb.vendor import arrow
-from retrieval_core.adapters.stores.rows import CHUNK_COLUMNS, INTEGER_COLUMNS, SECTION_COLUMNS, SOURCE_COLUMNS
+from retrieval_core.adapters.stores.rows import CHUNKS, INTEGER_COLUMNS, SECTIONS, SOURCES
 from retrieval_core.errors import IndexFormatError
 from retrieval_core.ports import Manifest
 
@@ -71,7 +71,7 @@ def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
     pa = arrow()
     fields: list[Any] = [pa.field("record", pa.string()), *(pa.field(name, pa.string()) for name in LOOKED_UP[:-1])]
     fields.append(pa.field("number", pa.int64()))
-    names = dict.fromkeys((*CHUNK_COLUMNS, *SECTION_COLUMNS, *SOURCE_COLUMNS, "terms"))
+    names = dict.fromkeys((*CHUNKS.columns, *SECTIONS.columns, *SOURCES.columns, "terms"))
     for name in names:
         text = pa.large_string() if name == "text" else pa.string()
         fields.append(pa.field(name, pa.int64() if name in INTEGER_COLUMNS else text))

@@ -7,14 +7,12 @@ removed before them: an interrupted write is made again by the next run.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.pinecone.connection import together
 from retrieval_core.adapters.stores.pinecone.fields import is_text
-from retrieval_core.adapters.stores.pinecone.reading import PAGE
-from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, PineconeRecord, batches, check_size
+from retrieval_core.adapters.stores.pinecone.records import PineconeRecord, batches, check_size
 from retrieval_core.errors import ServiceError
 from retrieval_core.ports import SourceState
 
@@ -45,11 +43,9 @@ class SourceCatalog:
     async def sources(self) -> dict[str, SourceState]:
         """Return the state of every source, by its name."""
         found: dict[str, SourceState] = {}
-        async for metadata in self._records(self.sources_namespace, _KIND):
-            state = SourceState(
-                metadata["source"], metadata["content_hash"], metadata["recipe"], int(metadata["documents"])
-            )
-            found[state.source] = state
+        async for item in self._records(self.sources_namespace, _KIND):
+            name = item["source"]
+            found[name] = SourceState(name, item["content_hash"], item["recipe"], int(item["documents"]))
         return found
 
     async def documents_of(self, source: str) -> dict[str, str]:
@@ -72,21 +68,21 @@ class SourceCatalog:
         removed = set(change.removed_documents) - known
         added = {chunk.document_id for chunk in change.chunks} - known
         missing = added - removed - set(await self._known(added - removed)) | (added & removed)
-        await self._delete(self.documents_namespace, [_key(name) for name in removed - added])
+        await self._delete(self.documents_namespace, removed - added)
         await self._upsert(self.documents_namespace, _documents(change, dimension))
         await self._upsert(self.documents_namespace, [_document(name, "", "", dimension) for name in sorted(missing)])
-        await self._delete(self.sources_namespace, [_key(name) for name in change.removed_sources])
+        await self._delete(self.sources_namespace, change.removed_sources)
         await self._upsert(self.sources_namespace, _sources(change, dimension))
 
     async def forget_sources_of(self, document_ids: Iterable[str]) -> None:
         """Remove the sources of documents, so that these are read again."""
         known = await self._known({name for name in document_ids if is_text(name)})
         sources = {metadata["source"] for metadata in known.values()} - {""}
-        await self._delete(self.sources_namespace, [_key(source) for source in sources])
+        await self._delete(self.sources_namespace, sources)
 
     async def forget_documents(self, document_ids: Iterable[str]) -> None:
         """Remove documents, after their chunks were removed."""
-        await self._delete(self.documents_namespace, [_key(name) for name in set(document_ids)])
+        await self._delete(self.documents_namespace, set(document_ids))
 
     async def _known(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         ordered = sorted(names)
@@ -98,28 +94,15 @@ class SourceCatalog:
         return found
 
     async def _records(self, namespace: str, condition: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        token: str | None = None
-        while True:
-            page = await self._connection.call(
-                "fetch_by_metadata", filter=condition, namespace=namespace, limit=PAGE, pagination_token=token
-            )
-            for vector in page.vectors.values():
-                yield vector.metadata or {}
-            token = page.pagination.next if page.pagination else None
-            if not token:
-                return
+        async for _, record in self._connection.matching(namespace, condition):
+            yield record.metadata or {}
 
     async def _upsert(self, namespace: str, records: Sequence[PineconeRecord]) -> None:
-        await together(
-            partial(self._connection.call, "upsert", vectors=batch, namespace=namespace) for batch in batches(records)
-        )
+        await self._connection.upsert(namespace, batches(records))
 
-    async def _delete(self, namespace: str, ids: Sequence[str]) -> None:
+    async def _delete(self, namespace: str, names: Iterable[str]) -> None:
         try:
-            await together(
-                partial(self._connection.call, "delete", ids=ids[start : start + MOST_RECORDS], namespace=namespace)
-                for start in range(0, len(ids), MOST_RECORDS)
-            )
+            await self._connection.delete(namespace, map(_key, names))
         except ServiceError as error:
             if error.status != _NOT_FOUND:  # Pinecone's answer where the namespace was never written to
                 raise
@@ -136,17 +119,7 @@ def _document(name: str, source: str, content_hash: str, dimension: int) -> Pine
 
 def _sources(change: Change, dimension: int) -> list[PineconeRecord]:
     return [
-        PineconeRecord(
-            _key(state.source),
-            _placeholder(dimension),
-            {
-                "kind": "source",
-                "source": state.source,
-                "content_hash": state.content_hash,
-                "recipe": state.recipe,
-                "documents": state.documents,
-            },
-        )
+        PineconeRecord(_key(state.source), _placeholder(dimension), {"kind": "source", **asdict(state)})
         for state in change.sources
     ]
 

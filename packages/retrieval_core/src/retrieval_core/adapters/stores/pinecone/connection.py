@@ -7,8 +7,10 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS
 from retrieval_core.adapters.vendors.http import with_advice
 from retrieval_core.config import checked_host
 from retrieval_core.errors import (
@@ -22,13 +24,16 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from pydantic import SecretStr
 
 SERVICE = "pinecone"
 logger = logging.getLogger("retrieval_core")
+
+PAGE = 100
+"""Records of one page when reading by metadata: Pinecone's default. It documents no larger number as allowed."""
 
 # The client insists on a time-out; the caller's deadline is the one that counts.
 _A_DAY = 86_400.0
@@ -92,9 +97,38 @@ class PineconeConnection:
             StoreError: The connection was closed.
         """
         self.check_open()
-        with _Translated(self._key):
+        try:
             index = await self._index()
             return await getattr(index, method)(**arguments)
+        except Exception as error:
+            if type(error).__module__.startswith("pinecone"):
+                raise _translated(error, self._key.get_secret_value()) from error
+            raise
+
+    async def matching(self, namespace: str, condition: Mapping[str, Any]) -> AsyncIterator[tuple[str, Any]]:
+        """Yield the ids and records of a namespace that match, page after page."""
+        token: str | None = None
+        while True:
+            page = await self.call(
+                "fetch_by_metadata", filter=condition, namespace=namespace, limit=PAGE, pagination_token=token
+            )
+            for item in page.vectors.items():
+                yield item
+            token = page.pagination.next if page.pagination else None
+            if not token:
+                return
+
+    async def upsert(self, namespace: str, batches: Iterable[Sequence[Mapping[str, Any]]]) -> None:
+        """Write records, each batch with one request."""
+        await together(partial(self.call, "upsert", vectors=batch, namespace=namespace) for batch in batches)
+
+    async def delete(self, namespace: str, ids: Iterable[str]) -> None:
+        """Remove records."""
+        ordered = sorted(ids)
+        await together(
+            partial(self.call, "delete", ids=ordered[start : start + MOST_RECORDS], namespace=namespace)
+            for start in range(0, len(ordered), MOST_RECORDS)
+        )
 
     async def aclose(self) -> None:
         """Close all clients. Closing twice is fine.
@@ -185,21 +219,6 @@ async def together(calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
     else:
         return [task.result() for task in tasks]
     raise failure
-
-
-class _Translated:
-    """Turns the client's errors into ours as they leave a ``with`` block."""
-
-    def __init__(self, key: SecretStr) -> None:
-        self._key = key
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None or not isinstance(error, Exception) or not type(error).__module__.startswith("pinecone"):
-            return
-        raise _translated(error, self._key.get_secret_value()) from error
 
 
 def _translated(error: Exception, key: str) -> ServiceError:

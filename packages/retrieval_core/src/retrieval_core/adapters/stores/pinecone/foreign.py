@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.types import JSON
 
-MAPPED = frozenset(
-    {
-        "text",
-        "document_id",
-        "chunk_index",
-        "total_chunks",
-        "title",
-        "source",
-        "section",
-        "page",
-        "parent_id",
-        "content_hash",
-    }
-)
-"""Fields of a chunk that a record's field of another name can be mapped to."""
-
 OF_THE_RECORD = frozenset({"id", "document_id"})
 """Fields that default to the record's own id."""
 WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id"})
@@ -198,3 +182,5 @@ _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
     "parent_id": _as_text,
     "content_hash": _as_text,
 }
+MAPPED = frozenset({"text", *_HOW_TO_READ})
+"""Fields of a chunk that a record's field of another name can be mapped to."""

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 MOST_RESULTS = 10_000
 """Results of one query, from Pinecone's limits."""
 
-PAGE = 100
-"""Records of one page when reading by metadata: Pinecone's default. It documents no larger number as allowed."""
-
 # Documents asked for at once.
 _DOCUMENTS = 1_000
 # Servers and proxies take addresses of about 8 KB; the ids of a fetch stand in the address.
@@ -37,14 +34,6 @@ _MOST_ADDRESS_CHARACTERS = 6_000
 _LAST_POSITION = 2**53
 # The status with which Pinecone refuses answers of more than 4 MB.
 _TOO_LARGE = 400
-
-
-@dataclass(frozen=True, slots=True)
-class IndexDescription:
-    """An index's dimension and metric (``cosine`` or ``dotproduct``; ``None`` where Pinecone does not report it)."""
-
-    dimension: int
-    metric: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +70,31 @@ class NamespaceReader:
         self._dimension = dimension
         self._sparse = sparse
         self._location = location
-        self._facts: IndexDescription | None = None
+        self._index_dimension: int | None = None
 
     async def stats(self) -> Any:
         """Return Pinecone's statistics of the whole index."""
         return await self._connection.call("describe_index_stats")
 
-    async def facts(self) -> IndexDescription:
-        """Return the index's dimension and metric; the first call asks Pinecone.
+    async def dimension(self) -> int:
+        """Return the components of the index's vectors; the first call asks Pinecone, and checks the metric too.
 
         Raises:
             DimensionMismatchError: It holds vectors of another length than the caller's.
             IndexFormatError: Its metric gives no cosine, or does not allow sparse vectors though these are wanted.
         """
-        if self._facts is None:
+        if self._index_dimension is None:
             stats = await self.stats()
-            self._facts = self._checked(stats.dimension, stats.metric)
-        return self._facts
+            self._index_dimension = self._checked(stats.dimension, stats.metric)
+        return self._index_dimension
 
-    def _checked(self, dimension: int | None, metric: str | None) -> IndexDescription:
+    def _checked(self, dimension: int | None, metric: str | None) -> int:
         if dimension is None:
             msg = f"{self._location} does not keep dense vectors; use an index with the metric cosine or dotproduct"
             raise IndexFormatError(msg)
         if self._dimension is not None and dimension != self._dimension:
             raise DimensionMismatchError(dimension, self._dimension, self._location)
-        if metric not in {None, "cosine", "dotproduct"}:
+        if metric not in {None, "cosine", "dotproduct"}:  # Pinecone need not report it
             msg = (
                 f"{self._location} has the metric {metric}, whose scores are no cosines; use an index with the metric "
                 "cosine or dotproduct"
@@ -114,7 +103,7 @@ class NamespaceReader:
         if self._sparse and metric == "cosine":
             msg = f"{self._location} has the metric cosine; words beside vectors need an index with dotproduct"
             raise IndexFormatError(msg)
-        return IndexDescription(dimension, metric)
+        return dimension
 
     async def query(
         self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
@@ -202,17 +191,8 @@ class NamespaceReader:
         return {name: record for answer in await together(parts) for name, record in answer.vectors.items()}
 
     async def matching(self, expression: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all records that match, by id, page after page."""
-        found: dict[str, Any] = {}
-        token: str | None = None
-        while True:
-            page = await self._connection.call(
-                "fetch_by_metadata", filter=expression, namespace=self._namespace, limit=PAGE, pagination_token=token
-            )
-            found.update(page.vectors)
-            token = page.pagination.next if page.pagination else None
-            if not token:
-                return found
+        """Return all records that match, by id."""
+        return {name: record async for name, record in self._connection.matching(self._namespace, expression)}
 
     def range_expression(self, part: ChunkRange) -> Expression:
         """Return the expression for a range of a document's chunks; false where there can be none."""
@@ -222,13 +202,8 @@ class NamespaceReader:
             document, position = self._names.get("document_id", ""), self._names.get("chunk_index", "")
         if first > last or not document or not position:
             return False
-        return {
-            "$and": [
-                {document: {"$eq": part.document_id}},
-                {position: {"$gte": first}},
-                {position: {"$lte": last}},
-            ]
-        }
+        bounds = [{position: {"$gte": first}}, {position: {"$lte": last}}]
+        return {"$and": [{document: {"$eq": part.document_id}}, *bounds]}
 
     async def ids_of(self, document_ids: Collection[str]) -> set[str]:
         """Return the ids of all records of documents."""
@@ -243,13 +218,9 @@ class NamespaceReader:
         wanted = {"$in": [*document_ids]}
         expression = {"$or": [{DOCUMENT: wanted}, {mapped: wanted}]} if mapped else {DOCUMENT: wanted}
         # A query answers with ids alone; reading by metadata would bring all vectors along.
-        facts = await self.facts()
+        vector = [1.0, *[0.0] * (await self.dimension() - 1)]
         answer = await self._connection.call(
-            "query",
-            top_k=MOST_RESULTS,
-            namespace=self._namespace,
-            vector=[1.0, *[0.0] * (facts.dimension - 1)],
-            filter=expression,
+            "query", top_k=MOST_RESULTS, namespace=self._namespace, vector=vector, filter=expression
         )
         if len(answer.matches) < MOST_RESULTS:
             return {match.id for match in answer.matches}
@@ -257,16 +228,6 @@ class NamespaceReader:
             return {*await self.matching(expression)}
         half = len(document_ids) // 2
         return await self._ids_of_some(document_ids[:half]) | await self._ids_of_some(document_ids[half:])
-
-    async def delete_ids(self, ids: Collection[str]) -> None:
-        """Remove records."""
-        ordered = sorted(ids)
-        await together(
-            partial(
-                self._connection.call, "delete", ids=ordered[start : start + MOST_RECORDS], namespace=self._namespace
-            )
-            for start in range(0, len(ordered), MOST_RECORDS)
-        )
 
     def chunk(self, record_id: str, metadata: Mapping[str, Any], condition: Filter | None) -> Chunk | None:
         """Return the chunk of a record, ``None`` where it does not match.

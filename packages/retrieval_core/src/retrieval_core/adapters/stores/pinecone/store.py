@@ -148,16 +148,13 @@ class PineconeStore:
         self._identity.check_vectors(change, self._identity.manifest())
         self._catalog.check(change, self._identity.location)
         records = await asyncio.to_thread(self._records, change)
-        facts = await self._reader.facts()
+        dimension = await self._reader.dimension()
         owners = {name for name in change.removed_documents if is_text(name)}
         owners |= {document.id for document in change.documents}
         former = await self._reader.ids_of(owners)
-        await together(
-            partial(self._connection.call, "upsert", vectors=batch, namespace=self._namespace)
-            for batch in await asyncio.to_thread(lambda: list(batches(records)))
-        )
-        await self._reader.delete_ids(former - {record.id for record in records})
-        await self._catalog.write(change, facts.dimension)
+        await self._connection.upsert(self._namespace, await asyncio.to_thread(lambda: list(batches(records))))
+        await self._connection.delete(self._namespace, former - {record.id for record in records})
+        await self._catalog.write(change, dimension)
 
     async def delete(self, document_ids: Sequence[str]) -> int:
         """Remove documents with all that belongs to them, and return how many chunks were removed.
@@ -171,7 +168,7 @@ class PineconeStore:
             return 0
         await self._catalog.forget_sources_of(names)
         ids = await self._reader.ids_of(names)
-        await self._reader.delete_ids(ids)
+        await self._connection.delete(self._namespace, ids)
         await self._catalog.forget_documents(names)
         return len(ids)
 
@@ -197,17 +194,16 @@ class PineconeStore:
         expression = translate(request.filter, self._names or None)
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, self._identity.manifest(), request.vector_name)
-            vector = unit_rows(request.vector)
-            await self._reader.facts()
-            query: dict[str, Any] = {"vector": vector.tolist()}
+            await self._reader.dimension()  # checks the index
+            query: dict[str, Any] = {"vector": unit_rows(request.vector).tolist()}
         elif request.text is not None and self._sparse:
             terms = sparse_question(self._analyzer, request.text)
-            facts = await self._reader.facts()
+            dimension = await self._reader.dimension()
             if not terms:
                 return ()
             # Pinecone wants a dense vector too; all zeros leave the scores to the words, its "alpha = 0".
             sparse = {"indices": list(terms), "values": list(terms.values())}
-            query = {"vector": [0.0] * facts.dimension, "sparse_vector": sparse}
+            query = {"vector": [0.0] * dimension, "sparse_vector": sparse}
         else:
             msg = f"{self._identity.location} is not searched by words; use mode 'dense', or an index with sparse=True"
             raise StoreError(msg)

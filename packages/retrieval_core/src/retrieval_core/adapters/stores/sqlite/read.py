@@ -7,25 +7,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.rows import (
-    CHUNK_COLUMNS,
-    DOCUMENT_COLUMNS,
-    FIELD_COLUMNS,
-    SECTION_COLUMNS,
-    FieldReader,
-    chunk_from_row,
-    document_from_row,
-    section_from_row,
-)
+from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
-from retrieval_core.ports import Fetched, Manifest, SourceState
+from retrieval_core.ports import Fetched, Manifest
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from sqlite3 import Connection
 
-    from retrieval_core.ports import FetchRequest, FieldInfo
+    from retrieval_core.ports import FetchRequest, FieldInfo, SourceState
     from retrieval_core.types import Matrix, Vector
     from retrieval_core.types.filters import Filter
 
@@ -36,10 +27,10 @@ LARGEST_INTEGER = 2**63 - 1
 FIELDS = ", ".join(FIELD_COLUMNS)
 
 # The columns are constants of this library; what users name is always bound.
-_CHUNKS = f"SELECT number, {', '.join(CHUNK_COLUMNS)} FROM chunks"  # noqa: S608
+_CHUNKS = f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks"  # noqa: S608
 _FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
-_SECTIONS = f"SELECT {', '.join(SECTION_COLUMNS)} FROM sections"  # noqa: S608
-_DOCUMENTS = f"SELECT {', '.join(DOCUMENT_COLUMNS)} FROM documents"  # noqa: S608
+_SECTIONS = f"SELECT {', '.join(SECTIONS.columns)} FROM sections"  # noqa: S608
+_DOCUMENTS = f"SELECT {', '.join(DOCUMENTS.columns)} FROM documents"  # noqa: S608
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -78,11 +69,10 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 
 def fetch(connection: Connection, request: FetchRequest) -> Fetched:
     """Return those of the requested records that exist."""
-    rows = {number: row for number, *row in _chunk_rows(connection, request)}
-    numbered = {number: chunk_from_row(row) for number, row in rows.items()}
+    numbered = {number: CHUNKS.from_row(row) for number, *row in _chunk_rows(connection, request)}
     numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
-    sections = map(section_from_row, _by_id(connection, _SECTIONS, request.section_ids))
-    documents = map(document_from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
+    sections = map(SECTIONS.from_row, _by_id(connection, _SECTIONS, request.section_ids))
+    documents = map(DOCUMENTS.from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
     has_visible = _Visibility(connection, request.filter)
     return Fetched(
         chunks={chunk.id: chunk for chunk in numbered.values()},
@@ -132,8 +122,8 @@ def count(connection: Connection) -> tuple[int, int]:
 
 def sources(connection: Connection) -> dict[str, SourceState]:
     """Return the state of every source, by its name."""
-    rows = connection.execute("SELECT source, content_hash, recipe, documents FROM sources")
-    return {row[0]: SourceState(*row) for row in rows}
+    rows = connection.execute(f"SELECT {', '.join(SOURCES.columns)} FROM sources")  # noqa: S608
+    return {state.source: state for state in map(SOURCES.from_row, rows)}
 
 
 def documents_of(connection: Connection, source: str) -> dict[str, str]:

@@ -7,16 +7,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.rows import (
-    CHUNK_COLUMNS,
-    DOCUMENT_COLUMNS,
-    SECTION_COLUMNS,
-    SOURCE_COLUMNS,
-    chunk_to_row,
-    document_to_row,
-    section_to_row,
-    source_to_row,
-)
+from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.sqlite.schema import add_tokens
 
 if TYPE_CHECKING:
@@ -34,10 +25,10 @@ def _into(table: str, columns: Sequence[str]) -> str:
     return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNK_COLUMNS)}"
-_INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENT_COLUMNS)}"
-_REPLACE_SECTION = f"REPLACE {_into('sections', SECTION_COLUMNS)}"
-_REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCE_COLUMNS)}"
+_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNKS.columns)}"
+_INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENTS.columns)}"
+_REPLACE_SECTION = f"REPLACE {_into('sections', SECTIONS.columns)}"
+_REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 
 def next_generation(connection: Connection) -> int:
@@ -61,11 +52,11 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     generation = next_generation(connection)
     remove_documents(connection, change.removed_documents, generation, vectors)
     remove_documents(connection, (document.id for document in change.documents), generation, vectors)
-    connection.executemany(_INSERT_DOCUMENT, map(document_to_row, change.documents))
-    connection.executemany(_REPLACE_SECTION, map(section_to_row, change.sections))
+    connection.executemany(_INSERT_DOCUMENT, map(DOCUMENTS.to_row, change.documents))
+    connection.executemany(_REPLACE_SECTION, map(SECTIONS.to_row, change.sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
-    connection.executemany(_REPLACE_SOURCE, map(source_to_row, change.sources))
+    connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
 def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
@@ -105,7 +96,7 @@ def _insert_chunks(
     for position, chunk in enumerate(change.chunks):
         former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
         _remove_chunks(connection, former, generation, names)
-        number = connection.execute(_INSERT_CHUNK, chunk_to_row(chunk)).lastrowid
+        number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).lastrowid
         terms = " ".join(analyzer.terms(chunk.indexed_text))
         connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
         if vectors is not None:
