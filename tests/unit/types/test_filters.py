@@ -40,7 +40,7 @@ from retrieval_core.types.filters import (
     matches,
     operators_of,
 )
-from retrieval_core.types.filters.conditions import _Condition, _Ordering
+from retrieval_core.types.filters.conditions import _Comparison, _Condition
 from retrieval_core.types.filters.syntax import MAX_CONDITIONS, parse_filter, to_json, where
 
 FIELDS: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_globs_agree_with_regular_expressions(pattern: str, text: str) -> None:
 
 
 def test_conditions_must_say_what_they_test() -> None:
-    class Incomplete(_Ordering):
+    class Incomplete(_Comparison):
         operator = "$incomplete"
 
     for make in (lambda: _Condition("a"), lambda: Incomplete("a", 1)):  # type: ignore[abstract]

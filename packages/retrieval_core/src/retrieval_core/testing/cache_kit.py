@@ -63,7 +63,7 @@ HOSTILE_KEYS = (
     "A",
     "a",
 )
-"""Keys that have a meaning somewhere, or that are easily taken for one another."""
+"""Keys with a meaning to Redis, SQL, paths or templates, and such as are easily confused."""
 
 _TEXTS = st.text() | st.sampled_from(HOSTILE_KEYS)
 
@@ -162,7 +162,7 @@ class CacheConformance:
 
     @_on_a_cache
     async def test_where_a_result_came_from_is_not_touched(self, cache: ResultCache) -> None:
-        """The cache leaves ``from_cache`` as it was put in; the pipeline says it."""
+        """The cache leaves ``from_cache`` as it was put in; the pipeline sets it."""
         for told in (False, True):
             await cache.set("key", replace(a_result(), from_cache=told))
             kept = await cache.get("key")
@@ -234,14 +234,14 @@ class CacheConformance:
 
     @_on_a_cache
     async def test_any_text_comes_back(self, cache: ResultCache) -> None:
-        """Texts of any characters come back as they were, and name a key."""
+        """Any text comes back as it was, and can be a key."""
         for text in await asyncio.to_thread(_examples):
             result = a_result(text, query=text)
             await cache.set(text, result)
             assert_same(await cache.get(text), result)
 
     def test_the_event_loop_is_not_blocked(self) -> None:
-        """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
+        """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
 
         async def test(cache: ResultCache) -> None:
             await cache.set("key", a_result())

@@ -94,7 +94,7 @@ class EmbedderConformance:
         np.testing.assert_allclose(first, second, atol=_TOLERANCE)
 
     def test_rows_are_in_the_order_of_the_texts(self, embedder: Embedder) -> None:
-        """Turning a long list of texts around turns the rows around."""
+        """Reversing a long list of texts reverses the rows."""
         texts = [f"{PASSAGES[number % 3]} Number {number}." for number in range(50)]
         forwards, backwards = _run(embedder.embed_texts(texts)), _run(embedder.embed_texts(texts[::-1]))
         np.testing.assert_allclose(forwards, backwards[::-1], atol=_TOLERANCE)
@@ -145,7 +145,7 @@ class EmbedderConformance:
         assert embedder.id == name
 
     def test_the_event_loop_is_not_blocked(self, embedder: Embedder) -> None:
-        """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
+        """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
 
         async def embed() -> None:
             await embedder.embed_query(QUESTIONS[0])

@@ -52,7 +52,7 @@ class LLMConformance:
     schema_tokens: int | None = None
 
     def test_a_text_is_answered(self, llm: LLM) -> None:
-        """A completion is text that is not empty; what it cost is not negative, where it is told."""
+        """A completion is text that is not empty; its usage, where reported, is not negative."""
         completion = _run(llm, llm.complete(self._request("Say hello to everyone.")))
         assert completion.text
         if completion.usage is not None:
@@ -70,7 +70,7 @@ class LLMConformance:
         assert isinstance(value["reason"], str)
 
     def test_a_conversation_is_answered(self, llm: LLM) -> None:
-        """Messages of all roles are taken."""
+        """Messages of all roles are accepted."""
         messages = (
             Message("system", "You are brief."),
             Message("user", "Hello."),
@@ -116,7 +116,7 @@ class LLMConformance:
         assert all(_run(llm, at_once()))
 
     def test_the_event_loop_is_not_blocked(self, llm: LLM) -> None:
-        """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
+        """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
 
         async def use() -> None:
             await llm.complete(self._request("Say hello."))

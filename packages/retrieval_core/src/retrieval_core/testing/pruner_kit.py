@@ -34,7 +34,7 @@ class PrunerConformance:
         _keep(pruner, QUESTIONS[0], [PASSAGES, PASSAGES[:1], PASSAGES[1:]])
 
     def test_no_passages(self, pruner: Pruner) -> None:
-        """No passages get no rows, and none without sentences gets more than an empty one."""
+        """No passages get no rows; a passage without sentences gets an empty row."""
         assert _keep(pruner, QUESTIONS[0], []).kept == ()
         assert _keep(pruner, QUESTIONS[0], [(), ()]).kept == ((), ())
 
@@ -59,7 +59,7 @@ class PrunerConformance:
             _keep(pruner, text, [PASSAGES[:2]])
 
     def test_more_sentences_than_a_batch(self, pruner: Pruner) -> None:
-        """A passage alone may have more sentences than one call takes; looked at up to a thousand."""
+        """A single passage may have more sentences than ``batch_size``; checked up to a thousand."""
         assert pruner.batch_size >= 1
         if pruner.batch_size < 1000:
             _keep(pruner, QUESTIONS[0], [["Bread."] * (pruner.batch_size + 1)])

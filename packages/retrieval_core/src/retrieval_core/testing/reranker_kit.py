@@ -54,7 +54,7 @@ class RerankerConformance:
             assert max(range(len(PASSAGES)), key=scores.__getitem__) == right
 
     def test_scores_are_in_the_order_of_the_passages(self, reranker: Reranker) -> None:
-        """Turning a list of passages around turns the scores around."""
+        """Reversing a list of passages reverses the scores."""
         passages = [f"{PASSAGES[number % 3]} Number {number}." for number in range(12)]
         forwards, backwards = (_score(reranker, QUESTIONS[1], texts) for texts in (passages, passages[::-1]))
         assert forwards == pytest.approx(backwards[::-1], abs=self.tolerance)
@@ -71,7 +71,7 @@ class RerankerConformance:
         assert first == pytest.approx(second, abs=self.tolerance)
 
     def test_a_full_batch(self, reranker: Reranker) -> None:
-        """As many passages as it says it takes are taken, and at least one is; looked at up to a hundred."""
+        """A call accepts ``batch_size`` passages, which is at least one; checked up to a hundred."""
         assert reranker.batch_size >= 1
         size = min(reranker.batch_size, 100)
         assert len(_score(reranker, QUESTIONS[0], ["Bread."] * size)) == size
@@ -93,7 +93,7 @@ class RerankerConformance:
             assert found == pytest.approx(scores, abs=self.tolerance)
 
     def test_the_event_loop_is_not_blocked(self, reranker: Reranker) -> None:
-        """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
+        """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
         with blocking_calls_fail():
             _score(reranker, QUESTIONS[0], PASSAGES)
 
@@ -115,7 +115,7 @@ class RerankerConformance:
                     assert _on_one_line(evidence.text) in _on_one_line(passage)
 
     def test_a_repair_scores_the_same_passages(self, reranker: Reranker) -> None:
-        """One that can repair gives each passage a score then too, whether or not the wrong answer is known."""
+        """A repair gives each passage a score, whether or not the malformed answer is known."""
         if not isinstance(reranker, Repairing):
             pytest.skip("it does not repair")
         passages = PASSAGES[: reranker.batch_size]
@@ -125,7 +125,7 @@ class RerankerConformance:
             assert asyncio.run(reranker.repair(QUESTIONS[0], [], wrong)).scores == ()
 
     def test_usage(self, reranker: Reranker) -> None:
-        """What a call cost is told in whole tokens, or not at all."""
+        """The usage is not negative, where it is reported."""
         usage = asyncio.run(reranker.score(QUESTIONS[0], PASSAGES[:1])).usage
         assert usage is None or (usage.input_tokens >= 0 and usage.output_tokens >= 0)
 

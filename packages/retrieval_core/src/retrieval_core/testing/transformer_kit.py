@@ -86,7 +86,7 @@ class TransformerConformance:
         assert list(asyncio.run(at_once())) == [_made(transformer, question, context) for question in QUESTIONS] * 3
 
     def test_the_event_loop_is_not_blocked(self, transformer: QueryTransformer) -> None:
-        """No call that blocks is made on the event loop; looked for where BlockBuster is installed."""
+        """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
         with blocking_calls_fail():
             _made(transformer, QUESTIONS[0], QueryContext(CONVERSATION))
 

@@ -18,7 +18,6 @@ from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
-from retrieval_core.testing.store_kit.named_vector_history import NamedVectorHistoryTests
 from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
@@ -38,7 +37,6 @@ class StoreConformance(
     FetchTests,
     HostileInputTests,
     NamedVectorTests,
-    NamedVectorHistoryTests,
     RunningTests,
     VersionTests,
 ):

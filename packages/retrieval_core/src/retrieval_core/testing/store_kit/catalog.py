@@ -34,7 +34,7 @@ class CatalogTests(StoreTestBase):
 
     @on_new_store()
     async def test_documents_of_a_source(self, store: CataloguedStore) -> None:
-        """Several documents may share a source; each is told with its content hash until it goes."""
+        """Several documents may share a source; each is listed with its content hash until it is removed."""
         first, second = document("t#1", "one", "t"), document("t#2", "two", "t")
         await store.upsert(Change(documents=(first, second, document("o", "x", "other"))))
         assert dict(await store.documents_of("t")) == {"t#1": first.content_hash, "t#2": second.content_hash}
@@ -54,7 +54,7 @@ class CatalogTests(StoreTestBase):
 
     @on_new_store()
     async def test_the_file_of_a_removed_document_is_forgotten(self, store: CataloguedStore) -> None:
-        """So indexing the file again brings the document back; the states of other files stay."""
+        """Deleting a document removes the state of its source, so that indexing the file again brings it back."""
         states = tuple(SourceState(name, "h", "r", 1) for name in ("s", "other"))
         for state in states:
             name = f"d-{state.source}"

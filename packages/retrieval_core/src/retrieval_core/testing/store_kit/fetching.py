@@ -53,7 +53,7 @@ class FetchTests(StoreTestBase):
 
     @on_new_store()
     async def test_unknown_names_are_absent(self, store: Store) -> None:
-        """What is not there is left out, and asking for nothing gives nothing."""
+        """Unknown ids are left out, and an empty request finds nothing."""
         await put(store, chunk("a"))
         found = await store.fetch(
             FetchRequest(("x", "a"), (ChunkRange("x", 0, 1),), ("x",), ("x", "d"), with_vectors=True)

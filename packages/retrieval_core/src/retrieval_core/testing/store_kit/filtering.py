@@ -42,7 +42,7 @@ EXAMPLES = 120
 
 
 class FilterTests(StoreTestBase):
-    """A store lets pass what the oracle lets pass, and says which operators it lacks."""
+    """Filters agree with :func:`matches`, and operators that a store does not declare are refused."""
 
     def test_filters_agree_with_the_oracle(self, tmp_path: Path) -> None:
         """For any metadata and any filter, both searches and fetch return exactly the chunks that match."""

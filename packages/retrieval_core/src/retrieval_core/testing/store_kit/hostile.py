@@ -37,7 +37,7 @@ SURROGATE, REPLACED = "lone \ud800 surrogate", "lone \ufffd surrogate"
 
 
 class HostileInputTests(StoreTestBase):
-    """Text is text, wherever it turns up."""
+    """Text is stored and compared as it is, and never interpreted."""
 
     @on_new_store()
     async def test_hostile_texts_are_stored_and_found(self, store: Store) -> None:
@@ -112,7 +112,7 @@ class HostileInputTests(StoreTestBase):
 
     @on_new_store()
     async def test_lone_surrogates_can_be_asked_for(self, store: Store) -> None:
-        """Questions, filters and names that hold one find nothing, or what else they name."""
+        """A lone surrogate in a question, a filter or a name is no error: it matches nothing."""
         await put(store, chunk("a", "lone wolf", metadata={"value": "lone"}))
         await need_operators(store, Eq("value", SURROGATE), Text(SURROGATE, SURROGATE))
         sides = (await store.describe()).sides

@@ -32,7 +32,7 @@ SEARCHERS = 8
 
 
 class RunningTests(StoreTestBase):
-    """A store in use."""
+    """Concurrent reads and writes, and closing."""
 
     @on_new_store()
     async def test_readers_see_each_document_whole(self, store: Store) -> None:

@@ -53,7 +53,7 @@ class SearchTests(StoreTestBase):
 
     @on_new_store()
     async def test_a_request_must_be_well_formed(self, store: Store) -> None:
-        """Neither both nor none of vector and text, and no limit below 1."""
+        """Both or neither of vector and text are refused, and so is a limit below 1."""
         await put(store, chunk("a"))
         for request in (
             SearchRequest(5),
@@ -165,7 +165,7 @@ class LexicalSearchTests(StoreTestBase):
 
     @on_new_store()
     async def test_scores_are_positive_and_limited(self, store: Store) -> None:
-        """At most the limit comes back; words that every chunk has still find."""
+        """At most the limit comes back; a word that every chunk has still finds them, with a score above 0."""
         await put(store, *(chunk(f"c{number}", "every " * (number + 1)) for number in range(9)))
         await need(store, "lexical")
         found = await store.search(SearchRequest(4, text="every"))
@@ -186,7 +186,7 @@ class LexicalSearchTests(StoreTestBase):
 
     @on_new_store()
     async def test_title_and_headings_are_searched(self, store: Store) -> None:
-        """The words of :attr:`~retrieval_core.types.Chunk.indexed_text` find, not only those of the passage."""
+        """The words of :attr:`~retrieval_core.types.Chunk.indexed_text` are searched, not only the passage's."""
         await put(store, chunk("a", "passage", title="Volcanoes", section_path=("Iceland", "Lava")), chunk("b", "x"))
         await need(store, "lexical")
         for word in ("volcanoes", "iceland", "lava", "passage"):

@@ -151,7 +151,7 @@ class WriteTests(StoreTestBase):
 
     @on_new_store()
     async def test_the_store_describes_itself(self, store: Store) -> None:
-        """Counts, embedder and dimension are told, and the generation grows with each write."""
+        """Counts, embedder and dimension are reported, and the generation grows with each write."""
         await put(store, chunk("d#0"), chunk("d#1"), chunk("e#0", document="e"), documents=(document("d"),))
         first = await store.describe()
         await store.delete(["d"])

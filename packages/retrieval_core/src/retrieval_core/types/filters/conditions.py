@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from operator import ge, gt, le, lt
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from retrieval_core.errors import FilterError
 from retrieval_core.types.documents import MAX_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from retrieval_core.types import JSON
 
@@ -153,21 +154,19 @@ class NotIn(_Membership):
 
 @dataclass(frozen=True, slots=True)
 class _Ordering(_Comparison):
+    _compare: ClassVar[Callable[..., bool]]
+
     def __post_init__(self) -> None:
-        self._check_field()
-        _check_scalar(self.operator, self.value)
+        _Comparison.__post_init__(self)  # super() knows no class with slots in a dataclass
         if isinstance(self.value, bool):
             msg = f"{self.operator} takes a number or text, got {self.value}"
             raise FilterError(msg)
 
-    @abstractmethod
-    def _orders(self, item: Any) -> bool: ...
-
     def test(self, value: JSON) -> bool:
         """Whether the value, or one of its items, is of the same kind and in the range."""
-        wanted_text = isinstance(self.value, str)
+        wanted_text, compare = isinstance(self.value, str), self._compare
         return any(
-            isinstance(item, str) == wanted_text and isinstance(item, (str, int, float)) and self._orders(item)
+            isinstance(item, str) == wanted_text and isinstance(item, (str, int, float)) and compare(item, self.value)
             for item in _items(value)
             if not isinstance(item, bool)
         )
@@ -178,9 +177,7 @@ class Gt(_Ordering):
     """The field is greater than the value; text compares by code points."""
 
     operator: ClassVar[str] = "$gt"
-
-    def _orders(self, item: Any) -> bool:
-        return item > self.value
+    _compare: ClassVar[Callable[..., bool]] = gt
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +185,7 @@ class Gte(_Ordering):
     """The field is greater than the value or equal to it."""
 
     operator: ClassVar[str] = "$gte"
-
-    def _orders(self, item: Any) -> bool:
-        return item >= self.value
+    _compare: ClassVar[Callable[..., bool]] = ge
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +193,7 @@ class Lt(_Ordering):
     """The field is less than the value."""
 
     operator: ClassVar[str] = "$lt"
-
-    def _orders(self, item: Any) -> bool:
-        return item < self.value
+    _compare: ClassVar[Callable[..., bool]] = lt
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +201,7 @@ class Lte(_Ordering):
     """The field is less than the value or equal to it."""
 
     operator: ClassVar[str] = "$lte"
-
-    def _orders(self, item: Any) -> bool:
-        return item <= self.value
+    _compare: ClassVar[Callable[..., bool]] = le
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from retrieval_core.types.filters.conditions import And, Not, Or
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from retrieval_core.types import JSON, Chunk
     from retrieval_core.types.filters.conditions import Filter
 
@@ -59,23 +61,24 @@ def all_of(*filters: Filter | None) -> Filter | None:
     return None if not given else given[0] if len(given) == 1 else And(given)
 
 
-def operators_of(condition: Filter) -> frozenset[str]:
-    """Return the names of all operators that a filter uses."""
+def parts_of(condition: Filter) -> Iterator[Filter]:
+    """Yield a filter and all filters inside it."""
+    yield condition
     match condition:
         case And(filters) | Or(filters):
-            return frozenset({condition.operator}).union(*(operators_of(part) for part in filters))
+            for part in filters:
+                yield from parts_of(part)
         case Not(inner):
-            return operators_of(inner) | {"$not"}
+            yield from parts_of(inner)
         case _:
-            return frozenset({condition.operator})
+            pass
+
+
+def operators_of(condition: Filter) -> frozenset[str]:
+    """Return the names of all operators that a filter uses."""
+    return frozenset(part.operator for part in parts_of(condition))
 
 
 def paths_of(condition: Filter) -> frozenset[str]:
     """Return the paths that a filter looks at."""
-    match condition:
-        case And(filters) | Or(filters):
-            return frozenset[str]().union(*(paths_of(part) for part in filters))
-        case Not(inner):
-            return paths_of(inner)
-        case _:
-            return frozenset({condition.field})
+    return frozenset(part.field for part in parts_of(condition) if not isinstance(part, (And, Or, Not)))

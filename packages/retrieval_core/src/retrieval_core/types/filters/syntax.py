@@ -22,6 +22,7 @@ from retrieval_core.types.filters import (
     check_filter_depth,
     shown,
 )
+from retrieval_core.types.filters.matching import parts_of
 
 MAX_CONDITIONS = 256
 """The most conditions of a parsed filter: each of them is tested on every chunk."""
@@ -45,20 +46,11 @@ def parse_filter(source: str | Mapping[str, Any]) -> Filter:
             msg = f'the filter is not valid JSON ({error}); write for instance {{"brand": "Acme"}}'
             raise FilterError(msg) from error
     parsed = _parse(decoded, 0)
-    if (count := _count_conditions(parsed)) > MAX_CONDITIONS:
+    count = sum(not isinstance(part, (And, Or, Not)) for part in parts_of(parsed))
+    if count > MAX_CONDITIONS:
         msg = f"a filter may have at most {MAX_CONDITIONS} conditions, got {count}; to match one of many values use $in"
         raise FilterError(msg)
     return parsed
-
-
-def _count_conditions(condition: Filter) -> int:
-    match condition:
-        case And(filters) | Or(filters):
-            return sum(map(_count_conditions, filters))
-        case Not(inner):
-            return _count_conditions(inner)
-        case _:
-            return 1
 
 
 def _parse(source: object, depth: int) -> Filter:
