@@ -224,6 +224,7 @@ class Store(Protocol):
         """Return the store's contents and abilities.
 
         Raises:
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
             StoreError: The index cannot be opened.
         """
         ...
@@ -232,7 +233,10 @@ class Store(Protocol):
         """Apply a change durably.
 
         Raises:
+            InvalidParameterError: The change cannot be kept; the message says why.
             DimensionMismatchError: The vectors have another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            IndexBusyError: Another process wrote for longer than the store waits.
             StoreError: The index cannot be written.
         """
         ...
@@ -241,6 +245,10 @@ class Store(Protocol):
         """Remove documents with all that belongs to them, and return how many chunks were removed.
 
         The catalog's states of their sources are removed too, so that indexing these again brings the documents back.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than the store waits.
+            StoreError: The index cannot be written.
         """
         ...
 
@@ -249,8 +257,11 @@ class Store(Protocol):
 
         Raises:
             IncompleteSearchError: Some of the index could not be searched; carries the candidates found.
+            InvalidParameterError: The request is not well formed.
             UnsupportedFilterError: The filter has an operator that the store does not declare.
             DimensionMismatchError: The vector has another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
             StoreError: The index cannot be read.
         """
         ...
@@ -259,6 +270,7 @@ class Store(Protocol):
         """Return those of the requested records that exist.
 
         Raises:
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
             StoreError: The index cannot be read.
         """
         ...

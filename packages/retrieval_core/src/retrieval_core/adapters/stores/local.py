@@ -103,7 +103,9 @@ class IndexReader(Protocol[V_contra]):
 class LocalStore(ABC, Generic[V, S]):
     """A store of one index on the disk, which every process opens for itself; subclasses write and search.
 
-    The arguments are those of the subclasses.
+    The arguments are those of the subclasses. What the methods raise stands with the protocols that they follow, in
+    :mod:`retrieval_core.ports`; besides, all but closing raise :class:`MissingExtraError` where the store's extra is not
+    installed.
 
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
@@ -136,58 +138,26 @@ class LocalStore(ABC, Generic[V, S]):
         self._catalogue = _Last["Mapping[str, FieldInfo]"]()
 
     async def describe(self) -> StoreInfo:
-        """Return the index's contents and abilities; cheap unless something was written since the last time.
-
-        Raises:
-            IndexNotFoundError: Nothing was written yet.
-            StoreError: The index cannot be opened.
-        """
+        """Return the index's contents and abilities; cheap unless something was written since the last time."""
         return await self._current().read(self._describe)
 
     async def upsert(self, change: Change) -> None:
-        """Apply a change, all of it or nothing.
-
-        Raises:
-            InvalidParameterError: The change cannot be kept; the message says why.
-            DimensionMismatchError: The vectors have another dimension than the index.
-            EmbedderMismatchError: The index was built with another embedder.
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-            MissingExtraError: The store's extra is not installed.
-        """
+        """Apply a change, all of it or nothing."""
         check_change(change)
         await self._apply(change)
 
     async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
+        """Remove documents with all that belongs to them, and return how many chunks were removed."""
         return await self._remove(document_ids) if await self._exists() else 0
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates, best first; equal scores are ordered by chunk id.
-
-        Raises:
-            InvalidParameterError: The request is not well formed.
-            DimensionMismatchError: The vector has another dimension than the index.
-            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
-            IndexNotFoundError: Nothing was written yet.
-            StoreError: The index cannot be read.
-        """
+        """Return the best candidates, best first; equal scores are ordered by chunk id."""
         check_search(request)
         session = self._current()
         return await session.read(partial(self._search, session, request))
 
     async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return those of the requested records that exist.
-
-        Raises:
-            IndexNotFoundError: Nothing was written yet.
-            StoreError: The index cannot be read.
-        """
+        """Return those of the requested records that exist."""
 
         def work(view: V) -> Fetched:
             self._checked_manifest(view)
@@ -196,26 +166,12 @@ class LocalStore(ABC, Generic[V, S]):
         return await self._current().read(work)
 
     async def version(self) -> str | None:
-        """Name the state of the index: every write changes it, and another index in its place has another.
-
-        Returns:
-            ``None`` before the first write.
-
-        Raises:
-            StoreError: The index cannot be read.
-        """
+        """Name the state of the index, which every write changes; ``None`` before the first one."""
         state = await self._read_or(None, self._reader.read_state)
         return None if state is None else f"{state[0]}:{state[1]}"
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of all passages by their paths, those of most passages first.
-
-        All passages are read, once for each version; before the first write there are none.
-
-        Raises:
-            InvalidParameterError: The limit is less than 1.
-            StoreError: The index cannot be read.
-        """
+        """Return the fields of all passages by their paths, those of most first; reads all, once for each version."""
 
         def work(view: V) -> Mapping[str, FieldInfo]:
             return self._catalogue.get(self._reader.read_state(view), lambda: self._reader.fields(view))

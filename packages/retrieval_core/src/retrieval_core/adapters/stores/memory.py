@@ -65,7 +65,7 @@ class _Contents:
 
 
 class MemoryStore:
-    """Keeps an index in memory.
+    """Keeps an index in memory; see :class:`~retrieval_core.ports.Store` for what the methods raise.
 
     Args:
         embedder_id: Names the embedder of the vectors; without it there is lexical search only.
@@ -110,12 +110,7 @@ class MemoryStore:
         return contents.token if contents.manifest else None
 
     async def upsert(self, change: Change) -> None:
-        """Apply a change.
-
-        Raises:
-            DimensionMismatchError: The vectors have another dimension than the index.
-            InvalidParameterError: The change cannot be kept; the message says why.
-        """
+        """Apply a change."""
         check_change(change)
         with self._lock:
             contents = self._open()
@@ -145,12 +140,7 @@ class MemoryStore:
             return before - len(contents.chunks)
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates, best first; equal scores are ordered by chunk id.
-
-        Raises:
-            DimensionMismatchError: The vector has another dimension than the index.
-            InvalidParameterError: The request is not well formed.
-        """
+        """Return the best candidates, best first; equal scores are ordered by chunk id."""
         check_search(request)
         with self._lock:
             contents = self._open()
@@ -197,11 +187,7 @@ class MemoryStore:
             )
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of all passages by their paths, those of most passages first.
-
-        Raises:
-            InvalidParameterError: The limit is less than 1.
-        """
+        """Return the fields of all passages by their paths, those of most passages first."""
         counter = FieldCounter()
         with self._lock:
             for entry in self._open().chunks.values():
