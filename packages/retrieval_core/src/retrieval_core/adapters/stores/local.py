@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search
 from retrieval_core.adapters.stores.fields import first_fields
@@ -18,7 +18,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import (
         Candidate,
@@ -46,6 +46,19 @@ State: TypeAlias = "tuple[str, int]"
 
 The number alone would not do: a copy of an index counts on from the same one.
 """
+
+
+class Match(NamedTuple):
+    """A chunk that a search found; the number is that of its row."""
+
+    number: int
+    chunk_id: str
+    score: float
+
+
+def best(found: Iterable[Match], limit: int) -> list[Match]:
+    """Return the matches of the highest scores; equal ones are ordered by chunk id."""
+    return sorted(found, key=lambda item: (-item.score, item.chunk_id))[:limit]
 
 
 def if_it_fails_again(path: Path) -> str:
@@ -103,9 +116,8 @@ class IndexReader(Protocol[V_contra]):
 class LocalStore(ABC, Generic[V, S]):
     """A store of one index on the disk, which every process opens for itself; subclasses write and search.
 
-    The arguments are those of the subclasses. What the methods raise stands with the protocols that they follow, in
-    :mod:`retrieval_core.ports`; besides, all but closing raise :class:`MissingExtraError` where the store's extra is not
-    installed.
+    The arguments are those of the subclasses. What the methods raise stands with their protocols, in
+    :mod:`retrieval_core.ports`; besides, all but closing raise :class:`MissingExtraError` where an extra is missing.
 
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.

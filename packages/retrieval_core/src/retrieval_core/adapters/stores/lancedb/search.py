@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.lancedb.schema import ZERO, vector_column
 from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
 from retrieval_core.adapters.stores.lancedb.view import ALL
+from retrieval_core.adapters.stores.local import Match, best
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,17 +36,7 @@ GROWTH = 4
 """Factor by which more are fetched where too few of the best match."""
 
 
-class LanceDBMatch(NamedTuple):
-    """A passage that a search found."""
-
-    number: int
-    chunk_id: str
-    score: float
-
-
-def search_vectors(
-    view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None
-) -> list[LanceDBMatch]:
+def search_vectors(view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None) -> list[Match]:
     """Return the passages with the highest cosine, best first.
 
     Exact while the vectors have no index; approximate then.
@@ -57,11 +48,11 @@ def search_vectors(
     found = _best(partial(_nearest, view, unit, column), limit, allowed)
     if len(found) < limit or found[-1].score <= 0:
         # Vectors that are zero have no cosine for LanceDB; here it is 0.
-        found = _ordered([*found, *_zeros(view, f"{column}{ZERO}", limit, allowed)], limit)
+        found = best([*found, *_zeros(view, f"{column}{ZERO}", limit, allowed)], limit)
     return found
 
 
-def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[LanceDBMatch]:
+def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[Match]:
     """Return the best passages by BM25, best first."""
     query = word_query(analyzer, text, _counter(view, analyzer, text))
     if not query.terms:
@@ -69,11 +60,11 @@ def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed:
     return _best(partial(_matching, view, _expression(query)), limit, allowed)
 
 
-def fuse(dense: Sequence[LanceDBMatch], lexical: Sequence[LanceDBMatch], limit: int) -> list[LanceDBMatch]:
+def fuse(dense: Sequence[Match], lexical: Sequence[Match], limit: int) -> list[Match]:
     """Return the matches of both sides, ordered and scored by LanceDB's reciprocal rank fusion."""
     pa = arrow()
 
-    def side(found: Sequence[LanceDBMatch], score: str) -> Any:
+    def side(found: Sequence[Match], score: str) -> Any:
         columns = {
             "_rowid": pa.array([item.number for item in found], type=pa.uint64()),
             "id": pa.array([item.chunk_id for item in found], type=pa.string()),
@@ -83,12 +74,10 @@ def fuse(dense: Sequence[LanceDBMatch], lexical: Sequence[LanceDBMatch], limit: 
 
     fused = lancedb().rerankers.RRFReranker().rerank_hybrid("", side(dense, "_distance"), side(lexical, "_score"))
     columns = (fused.column(name).to_pylist() for name in ("_rowid", "id", "_relevance_score"))
-    return _ordered(list(map(LanceDBMatch, *columns)), limit)
+    return best(map(Match, *columns), limit)
 
 
-def _best(
-    fetch: Callable[[int, str | None], list[LanceDBMatch]], limit: int, allowed: Allowed | None
-) -> list[LanceDBMatch]:
+def _best(fetch: Callable[[int, str | None], list[Match]], limit: int, allowed: Allowed | None) -> list[Match]:
     """Return the best matching passages, with ties ordered by id.
 
     Args:
@@ -109,21 +98,17 @@ def _best(
         passing = found if passes is None else _those_in(passes, found)
         # More may have the score of the last one, so the order below it is not yet known.
         if len(found) < wanted or (len(passing) >= limit and passing[limit - 1].score > found[-1].score):
-            return _ordered(passing, limit)
+            return best(passing, limit)
         wanted *= GROWTH
 
 
-def _those_in(numbers: Any, found: list[LanceDBMatch]) -> list[LanceDBMatch]:
+def _those_in(numbers: Any, found: list[Match]) -> list[Match]:
     there = np.isin(np.array([item.number for item in found], dtype=np.int64), numbers)
     return [item for item, passes in zip(found, there, strict=True) if passes]
 
 
-def _ordered(found: list[LanceDBMatch], limit: int) -> list[LanceDBMatch]:
-    return sorted(found, key=lambda item: (-item.score, item.chunk_id))[:limit]
-
-
-def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[LanceDBMatch]:
-    def ask(*, exactly: bool) -> list[LanceDBMatch]:
+def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[Match]:
+    def ask(*, exactly: bool) -> list[Match]:
         asked = view.table.search(query, vector_column_name=column).distance_type("cosine").limit(wanted)
         asked = asked.bypass_vector_index() if exactly else asked.refine_factor(REFINE)
         asked = asked.where(where) if where else asked
@@ -137,21 +122,21 @@ def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | N
     return found if exactly or len(found) >= wanted else ask(exactly=True)
 
 
-def _zeros(view: View, which: str, limit: int, allowed: Allowed | None) -> list[LanceDBMatch]:
+def _zeros(view: View, which: str, limit: int, allowed: Allowed | None) -> list[Match]:
     table = view.select(which, ["number", "id"])
     found = _found(table, [0.0] * table.num_rows)
-    return _ordered(found if allowed is None else _those_in(allowed.numbers, found), limit)
+    return best(found if allowed is None else _those_in(allowed.numbers, found), limit)
 
 
-def _matching(view: View, query: Any, wanted: int, where: str | None) -> list[LanceDBMatch]:
+def _matching(view: View, query: Any, wanted: int, where: str | None) -> list[Match]:
     asked = view.table.search(query, query_type="fts").limit(wanted)
     asked = asked.where(where) if where else asked
     table = asked.select(["number", "id", "_score"]).to_arrow()
     return _found(table, table.column("_score").to_pylist())
 
 
-def _found(table: Any, scores: list[float]) -> list[LanceDBMatch]:
-    return list(map(LanceDBMatch, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
+def _found(table: Any, scores: list[float]) -> list[Match]:
+    return list(map(Match, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
 
 
 def _expression(query: WordQuery) -> Any:

@@ -10,10 +10,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.adapters.stores.lancedb import schema
-from retrieval_core.adapters.stores.lancedb.commits import Commit
 from retrieval_core.adapters.stores.lancedb.locking import one_writer
 from retrieval_core.adapters.stores.lancedb.vendor import lancedb
-from retrieval_core.adapters.stores.lancedb.view import StaleViewError, View
+from retrieval_core.adapters.stores.lancedb.view import Commit, StaleViewError, View
 from retrieval_core.adapters.stores.local import if_it_fails_again
 from retrieval_core.errors import IndexFormatError, IndexNotFoundError, RetrievalError, StoreError
 from retrieval_core.run.threads import ThreadPool

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from retrieval_core.adapters.stores.lancedb.search import LanceDBMatch
     from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.adapters.stores.local import Match
     from retrieval_core.ports import Change, SearchRequest
     from retrieval_core.text.analysis import Analyzer
 
@@ -134,8 +134,8 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, view.manifest, request.vector_name)
         allowed = None if request.filter is None else session.allowed(view, request.filter)
-        dense: list[LanceDBMatch] | None = None
-        found: list[LanceDBMatch] = []
+        dense: list[Match] | None = None
+        found: list[Match] = []
         if request.vector is not None:
             found = dense = search.search_vectors(view, request.vector, request.vector_name, request.limit, allowed)
         if request.text is not None:

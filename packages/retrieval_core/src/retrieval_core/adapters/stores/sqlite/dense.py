@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.sqlite.lexical import LexicalMatch
+from retrieval_core.adapters.stores.local import Match, best
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -22,21 +22,19 @@ FEW = 3
 """Where fewer than one row in this many match, copying them is cheaper than scoring all rows."""
 
 
-def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[LexicalMatch]:
+def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[Match]:
     """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
     rows = np.flatnonzero(snapshot.passing)
     scores = _cosines(snapshot.matrix, rows, unit_rows(query))
     if len(rows) > limit:
         worst = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        best = np.flatnonzero(scores >= worst)  # more than the limit where several have the worst score
-        rows, scores = rows[best], scores[best]
+        kept = np.flatnonzero(scores >= worst)  # more than the limit where several have the worst score
+        rows, scores = rows[kept], scores[kept]
     score_of = dict(zip(snapshot.numbers[rows].tolist(), scores.tolist(), strict=True))
     names = connection.execute(
         "SELECT number, id FROM chunks WHERE number IN (SELECT value FROM json_each(?))", (json.dumps(list(score_of)),)
     )
-    found = [LexicalMatch(number, name, score_of[number]) for number, name in names]
-    found.sort(key=lambda item: (-item.score, item.chunk_id))
-    return found[:limit]
+    return best((Match(number, name, score_of[number]) for number, name in names), limit)
 
 
 def _cosines(matrix: Matrix, rows: NDArray[np.intp], query: Vector) -> Matrix:

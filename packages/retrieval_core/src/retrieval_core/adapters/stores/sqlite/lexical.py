@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.compounds import limited
+from retrieval_core.adapters.stores.local import Match, best
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,17 +31,9 @@ ORDER BY chunks.id LIMIT ?
 _BEST_ALLOWED, _TIES_ALLOWED = (sql.replace("MATCH ?", "MATCH ? AND allowed(rowid)") for sql in (_BEST, _TIES))
 
 
-class LexicalMatch(NamedTuple):
-    """A chunk that a search found."""
-
-    number: int
-    chunk_id: str
-    score: float
-
-
 def search_words(
     connection: Connection, query: WordQuery, limit: int, allowed: Callable[[int], bool] | None = None
-) -> list[LexicalMatch]:
+) -> list[Match]:
     """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
 
     A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
@@ -53,15 +46,14 @@ def search_words(
     pairs = (f"({_all(pair)})" for pair in query.pairs)
     expression = " OR ".join([*map(_quoted, limited(query.terms)), *pairs])
     connection.create_function("allowed", 1, allowed or bool, deterministic=True)
-    best, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
+    first, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
     # One more than asked for tells whether chunks with the score of the last one were cut off.
-    found = [LexicalMatch(*row) for row in connection.execute(best, (expression, limit + 1))]
+    found = [Match(*row) for row in connection.execute(first, (expression, limit + 1))]
     if len(found) > limit and found[-1].score == found[-2].score:
         worst = found[-1].score
         tied = connection.execute(ties, (expression, worst, limit))
-        found = [item for item in found if item.score > worst] + [LexicalMatch(*row) for row in tied]
-    found.sort(key=lambda item: (-item.score, item.chunk_id))
-    return found[:limit]
+        found = [item for item in found if item.score > worst] + [Match(*row) for row in tied]
+    return best(found, limit)
 
 
 def count_passages(connection: Connection, terms: Sequence[str], limit: int | None) -> int:

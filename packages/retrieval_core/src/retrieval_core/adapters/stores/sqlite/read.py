@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import FetchRequest, FieldInfo, SourceState
     from retrieval_core.types import Matrix, Vector
-    from retrieval_core.types.filters import Filter
 
 BATCH = 500
 """Ids looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
@@ -73,14 +72,22 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
     numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
     sections = map(SECTIONS.from_row, _by_id(connection, _SECTIONS, request.section_ids))
     documents = map(DOCUMENTS.from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
-    has_visible = _Visibility(connection, request.filter)
+    fields_of = FieldReader()
+
+    def is_visible(column: str, name: str) -> bool:
+        """Whether a section or document has a chunk that matches the filter."""
+        if request.filter is None:
+            return True
+        rows = connection.execute(f"{_FIELDS} WHERE {column} = ?", (name,))
+        return any(matches(request.filter, fields_of(row)) for row in rows)
+
     return Fetched(
         chunks={chunk.id: chunk for chunk in numbered.values()},
         vectors=_vectors_by_id(connection, {number: chunk.id for number, chunk in numbered.items()})
         if request.with_vectors
         else {},
-        sections={section.id: section for section in sections if has_visible("parent_id", section.id)},
-        documents={document.id: document for document in documents if has_visible("document_id", document.id)},
+        sections={section.id: section for section in sections if is_visible("parent_id", section.id)},
+        documents={document.id: document for document in documents if is_visible("document_id", document.id)},
     )
 
 
@@ -138,21 +145,6 @@ def fields(connection: Connection) -> dict[str, FieldInfo]:
     for row in connection.execute(_FIELDS):
         counter.add(fields_of(row))
     return counter.catalogue()
-
-
-class _Visibility:
-    """Whether a section or document has a chunk that matches the filter."""
-
-    def __init__(self, connection: Connection, condition: Filter | None) -> None:
-        self._connection = connection
-        self._condition = condition
-        self._fields_of = FieldReader()
-
-    def __call__(self, column: str, name: str) -> bool:
-        if self._condition is None:
-            return True
-        rows = self._connection.execute(f"{_FIELDS} WHERE {column} = ?", (name,))
-        return any(matches(self._condition, self._fields_of(row)) for row in rows)
 
 
 def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Sequence[Any]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
-    from retrieval_core.adapters.stores.sqlite.lexical import LexicalMatch
+    from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
     from retrieval_core.ports import Change, SearchRequest
     from retrieval_core.text.analysis import Analyzer
@@ -150,6 +150,6 @@ class _Session(Connections):
         return cache.get(connection, condition, dimension, name)
 
 
-def _candidates(connection: Connection, found: Sequence[LexicalMatch], *, with_vectors: bool) -> tuple[Candidate, ...]:
+def _candidates(connection: Connection, found: Sequence[Match], *, with_vectors: bool) -> tuple[Candidate, ...]:
     vectors = read.vectors_of(connection, (item.number for item in found)) if with_vectors else {}
     return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.number)) for item in found)
