@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.asking import open_for_questions
-from retrieval_core.cli.common import (
-    common_options,
-    ends_well,
-    exit_code,
-    one_of,
-    print_json_line,
-    question_options,
-    read_config,
-)
+from retrieval_core.cli.common import exit_code, print_json_line, question_options
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
@@ -26,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import IO
 
+    from retrieval_core.cli.common import Given
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
     from retrieval_core.types import Answer, AnswerEvent, CitationCheck
@@ -43,8 +35,6 @@ if TYPE_CHECKING:
     help='The conversation before: a JSON list of turns, oldest first, each {"role": "user", "content": "…"}.',
 )
 @question_options
-@common_options
-@ends_well
 def answer_command(
     *,
     query: str,
@@ -52,13 +42,7 @@ def answer_command(
     verify: bool,
     prompt: str | None,
     history_file: IO[bytes] | None,
-    top_k: int | None,
-    mode: str | None,
-    filter_json: str | None,
-    index_files: tuple[str, ...],
-    config_file: str | None,
-    assignments: tuple[str, ...],
-    as_json: bool,
+    given: Given,
 ) -> None:
     """Answer QUERY from the passages of the index, and say where each sentence comes from.
 
@@ -66,25 +50,17 @@ def answer_command(
     sentences. It is printed as it comes, then its sources, whose quotes are checked against the index. With --json,
     every event is one line, as it comes.
     """
-    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - help and completion need none of this
-
     options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt_override": prompt}
     options["history"] = None if history_file is None else _turns(history_file)
     try:
-        config = read_config(
-            config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode
-        )
-        condition = parse_filter(filter_json) if filter_json is not None else None
+        config, condition = given.config(), given.condition()
         if config.llm.kind == "none":
-            _tell_of_no_effect([name for name, given in (("--verify", verify), ("--prompt", prompt)) if given])
-        show = _print_lines if as_json else partial(_print_text, verify=verify or config.answer.verify)
-        with (
-            open_for_questions(config, index_files) as index,
-            closing(index.answer_stream(query, condition, **options)) as events,
-        ):
+            _tell_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
+        show = _print_lines if given.as_json else partial(_print_text, verify=verify or config.answer.verify)
+        with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
             went_well = show(events, index)
     except (RetrievalError, OSError) as error:
-        if isinstance(error, BrokenPipeError) or not as_json:
+        if isinstance(error, BrokenPipeError) or not given.as_json:
             raise
         print_json_line({"type": "error", "stage": None, "error": type(error).__name__, "reason": str(error)})
         raise SystemExit(exit_code(error)) from error

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
+from retrieval_core.cli.common import index_options, print_json
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.cli.stats import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from retrieval_core.cli.common import Given
     from retrieval_core.ports import FieldInfo
 
 MOST_FIELDS = 200
@@ -22,18 +23,14 @@ MOST_FIELDS = 200
 
 
 @click.command("info")
-@index_option
-@common_options
-@ends_well
-def info_command(
-    *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
-) -> None:
+@index_options
+def info_command(*, given: Given) -> None:
     """Say what the index holds, and which fields its passages have."""
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file)
+    config = given.config()
     with open_index(config=config) as index:
         info = index.describe()
         store = index.store
@@ -51,7 +48,7 @@ def info_command(
         "sides": sorted(info.sides),
         "bytes": size_of(Path(info.location)),
     }
-    if as_json:
+    if given.as_json:
         listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
         print_json({**facts, "fields": listed})
     else:
@@ -68,12 +65,8 @@ def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
 
 
 @click.command("doctor")
-@index_option
-@common_options
-@ends_well
-def doctor_command(
-    *, index_file: str | None, config_file: str | None, assignments: tuple[str, ...], as_json: bool
-) -> None:
+@index_options
+def doctor_command(*, given: Given) -> None:
     """Say what is installed and whether all that is configured can be used, what is wrong and how to mend it.
 
     Each configured part is asked once, with a small request that costs little: a language model writes one word, an
@@ -82,10 +75,10 @@ def doctor_command(
     from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_findings  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file)
+    config = given.config()
     findings = list(examine(config))
     healthy = all(finding.verdict != "wrong" for finding in findings)
-    if as_json:
+    if given.as_json:
         entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]
         print_json({"healthy": healthy, "findings": entries})
     else:

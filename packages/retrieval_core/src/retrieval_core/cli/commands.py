@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.answer import answer_command
-from retrieval_core.cli.asking import open_for_questions
 from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
     common_options,
-    ends_well,
-    index_option,
-    one_of,
+    index_options,
     print_json,
     print_json_line,
     progress_bar,
     question_options,
-    read_config,
 )
-from retrieval_core.cli.context import context_command
-from retrieval_core.cli.evaluation import evaluate_command
 from retrieval_core.cli.graph import graph_command
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.stats import stats_command
@@ -34,6 +28,7 @@ from retrieval_core.errors import RetrievalError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from retrieval_core.cli.common import Given
     from retrieval_core.index.index import Index
     from retrieval_core.ingest.report import IndexProgress, IndexReport
 
@@ -66,20 +61,8 @@ def main() -> None:
 @click.option("--follow-links", is_flag=True, help="Follow symbolic links out of the folders that they are in.")
 @click.option("--watch", is_flag=True, help="Go on until Ctrl-C, and index what changes.")
 @click.option("--no-ignore", is_flag=True, help="Read what .gitignore files exclude, too.")
-@index_option
-@common_options
-@ends_well
-def index_command(
-    *,
-    paths: tuple[Path, ...],
-    follow_links: bool,
-    no_ignore: bool,
-    watch: bool,
-    index_file: str | None,
-    config_file: str | None,
-    assignments: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@index_options
+def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: bool, watch: bool, given: Given) -> None:
     """Index files and folders.
 
     What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
@@ -89,7 +72,7 @@ def index_command(
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file)
+    config = given.config()
     place = place_of(config)
 
     def run(index: Index) -> IndexReport:
@@ -101,7 +84,7 @@ def index_command(
             return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
 
     def tell(report: IndexReport) -> None:
-        if as_json:
+        if given.as_json:
             (print_json_line if watch else print_json)(report_to_json(report))
         else:
             print_report(report, str(place))
@@ -162,32 +145,16 @@ def _keep_up(
     help="Have the question looked at first: keywords, decompose, hyde, graph or one of your own. May be repeated.",
 )
 @question_options
-@common_options
-@ends_well
-def search_command(
-    *,
-    query: str,
-    top_k: int | None,
-    mode: str | None,
-    filter_json: str | None,
-    trace: bool,
-    transforms: tuple[str, ...],
-    index_files: tuple[str, ...],
-    config_file: str | None,
-    assignments: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
     """Find the passages that answer QUERY, in one index or in several."""
     from retrieval_core.cli.render import print_result  # noqa: PLC0415
     from retrieval_core.index.builders.backends import build_analyzer  # noqa: PLC0415 - help and completion need none of it
     from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415
-    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=one_of(index_files), search__top_k=top_k, search__mode=mode)
-    condition = parse_filter(filter_json) if filter_json is not None else None
-    with open_for_questions(config, index_files) as index:
+    config, condition = given.config(), given.condition()
+    with given.open(config) as index:
         result = index.retrieve(query, condition, transforms=transforms or None)
-    if as_json:
+    if given.as_json:
         print_json(result_to_json(result, with_trace=trace))
     else:
         print_result(result, build_analyzer(config.analysis), with_trace=trace)
@@ -195,14 +162,63 @@ def search_command(
         raise SystemExit(FAILURE)
 
 
-COMMANDS = (
-    answer_command,
-    context_command,
-    evaluate_command,
-    graph_command,
-    info_command,
-    stats_command,
-    doctor_command,
-)
-for command in COMMANDS:
+@main.command("context")
+@click.argument("query")
+@click.option("--max-tokens", type=click.IntRange(1), help="The budget.  [default: 12000]")
+@click.option("--ledger", is_flag=True, help="Say of everything that was considered what became of it.")
+@question_options
+def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: Given) -> None:
+    """Print what a language model should be shown to answer QUERY, within a token budget.
+
+    The text goes to standard output, ready to be piped on; where each passage comes from, and whether its quotes still
+    stand in the index, goes to standard error.
+    """
+    from retrieval_core.cli.render import print_pack  # noqa: PLC0415
+    from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415
+
+    config, condition = given.config(context__max_tokens=max_tokens), given.condition()
+    with given.open(config) as index:
+        pack = index.context(query, condition)
+        checks = index.verify(pack.sources)
+    if given.as_json:
+        print_json(pack_to_json(pack, checks))
+    else:
+        print_pack(pack, checks, with_ledger=ledger)
+    if not all(check.matches for check in checks):
+        raise SystemExit(FAILURE)
+
+
+@main.command("evaluate")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="BEIR_FOLDER")
+@click.option("--qrels", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Other judgements.")
+@click.option("--run", "run_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a TREC run here.")
+@click.option("--limit", type=click.IntRange(min=1), help="Evaluate the first so many queries only.")
+@click.option("--store", metavar="KIND", help="The same as --set store.kind=KIND.")
+@click.option("--mode", metavar="MODE", help="The same as --set search.mode=MODE.")
+@click.option("--fusion", metavar="METHOD", help="The same as --set search.fusion=METHOD.")
+@common_options
+def evaluate_command(
+    *, folder: Path, qrels: Path | None, run_file: Path | None, limit: int | None, fusion: str | None, given: Given
+) -> None:
+    """Measure retrieval on a collection in BEIR form.
+
+    The folder holds corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
+    settings given, so that they can be compared: try --fusion rrf, --mode lexical, --set chunking.max_tokens=256.
+    """
+    import asyncio  # noqa: PLC0415 - help and completion need none of this
+
+    from retrieval_core.cli.render import print_evaluation  # noqa: PLC0415
+    from retrieval_core.evaluate import evaluate, load_collection  # noqa: PLC0415
+
+    config = given.config(search__fusion=fusion)
+    collection = load_collection(folder, qrels)
+    with progress_bar("") as show:
+        report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
+    if given.as_json:
+        print_json(report.to_json())
+    else:
+        print_evaluation(report, folder.name)
+
+
+for command in (answer_command, graph_command, info_command, stats_command, doctor_command):
     main.add_command(command)

@@ -6,14 +6,16 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from retrieval_core.cli.process import FAILURE, WRONG_USE
-from retrieval_core.config import RetrievalConfig, load_config, parse_value
+from retrieval_core.config import load_config, parse_value
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -26,144 +28,171 @@ from retrieval_core.errors import (
 from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
-P = ParamSpec("P")
-R = TypeVar("R")
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.index.index import Index
+    from retrieval_core.types.filters import Filter
 
 MODES = click.Choice(("hybrid", "dense", "lexical"))
-_STORE = "retrieval_core.store"
-"""Where the option ``--store`` is kept, so that each command need not hand it on."""
 _NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
 """What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
 
 
-def index_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command the option that names the index."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given for the options that commands share, and what follows from them."""
+
+    config_file: str | None
+    assignments: tuple[str, ...]
+    as_json: bool
+    store: str | None = None
+    index_files: tuple[str, ...] = ()
+    top_k: int | None = None
+    mode: str | None = None
+    filter_json: str | None = None
+
+    def config(self, **settings: str | int | None) -> RetrievalConfig:
+        """Put defaults, file, environment and options together; keys of ``settings`` are dotted with ``__``.
+
+        Raises:
+            click.UsageError: An assignment has no ``=``.
+            ConfigurationError: A setting is wrong.
+        """
+        overrides: dict[str, Any] = {}
+        for assignment in self.assignments:
+            key, equals, value = assignment.partition("=")
+            if not equals:
+                # What was given may be a key that lacks its name, so it is not shown.
+                msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
+                raise click.UsageError(msg)
+            overrides[key.strip()] = parse_value(value)
+        settings = {"store__kind": self.store, "search__top_k": self.top_k, "search__mode": self.mode, **settings}
+        if len(self.index_files) == 1:
+            settings["index"] = self.index_files[0]
+        overrides.update({key.replace("__", "."): value for key, value in settings.items() if value is not None})
+        return load_config(self.config_file, overrides, os.environ)
+
+    def condition(self) -> Filter | None:
+        """Return the filter.
+
+        Raises:
+            FilterError: It is not well formed.
+        """
+        from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - help and completion need no filter
+
+        return None if self.filter_json is None else parse_filter(self.filter_json)
+
+    @contextmanager
+    def open(self, config: RetrievalConfig) -> Generator[Index | FederatedIndex]:
+        """Open what ``--index`` names, once or repeatedly; the configured index where it was not given.
+
+        Yields:
+            One index, whose questions are counted for ``retrieval stats`` where it lies on this machine; or several,
+            whose are not.
+        """
+        if len(self.index_files) < 2:
+            from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - as above
+            from retrieval_core.index.open import open_index  # noqa: PLC0415
+
+            with build_usage(config) or nullcontext() as usage, open_index(config=config, observer=usage) as index:
+                yield index
+            return
+        from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415
+
+        with open_indexes(_by_name(self.index_files), config=config) as indexes:
+            yield indexes
+
+
+def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:
+    """Return files by the names that they were given; a list where none has a name."""
+    named = [_named(text) for text in index_files]
+    if not any(name for name, _ in named):
+        return [file for _, file in named]
+    given: dict[str, str] = {}
+    for name, file in named:
+        own = name or Path(file).stem
+        if own in given:
+            msg = f"--index: {given[own]} and {file} are both named {own!r}; give each a name of its own, as NAME=FILE"
+            raise click.UsageError(msg)
+        given[own] = file
+    return given
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return name and file of ``NAME=FILE``; a file whose own name is like that is a file."""
+    name, equals, file = text.partition("=")
+    return (name, file) if equals and not Path(text).exists() and not {"/", "\\"} & set(name) else ("", text)
+
+
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that every command has, as the argument ``given``, and an end that says what failed.
+
+    The library's errors, and the file system's, become one message and an exit code: 2 for wrong use and 1 for every
+    other failure.
+    """
+    return _with_options(command)
+
+
+def index_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these, and the options that name one index."""
     text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
-    index = click.option("--index", "index_file", metavar="FILE", multiple=True, callback=_only_one, help=text)
-    return index(_store_option(command))
+    index = click.option("--index", "index_files", metavar="FILE", multiple=True, callback=_only_one, help=text)
+    return _with_options(command, index, _STORE)
 
 
-def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the value of an option that may be given once; of several, none is silently left out."""
-    if len(values) > 1:
-        msg = f"this command takes one index; got {len(values)}: {', '.join(values)}"
-        raise click.BadParameter(msg)
-    return one_of(values)
-
-
-def _remember_store(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    context.meta[_STORE] = value
-
-
-def indexes_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command the option that names the index, or several of them."""
+def question_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these, and the options of those that ask one index or several something."""
     text = "The index file; repeat it to search several as one, as FILE or NAME=FILE.  [default: .retrieval/index.db]"
-    return click.option("--index", "index_files", metavar="FILE", multiple=True, help=text)(_store_option(command))
-
-
-def _store_option(command: Callable[P, R]) -> Callable[P, R]:
-    store = click.option(
-        "--store",
-        metavar="KIND",
-        expose_value=False,
-        callback=_remember_store,
-        help="The same as --set store.kind=KIND, for instance lancedb.",
-    )
-    return store(command)
-
-
-def question_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command the options of those that ask an index something."""
-    options = [
+    return _with_options(
+        command,
         click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
         click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
-        indexes_option,
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+        click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
+        _STORE,
+    )
 
 
-def common_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command the options that every command has."""
-    options = [
-        click.option("--config", "config_file", metavar="FILE|PRESET", help="A TOML file, or the name of a preset."),
-        click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+_Option: TypeAlias = "Callable[[Callable[..., None]], Callable[..., None]]"
+_STORE: _Option = click.option(
+    "--store", metavar="KIND", help="The same as --set store.kind=KIND, for instance lancedb."
+)
+_COMMON: tuple[_Option, ...] = (
+    click.option("--config", "config_file", metavar="FILE|PRESET", help="A TOML file, or the name of a preset."),
+    click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else."),
+)
 
 
-def read_config(config_file: str | None, assignments: tuple[str, ...], **given: str | int | None) -> RetrievalConfig:
-    """Put defaults, file, environment and options together; ``given`` keys are dotted with ``__``.
-
-    Raises:
-        click.UsageError: An assignment has no ``=``.
-        ConfigurationError: A setting is wrong.
-    """
-    overrides: dict[str, Any] = {}
-    for assignment in assignments:
-        key, equals, value = assignment.partition("=")
-        if not equals:
-            # What was given may be a key that lacks its name, so it is not shown.
-            msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
-            raise click.UsageError(msg)
-        overrides[key.strip()] = parse_value(value)
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(_STORE) is not None:
-        overrides["store.kind"] = context.meta[_STORE]
-    overrides.update({key.replace("__", "."): value for key, value in given.items() if value is not None})
-    return load_config(config_file, overrides, os.environ)
-
-
-def one_of(index_files: tuple[str, ...]) -> str | None:
-    """Return the file of an option that was given once, as a setting; ``None`` where it was not, or names several."""
-    return index_files[0] if len(index_files) == 1 else None
-
-
-def print_json(document: dict[str, Any]) -> None:
-    """Print one JSON document, readable where standard output can express it."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = json.dumps(document, indent=2)
-    click.echo(text)
-
-
-def print_json_line(document: dict[str, Any]) -> None:
-    """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
-    line = json.dumps(document, ensure_ascii=False)
-    line = _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
-    try:
-        line.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(document)
-    click.echo(line)
-
-
-def ends_well(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the library's errors, and the file system's, into one message and an exit code.
-
-    It is 2 for wrong use and 1 for every other failure.
-    """
-
+def _with_options(command: Callable[..., None], *options: _Option) -> Callable[..., None]:
     @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(**options: Any) -> None:
+        given = Given(**{name: options.pop(name) for name in Given.__slots__ if name in options})
         try:
-            return command(*args, **kwargs)
+            command(given=given, **options)
         except BrokenPipeError:  # see retrieval_core.cli.process
             raise
         except (RetrievalError, OSError) as error:
-            show = print_json_line if kwargs.get("watch") else print_json
-            _end_with(error, show if kwargs.get("as_json") else None)
+            if given.as_json:
+                show = print_json_line if options.get("watch") else print_json
+                show({"error": {"type": type(error).__name__, "message": str(error)}})
+            else:
+                click.secho(f"Error: {error}", fg="red", err=True)
+            raise SystemExit(exit_code(error)) from error
 
+    for option in reversed((*options, *_COMMON)):
+        wrapped = option(wrapped)
     return wrapped
+
+
+def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of an option that may be given once; of several, none is silently left out."""
+    if len(values) > 1:
+        msg = f"this command takes one index; got {len(values)}: {', '.join(values)}"
+        raise click.BadParameter(msg)
+    return values
 
 
 def exit_code(error: Exception) -> int:
@@ -173,12 +202,23 @@ def exit_code(error: Exception) -> int:
     return WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
 
 
-def _end_with(error: Exception, show: Callable[[dict[str, Any]], None] | None) -> NoReturn:
-    if show is not None:
-        show({"error": {"type": type(error).__name__, "message": str(error)}})
-    else:
-        click.secho(f"Error: {error}", fg="red", err=True)
-    raise SystemExit(exit_code(error))
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON document, readable where standard output can express it."""
+    _print_encodable(json.dumps(document, ensure_ascii=False, indent=2), lambda: json.dumps(document, indent=2))
+
+
+def print_json_line(document: dict[str, Any]) -> None:
+    """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
+    line = _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
+    _print_encodable(line, lambda: json.dumps(document))
+
+
+def _print_encodable(text: str, in_ascii: Callable[[], str]) -> None:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = in_ascii()
+    click.echo(text)
 
 
 @contextmanager

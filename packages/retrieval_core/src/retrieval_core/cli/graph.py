@@ -6,26 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
+from retrieval_core.cli.common import index_options, print_json
 
 if TYPE_CHECKING:
     from retrieval_core.adapters.graph import Facts, GraphQueryTranslator
+    from retrieval_core.cli.common import Given
     from retrieval_core.ports import Transformed
 
 
 @click.command("graph")
 @click.argument("question", required=False)
-@index_option
-@common_options
-@ends_well
-def graph_command(
-    *,
-    question: str | None,
-    index_file: str | None,
-    config_file: str | None,
-    assignments: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@index_options
+def graph_command(*, question: str | None, given: Given) -> None:
     """Show what the knowledge graph makes of QUESTION: entities, facts and the passages that they lead to.
 
     Without a question, show how much the graph holds. The graph is named by --set graph.file=FILE, or made while
@@ -38,7 +30,7 @@ def graph_command(
     from retrieval_core.index.builders.graph import build_graph_translator  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file)
+    config = given.config()
     with open_index(config=config) as index:
         translator = build_graph_translator(config.graph, index.store, Path(config.index))
         if translator is None:
@@ -48,7 +40,7 @@ def graph_command(
             run = index.sync.run
             if question is None:
                 document: dict[str, Any] = describe(run(translator.graph()))
-                if as_json:
+                if given.as_json:
                     print_json(document)
                 else:
                     _print_counts(document)
@@ -56,7 +48,7 @@ def graph_command(
             facts, made = run(_asked(translator, question))
         finally:
             translator.close()
-    if as_json:
+    if given.as_json:
         print_json(_to_json(facts, made))
     else:
         _print(facts, made)

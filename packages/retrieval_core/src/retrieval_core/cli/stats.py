@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import common_options, ends_well, index_option, print_json, read_config
+from retrieval_core.cli.common import index_options, print_json
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.cli.common import Given
     from retrieval_core.ports import StoreInfo
-    from retrieval_core.run.observe import Totals, UsageStats
-
-
-def counted(config: RetrievalConfig) -> AbstractContextManager[UsageStats | None]:
-    """Return the observer that counts a command's queries in the file beside its index.
-
-    It is ``None`` where the index is not a file or folder of this machine, or does not exist yet.
-    """
-    from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - help and completion need none of it
-
-    return build_usage(config) or nullcontext()
+    from retrieval_core.run.observe import Totals
 
 
 @click.command("stats")
 @click.option("--reset", is_flag=True, help="Begin to count anew, once the numbers so far are printed.")
-@index_option
-@common_options
-@ends_well
-def stats_command(
-    *,
-    reset: bool,
-    index_file: str | None,
-    config_file: str | None,
-    assignments: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@index_options
+def stats_command(*, reset: bool, given: Given) -> None:
     """Say how often the index was asked, and how that went.
 
     Counts, rates and times are those of all processes that keep them beside the index, as the commands search, context
@@ -52,12 +30,12 @@ def stats_command(
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.run.observe import read_totals, reset_totals  # noqa: PLC0415
 
-    config = read_config(config_file, assignments, index=index_file)
+    config = given.config()
     file = totals_of(config)
     totals = None if file is None else read_totals(file)
     with open_index(config=config) as index:
         info = index.describe()
-    if as_json:
+    if given.as_json:
         print_json({"index": _index_facts(info), "usage": _usage(totals)})
     else:
         print_facts(_for_people(info, totals))
