@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core import Chunk, open_index
-from retrieval_core.cli import main, probes, probing
+from retrieval_core.cli import main, probes
 from retrieval_core.config import load_config
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -128,19 +128,19 @@ def test_a_service_that_is_silent_is_waited_for_within_bounds(
         address = {"model": "mine", "dimension": "8", "base_url": f"{openai.url}/v1"}
         settings = {"embedder__kind": "openai"} | {f"embedder__openai__{name}": text for name, text in address.items()}
     told = findings(**settings)
-    assert told[silent] == ("wrong", probing._silence(0))
+    assert told[silent] == ("wrong", probes._silence(0))
     assert "index" in told
 
 
 def test_what_cannot_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that blocks its thread is a finding like others."""
-    monkeypatch.setattr(probing, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(probes, "GRACE_SECONDS", 0.0)
     end_of_test = Event()
     try:
-        found = probing.bounded("embedder", 0.0, lambda: str(end_of_test.wait(30)), frozenset())
+        found = probes.bounded("embedder", 0.0, lambda: str(end_of_test.wait(30)), frozenset())
     finally:
         end_of_test.set()
-    assert (found.verdict, found.detail) == ("wrong", probing._silence(0))
+    assert (found.verdict, found.detail) == ("wrong", probes._silence(0))
 
 
 def broken(**_options: Any) -> Any:
@@ -181,7 +181,11 @@ def test_what_the_preset_for_the_cloud_needs_is_all_told() -> None:
     for subject in ("embedder", "language model"):
         assert told[subject][0] == "wrong"
         assert "OPENAI_API_KEY" in told[subject][1]
-    assert told["relevance_filter"] == told["rewriter"] == ("missing", probing.SEE_LLM)
+    assert (
+        told["relevance_filter"]
+        == told["rewriter"]
+        == ("missing", "not looked at, as the language model cannot be used; see there")
+    )
     assert told["index"][0] == "wrong"
     assert all(name in told["index"][1] for name in ("PINECONE_API_KEY", "PINECONE_INDEX_NAME"))
 

@@ -8,9 +8,9 @@ import re
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 MODES = click.Choice(("hybrid", "dense", "lexical"))
 _NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
 """What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
+
+
+_Command: TypeAlias = "Callable[..., None]"
+_Option: TypeAlias = "Callable[[_Command], _Command]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def _named(text: str) -> tuple[str, str]:
     return (name, file) if equals and not Path(text).exists() and not {"/", "\\"} & set(name) else ("", text)
 
 
-def common_options(command: Callable[..., None]) -> Callable[..., None]:
+def common_options(command: _Command) -> _Command:
     """Give a command the options that every command has, as the argument ``given``, and an end that says what failed.
 
     The library's errors, and the file system's, become one message and an exit code: 2 for wrong use and 1 for every
@@ -135,14 +139,14 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command)
 
 
-def index_options(command: Callable[..., None]) -> Callable[..., None]:
+def index_options(command: _Command) -> _Command:
     """Give a command these, and the options that name one index."""
     text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
     index = click.option("--index", "index_files", metavar="FILE", multiple=True, callback=_only_one, help=text)
     return _with_options(command, index, _STORE)
 
 
-def question_options(command: Callable[..., None]) -> Callable[..., None]:
+def question_options(command: _Command) -> _Command:
     """Give a command these, and the options of those that ask one index or several something."""
     text = "The index file; repeat it to search several as one, as FILE or NAME=FILE.  [default: .retrieval/index.db]"
     return _with_options(
@@ -155,7 +159,6 @@ def question_options(command: Callable[..., None]) -> Callable[..., None]:
     )
 
 
-_Option: TypeAlias = "Callable[[Callable[..., None]], Callable[..., None]]"
 _STORE: _Option = click.option(
     "--store", metavar="KIND", help="The same as --set store.kind=KIND, for instance lancedb."
 )
@@ -166,7 +169,7 @@ _COMMON: tuple[_Option, ...] = (
 )
 
 
-def _with_options(command: Callable[..., None], *options: _Option) -> Callable[..., None]:
+def _with_options(command: _Command, *options: _Option) -> _Command:
     @wraps(command)
     def wrapped(**options: Any) -> None:
         given = Given(**{name: options.pop(name) for name in Given.__slots__ if name in options})
@@ -182,9 +185,7 @@ def _with_options(command: Callable[..., None], *options: _Option) -> Callable[.
                 click.secho(f"Error: {error}", fg="red", err=True)
             raise SystemExit(exit_code(error)) from error
 
-    for option in reversed((*options, *_COMMON)):
-        wrapped = option(wrapped)
-    return wrapped
+    return reduce(lambda made, option: option(made), reversed((*options, *_COMMON)), cast("_Command", wrapped))
 
 
 def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,15 +1,25 @@
-"""What ``retrieval doctor`` asks of the parts that a configuration names: one small call each, in a bounded time."""
+"""What ``retrieval doctor`` asks of the parts that a configuration names.
+
+Each gets one small call in a bounded time, on an event loop of its own, and no secret is told.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
 import sqlite3
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
 
 from retrieval_core.adapters.registry import (
     PRUNERS,
@@ -21,19 +31,16 @@ from retrieval_core.adapters.registry import (
     Adapter,
     AdapterParts,
 )
-from retrieval_core.cli.probing import (
-    AbsentError,
-    Finding,
-    ask,
-    bounded,
-    built_llm,
-    llm_for_a_stage,
-    made_by,
-    secrets_of,
-)
-from retrieval_core.config import RetrievalConfig, missing_settings
+from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
+from retrieval_core.config.addresses import names_a_secret
 from retrieval_core.config.needs import USES, choice_of
-from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, RetrievalError, install_line
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbedderMismatchError,
+    IndexNotFoundError,
+    RetrievalError,
+    install_line,
+)
 from retrieval_core.index.builders.backends import (
     build_analyzer,
     build_cache,
@@ -49,12 +56,14 @@ from retrieval_core.ports import CompletionRequest, Message, SearchRequest
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from retrieval_core.adapters.registry import Kinds
     from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store, Verifier
 
     _Probe: TypeAlias = Callable[[RetrievalConfig, float], str]
+
+T = TypeVar("T")
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
@@ -62,8 +71,49 @@ SERVICE_SECONDS = 20.0
 """For one request to a service."""
 MODEL_SECONDS = 60.0
 """For loading a model or a large package on this machine."""
+GRACE_SECONDS = 5.0
+"""For letting go of what did not answer; after that it is left behind, since a thread cannot be cancelled."""
+# Shorter ones would be taken out of words too, and servers of one's own are often given a word as the key. Adapters
+# keep theirs to themselves whatever its length.
+_SHORTEST_KEY = 8
+_SHORTEST_PASSWORD = 4
 # Enough for a model that reasons before it answers; the answer itself is one word.
 _MOST_TOKENS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``missing`` is optional and absent, ``wrong`` has to be mended."""
+
+    subject: str
+    verdict: Literal["ok", "missing", "wrong"]
+    detail: str
+
+
+class AbsentError(Exception):
+    """Something optional is not there."""
+
+
+def _built_llm(config: RetrievalConfig) -> LLM:
+    """Return the configured language model, not yet asked.
+
+    Raises:
+        AbsentError: There is none.
+    """
+    llm = build_llm(config.llm)
+    if llm is None:
+        msg = "it needs a language model and is left out without one; set llm.kind"
+        raise AbsentError(msg)
+    return llm
+
+
+def _llm_for_a_stage(config: RetrievalConfig) -> LLM:
+    """Return the language model of a stage; whether it answers is another finding."""
+    try:
+        return _built_llm(config)
+    except RetrievalError as error:
+        msg = "not looked at, as the language model cannot be used; see there"
+        raise AbsentError(msg) from error
 
 
 def examine(config: RetrievalConfig) -> Iterator[Finding]:
@@ -76,7 +126,7 @@ def examine(config: RetrievalConfig) -> Iterator[Finding]:
 
 def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
-    secrets = secrets_of(config)
+    secrets = frozenset(_secrets_in(config))  # that must not be printed where somebody else's message holds them
     for subject, seconds, probe in _parts(config):
         yield bounded(subject, seconds, partial(probe, config, seconds), secrets)
 
@@ -125,7 +175,7 @@ def _tried(
     config: RetrievalConfig,
     seconds: float,
     *,
-    llm_of: Callable[[RetrievalConfig], LLM] = llm_for_a_stage,
+    llm_of: Callable[[RetrievalConfig], LLM] = _llm_for_a_stage,
 ) -> str:
     """Make a part, and call it once where its adapter or its port says how.
 
@@ -144,7 +194,9 @@ def _tried(
         return f"asks {llm.id}"
     own = adapter.probe if isinstance(adapter, Adapter) else None
     chosen = own or (call if isinstance(adapter, Adapter) else None)
-    return made_by(kind) if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
+    return (
+        f"{kind} made it; it was not called" if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
+    )
 
 
 async def _scores(reranker: Reranker) -> str:
@@ -220,7 +272,7 @@ def _cutting(config: RetrievalConfig, _seconds: float) -> str:
 
 def _llm(config: RetrievalConfig, seconds: float) -> str:
     """Have one word written: unlike a list of models, it shows that the key may be used for this model."""
-    llm = built_llm(config)
+    llm = _built_llm(config)
     message = Message("user", "Answer with the one word: yes")
     ask(seconds, lambda: llm.complete(CompletionRequest((message,), max_tokens=_MOST_TOKENS)), llm)
     return f"{llm.id} answers"
@@ -242,7 +294,7 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
             raise AbsentError(msg)
         return f"estimates by {embedder.id}; scores by RAGAS need the extra 'ragas' and a language model"
     if evaluator is None or kind not in {"auto", "ragas"}:
-        return made_by(kind)
+        return f"{kind} made it; it was not called"
     # Importing RAGAS is what goes wrong; a model that stands in for the real one ends it there, before any request.
     sentinel: Any = _Sentinel()
     loaded = build_evaluator(config.evaluation, sentinel, sentinel)
@@ -257,7 +309,7 @@ def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
 
 
 def _model_for(config: RetrievalConfig) -> LLM:
-    return model_for(config.transform, llm_for_a_stage(config))
+    return model_for(config.transform, _llm_for_a_stage(config))
 
 
 def _graph(config: RetrievalConfig) -> str:
@@ -305,9 +357,7 @@ class _Sentinel:
 
 def _cache(config: RetrievalConfig, seconds: float) -> str:
     """Look something up that is not there: a connection, the password and the right to read are needed for it."""
-    cache: ResultCache | None = build_cache(config.cache)
-    if cache is None:
-        return "switched off"
+    cache = cast("ResultCache", build_cache(config.cache))  # as it is switched on
     ask(seconds, lambda: cache.get("retrieval doctor"), cache)
     return f"{cache!r} answers" if config.cache.kind == "redis" else f"{config.cache.kind} answers"
 
@@ -351,3 +401,77 @@ async def _search_once(store: Store, dimension: int | None, *, by_words: bool = 
 
         vector = np.full(dimension, dimension**-0.5, dtype=np.float32)
         await store.search(SearchRequest(1, vector=vector))
+
+
+def ask(seconds: float, call: Callable[[], Awaitable[T]], *parts: object) -> T:
+    """Make one call on an event loop of its own, and close what was used there."""
+
+    async def main() -> T:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                if (close := getattr(part, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+            async with asyncio.timeout(seconds):
+                return await call()
+
+    return asyncio.run(main())
+
+
+def bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: frozenset[str]) -> Finding:
+    """Run a probe in a thread and wait no longer than it may take; whatever goes wrong is a finding."""
+    found: list[Finding] = []
+
+    def finding(verdict: Literal["ok", "missing", "wrong"], detail: str) -> None:
+        text = detail
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "[secret]")
+        text = without_secrets(text) if verdict == "wrong" else without_credentials(text)
+        found.append(Finding(subject, verdict, text))
+
+    def work() -> None:
+        try:
+            finding("ok", probe())
+        except (AbsentError, IndexNotFoundError) as error:
+            finding("missing", str(error))
+        except TimeoutError as error:
+            finding("wrong", str(error) or _silence(seconds))
+        except RetrievalError as error:
+            finding("wrong", str(error))
+        except Exception as error:  # noqa: BLE001 - of a factory, or of a library that a service needs
+            finding("wrong", f"{type(error).__name__}: {error}")
+
+    thread = Thread(target=work, name=f"retrieval-doctor-{subject}", daemon=True)
+    thread.start()
+    thread.join(seconds + GRACE_SECONDS)
+    return found[0] if found else Finding(subject, "wrong", _silence(seconds))
+
+
+def _silence(seconds: float) -> str:
+    return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
+
+
+def _secrets_in(value: object, name: str = "") -> Iterator[str]:
+    """Yield what is a secret, however deep: its type says so, or within options the name that it stands under."""
+    if isinstance(value, SecretStr):
+        text = value.get_secret_value()
+        yield from (one for one in (text,) if len(one) >= _SHORTEST_KEY)
+        yield from (one for one in _passwords_in(text) if len(one) >= _SHORTEST_PASSWORD)
+    elif isinstance(value, (BaseModel, Mapping)):
+        for key, one in dict(cast("Mapping[str, object]", value)).items():
+            yield from _secrets_in(one, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for one in cast("Sequence[object]", value):
+            yield from _secrets_in(one, name)
+    elif isinstance(value, str) and len(value) >= _SHORTEST_PASSWORD:
+        _, _, within = name.partition(".options.")
+        if names_a_secret(within) or "url" in within.lower():
+            yield value
+
+
+def _passwords_in(url: str) -> set[str]:
+    try:
+        parts = urlsplit(url)
+        password = parts.password or ""
+    except ValueError:
+        return set()
+    return {password, unquote(password), *(value for _, value in parse_qsl(parts.query))}

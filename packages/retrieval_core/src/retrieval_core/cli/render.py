@@ -19,7 +19,7 @@ from retrieval_core.types.escapes import CONTROLS, escape_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.cli.probing import Finding
+    from retrieval_core.cli.probes import Finding
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
     from retrieval_core.text.analysis import Analyzer
