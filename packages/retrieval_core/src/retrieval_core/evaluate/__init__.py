@@ -5,13 +5,6 @@ from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, r
 from retrieval_core.evaluate.run import EvaluationReport, evaluate
 
 __all__ = [
-    "Collection",
-    "EvaluationReport",
-    "Measures",
-    "ScoredDocument",
-    "evaluate",
-    "load_collection",
-    "measure",
-    "rank_documents",
-    "write_run",
-]
+    "Collection", "EvaluationReport", "Measures", "ScoredDocument", "evaluate", "load_collection", "measure",
+    "rank_documents", "write_run",
+]  # fmt: skip

@@ -20,12 +20,7 @@ def timeouts_of(config: TimeoutsConfig) -> dict[str, tuple[float, str]]:
     """Return for each stage with a timeout its seconds and the setting's key, for :attr:`Guard.timeouts`."""
     return {
         stage: (seconds, f"timeouts.{name}")
-        for name, times in (
-            ("embedding", "embedding_time"),
-            ("retrieval", "retrieval_time"),
-            ("reranking", "reranking_time"),
-            ("synthesis", "synthesis_time"),
-        )
+        for name in ("embedding", "retrieval", "reranking", "synthesis")
         if (seconds := getattr(config, name)) is not None
-        for stage in STAGES[times]
+        for stage in STAGES[f"{name}_time"]
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -51,13 +51,7 @@ class GraphReport:
     failed: tuple[str, ...] = ()
 
     def __add__(self, other: GraphReport) -> GraphReport:
-        return GraphReport(
-            self.chunks + other.chunks,
-            self.reused + other.reused,
-            self.triples + other.triples,
-            self.dropped + other.dropped,
-            self.failed + other.failed,
-        )
+        return GraphReport(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
 class GraphBuilder:

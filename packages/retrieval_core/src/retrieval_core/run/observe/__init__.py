@@ -20,28 +20,10 @@ if TYPE_CHECKING:
     from retrieval_core.run.observe.usage import UsageStats
 
 __all__ = [
-    "ComponentMemory",
-    "Histogram",
-    "Latency",
-    "Measurable",
-    "MemoryUsage",
-    "Metrics",
-    "MetricsSnapshot",
-    "Observer",
-    "OpenTelemetryObserver",
-    "SeveralObservers",
-    "StageMetrics",
-    "StageSpan",
-    "Summary",
-    "Totals",
-    "UsageStats",
-    "explain",
-    "memory_of",
-    "monitor_memory_usage",
-    "read_totals",
-    "reset_totals",
-    "totals_beside",
-]
+    "ComponentMemory", "Histogram", "Latency", "Measurable", "MemoryUsage", "Metrics", "MetricsSnapshot", "Observer",
+    "OpenTelemetryObserver", "SeveralObservers", "StageMetrics", "StageSpan", "Summary", "Totals", "UsageStats",
+    "explain", "memory_of", "monitor_memory_usage", "read_totals", "reset_totals", "totals_beside",
+]  # fmt: skip
 
 _HOMES = {
     "memory": {"ComponentMemory", "Measurable", "MemoryUsage", "memory_of", "monitor_memory_usage"},

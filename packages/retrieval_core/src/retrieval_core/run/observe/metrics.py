@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import InvalidParameterError
 
@@ -315,15 +315,7 @@ class _StageCounts:
     output_tokens: int = 0
 
     def frozen(self) -> StageMetrics:
-        return StageMetrics(
-            self.calls,
-            self.attempts,
-            self.failures,
-            self.cancellations,
-            self.seconds.frozen(),
-            self.input_tokens,
-            self.output_tokens,
-        )
+        return StageMetrics(**_values(self, seconds=self.seconds.frozen()))
 
 
 @dataclass(slots=True)
@@ -342,17 +334,14 @@ class _Counts:
         return self.stages.setdefault(stage, _StageCounts())
 
     def frozen(self) -> MetricsSnapshot:
+        stages = {stage: counts.frozen() for stage, counts in self.stages.items()}
         return MetricsSnapshot(
-            queries=self.queries,
-            answered=self.answered,
-            failed=self.failed,
-            cancelled=self.cancelled,
-            cache_hits=self.cache_hits,
-            degraded_queries=self.degraded_queries,
-            degraded=dict(self.degraded),
-            seconds=self.seconds.frozen(),
-            stages={stage: counts.frozen() for stage, counts in self.stages.items()},
+            **_values(self, degraded=dict(self.degraded), seconds=self.seconds.frozen(), stages=stages)
         )
+
+
+def _values(counts: _StageCounts | _Counts, **frozen: Any) -> dict[str, Any]:
+    return {one.name: getattr(counts, one.name) for one in fields(counts)} | frozen
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from retrieval_core.errors import as_exception
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from retrieval_core.run.observe.observer import Observer, StageSpan
     from retrieval_core.types import RetrievalResult, StageRecord
@@ -31,32 +30,50 @@ class SeveralObservers:
         self._observers = observers
         self._logged: set[int] = set()
 
-    @contextmanager
-    def query(self) -> Generator[None]:
+    def query(self) -> AbstractContextManager[None]:
         """Open the query contexts of all."""
-        with _Contexts(self, [one.query for one in self._observers]):
-            yield
+        return self._opened([one.query for one in self._observers])
 
-    @contextmanager
-    def span(self, stage: str) -> Generator[_Spans]:
+    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Open the spans of all."""
-        with _Contexts(self, [partial(one.span, stage) for one in self._observers]) as spans:
-            yield _Spans(self, spans)
+        return self._opened([partial(one.span, stage) for one in self._observers])
 
     def answered(self, result: RetrievalResult) -> None:
         """Pass the result on to all."""
         for number, one in enumerate(self._observers):
             self.try_to(number, partial(one.answered, result))
 
-    def try_to(self, number: int, tell: Callable[[], Any]) -> Any:
-        """Return what a call of an observer returns; log and return ``None`` where it raises."""
+    def try_to(self, number: int, tell: Callable[[], object]) -> None:
+        """Call an observer; log it where it raises."""
         try:
-            return tell()
+            tell()
         except BaseException as error:
             name, told = type(self._observers[number]).__name__, as_exception(error)
             logger.warning("the observer %s failed: %s", name, told, exc_info=number not in self._logged)
             self._logged.add(number)
-            return None
+
+    @contextmanager
+    def _opened(self, contexts: list[Callable[[], AbstractContextManager[Any]]]) -> Generator[Any]:
+        spans: dict[int, StageSpan] = {}
+        with ExitStack() as stack:
+            for number, make in enumerate(contexts):
+                self.try_to(number, partial(self._enter, number, make, spans, stack))
+            yield _Spans(self, spans)
+
+    def _enter(
+        self,
+        number: int,
+        make: Callable[[], AbstractContextManager[Any]],
+        spans: dict[int, StageSpan],
+        stack: ExitStack,
+    ) -> None:
+        context = make()
+        spans[number] = context.__enter__()
+
+        def leave(*raised: Any) -> None:
+            self.try_to(number, partial(context.__exit__, *raised))
+
+        stack.push(leave)
 
 
 class _Spans:
@@ -71,31 +88,3 @@ class _Spans:
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
         for number, span in self._spans.items():
             self._several.try_to(number, partial(span.end, record, error))
-
-
-class _Contexts:
-    """The contexts of several observers that could be entered."""
-
-    __slots__ = ("_entered", "_make", "_several")
-
-    def __init__(self, several: SeveralObservers, make: list[Callable[[], AbstractContextManager[Any]]]) -> None:
-        self._several = several
-        self._make = make
-        self._entered: list[tuple[int, AbstractContextManager[Any]]] = []
-
-    def __enter__(self) -> dict[int, Any]:
-        values: dict[int, Any] = {}
-        for number, make in enumerate(self._make):
-            self._several.try_to(number, partial(self._enter, number, make, values))
-        return values
-
-    def _enter(self, number: int, make: Callable[[], AbstractContextManager[Any]], values: dict[int, Any]) -> None:
-        context = make()
-        values[number] = context.__enter__()
-        self._entered.append((number, context))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, context in reversed(self._entered):
-            self._several.try_to(number, partial(context.__exit__, kind, error, trace))
