@@ -34,8 +34,7 @@ CHUNKS = tuple(Chunk(f"c{n}", f"d{n}", text) for n, text in enumerate(TEXTS))
 LOADED: dict[str, dict[str, str]] = {
     "retrieval_core.adapters.local_models.onnx": {"OnnxModel": "model"},
     "retrieval_core.adapters.local_models.tokens": {"load_tokenizer": "tokenizer"},
-    "retrieval_core.adapters.embedders.local": {"find_files": "files"},
-    "retrieval_core.adapters.rerankers.local": {"find_files": "files"},
+    "retrieval_core.adapters.local_models.bert": {"find_files": "files"},
     "retrieval_core.adapters.graph.source": {"KnowledgeGraph": "graph"},
     "bpe_openai": {"get_encoding": "encoding"},
     "lancedb": {"connect": "connection"},

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
 
-from retrieval_core.adapters.embedders import local
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
+from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import StopSignal
 from retrieval_core.errors import (
@@ -232,7 +232,7 @@ class TestLoading:
                 raise ModelNotFoundError("not yet")
             return find_files(model)
 
-        monkeypatch.setattr(local, "find_files", fail_first)
+        monkeypatch.setattr(bert, "find_files", fail_first)
         with pytest.raises(ModelNotFoundError, match="not yet"):
             asyncio.run(fresh.embed_query("question"))
         assert asyncio.run(fresh.embed_query("question")).shape == (384,)

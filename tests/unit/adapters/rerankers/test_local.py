@@ -13,8 +13,8 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN
+from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
-from retrieval_core.adapters.rerankers import local
 from retrieval_core.adapters.rerankers.local import MS_MARCO_MINILM_L12, LocalCrossEncoder
 from retrieval_core.errors import (
     ConfigurationError,
@@ -208,7 +208,7 @@ class TestLoading:
                 raise failures.pop()
             return find_files(model)
 
-        monkeypatch.setattr(local, "find_files", fail_first)
+        monkeypatch.setattr(bert, "find_files", fail_first)
         with pytest.raises(ModelNotFoundError, match="not yet"):
             score(fresh, "question", "passage")
         assert len(score(fresh, "question", "passage")) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import IO
 
     from retrieval_core.cli.common import Given
@@ -56,9 +55,15 @@ def answer_command(
         config, condition = given.config(), given.condition()
         if config.llm.kind == "none":
             _tell_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
-        show = _print_lines if given.as_json else partial(_print_text, verify=verify or config.answer.verify)
+        show = _print_line if given.as_json else _text_printer(verify=verify or config.answer.verify)
+        went_well = False
         with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
-            went_well = show(events, index)
+            for event in events:
+                checks = None
+                if event.type == "done":
+                    checks = _checked(index, event.answer)
+                    went_well = _went_well(event.answer, checks)
+                show(event, checks)
     except (RetrievalError, OSError) as error:
         if isinstance(error, BrokenPipeError) or not given.as_json:
             raise
@@ -88,34 +93,24 @@ def _turns(file: IO[bytes]) -> Any:
         raise click.UsageError(msg) from error
 
 
-def _print_lines(events: Iterable[AnswerEvent], index: Index | FederatedIndex) -> bool:
-    """Print each event as one line of JSON, and return :func:`_went_well`."""
+def _print_line(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> None:
     from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415
 
-    went_well = False
-    for event in events:
-        if event.type == "done":
-            checks = _checked(index, event.answer)
-            went_well = _went_well(event.answer, checks)
-            print_json_line(event_to_json(event, checks))
-        else:
-            print_json_line(event_to_json(event))
-    return went_well
+    print_json_line(event_to_json(event, checks))
 
 
-def _print_text(events: Iterable[AnswerEvent], index: Index | FederatedIndex, *, verify: bool) -> bool:
-    """Print text as it comes and its sources below it, and return :func:`_went_well`."""
+def _text_printer(*, verify: bool) -> Callable[[AnswerEvent, Sequence[CitationCheck] | None], None]:
+    """Return what prints text as it comes and its sources below it."""
     from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
 
-    went_well = False
     printer = AnswerPrinter(verify=verify)
-    for event in events:
+
+    def show(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> None:
         printer.take(event)
         if event.type == "done":
-            checks = _checked(index, event.answer)
-            went_well = _went_well(event.answer, checks)
             printer.end(event.answer, checks)
-    return went_well
+
+    return show
 
 
 def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[CitationCheck] | None:

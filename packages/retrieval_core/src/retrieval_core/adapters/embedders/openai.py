@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Matrix, Vector
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(NamedTuple):
     """A model's dimension, and whether a smaller one may be asked for."""
 
     dimension: int
@@ -51,8 +49,7 @@ _MOST_BYTES_OF_A_REQUEST = 300_000
 _MOST_BYTES_OF_AN_INPUT = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(NamedTuple):
     """A piece of a text that the model reads whole."""
 
     row: int
@@ -145,9 +142,7 @@ class OpenAIEmbedder:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:
-            ServiceError: The service failed; its subclasses say how.
-            DimensionMismatchError: A vector has another dimension.
-            EmbeddingError: A vector has no direction.
+            RetrievalError: As :meth:`embed_query`.
         """
         return await self._embed(texts)
 
@@ -199,10 +194,8 @@ def _checked_dimension(model: str, known: _Model | None, dimension: int | None) 
         raise ConfigurationError(msg)
     if known is None:
         if dimension is None:
-            msg = (
-                f"the dimension of the embedding model {model!r} is not known; set dimension to the number of "
-                f"components of its vectors. Known are {', '.join(_KNOWN)}."
-            )
+            msg = f"the dimension of the embedding model {model!r} is not known; set dimension to the number of "
+            msg += f"components of its vectors. Known are {', '.join(_KNOWN)}."
             raise ConfigurationError(msg, missing_keys=("embedder.openai.dimension",))
         return dimension
     if dimension is None or dimension == known.dimension:

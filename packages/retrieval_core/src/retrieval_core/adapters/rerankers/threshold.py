@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 
@@ -17,18 +17,22 @@ class ByScores:
 
     Args:
         reranker: Closed with this.
-        threshold: In [0, 1].
+        threshold: The least score of a text that is kept, in [0, 1]; by default the module's ``DEFAULT_THRESHOLD``,
+            which is for :class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`: the scores of other models
+            mean something else.
 
     Raises:
         InvalidParameterError: The threshold is not in [0, 1].
     """
 
-    def __init__(self, reranker: Reranker, threshold: float) -> None:
-        if not 0 <= threshold <= 1:
-            msg = f"threshold must be in [0, 1], got {threshold}"
+    _default: ClassVar[float]
+
+    def __init__(self, reranker: Reranker, *, threshold: float | None = None) -> None:
+        self._threshold = self._default if threshold is None else threshold
+        if not 0 <= self._threshold <= 1:
+            msg = f"threshold must be in [0, 1], got {self._threshold}"
             raise InvalidParameterError(msg)
         self._reranker = reranker
-        self._threshold = threshold
 
     @property
     def id(self) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from retrieval_core.adapters.transformers.asking import AsksLLM
+from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.history import ASSISTANT_CHARACTERS, TURNS, USER_CHARACTERS, checked_turns, last_turns
@@ -50,7 +50,7 @@ class LLMCondenser(AsksLLM[_Answer]):
         llm: Stays the caller's to close.
         turns: How many of the last turns, of either side, the model sees. A user's is cut to 1000 code points, and the
             assistant's to 200.
-        prompt: As for :class:`~retrieval_core.adapters.transformers.asking.AsksLLM`.
+        prompt: As for :class:`~retrieval_core.adapters.asking.AsksLLM`.
 
     Raises:
         InvalidParameterError: The prompt is blank, or ``turns`` is less than 1.

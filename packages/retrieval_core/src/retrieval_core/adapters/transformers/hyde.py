@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data

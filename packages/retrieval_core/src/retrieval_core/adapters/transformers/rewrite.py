@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.adapters.transformers.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewritten
 from retrieval_core.text.prompting import Task, as_data, shorten

@@ -22,29 +22,21 @@ _MOST_CONNECTIONS = 1000
 _MOST_IDLE_CONNECTIONS = 100
 
 
-class _Client(NamedTuple):
+class CohereClient(NamedTuple):
     """The SDK has no public way to close the connections that it opens itself."""
 
     sdk: AsyncClientV2
     connections: httpx.AsyncClient
 
 
-class CohereConnection(VendorConnection[_Client]):
+class CohereConnection(VendorConnection[CohereClient]):
     """A :class:`VendorConnection` to Cohere's protocol, whose paths begin with ``/v2``."""
 
     service: ClassVar[str] = SERVICE
     own_url: ClassVar[str] = "https://api.cohere.com"
     key_name: ClassVar[str] = "CO_API_KEY"
 
-    async def client(self) -> AsyncClientV2:
-        """Return the client of the running event loop.
-
-        Raises:
-            MissingExtraError: ``cohere`` is not installed.
-        """
-        return (await self.client_of_loop()).sdk
-
-    def _make(self, key: str) -> _Client:
+    def _make(self, key: str) -> CohereClient:
         import httpx  # noqa: PLC0415 - comes with the extra
         from cohere import AsyncClientV2  # noqa: PLC0415 - an extra
 
@@ -53,11 +45,11 @@ class CohereConnection(VendorConnection[_Client]):
             limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_IDLE_CONNECTIONS),
             follow_redirects=True,
         )
-        return _Client(
+        return CohereClient(
             AsyncClientV2(key, base_url=self._base_url, max_retries=0, httpx_client=connections), connections
         )
 
-    async def _close(self, client: _Client) -> None:
+    async def _close(self, client: CohereClient) -> None:
         await client.connections.aclose()
 
     def _mapped(self, error: Exception) -> ServiceError | None:

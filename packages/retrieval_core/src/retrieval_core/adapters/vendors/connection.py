@@ -108,7 +108,7 @@ class VendorConnection(ABC, Generic[C]):
         """Return the server's message, as one line of bounded length and without the key."""
         return what_was_said(body, "" if self._key is None else self._key.get_secret_value())
 
-    async def client_of_loop(self) -> C:
+    async def client(self) -> C:
         """Return the client of the running event loop.
 
         Raises:

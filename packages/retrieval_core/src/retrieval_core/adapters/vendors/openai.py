@@ -25,14 +25,6 @@ class OpenAIConnection(VendorConnection["AsyncOpenAI"]):
     own_url: ClassVar[str] = "https://api.openai.com/v1"
     key_name: ClassVar[str] = "OPENAI_API_KEY"
 
-    async def client(self) -> AsyncOpenAI:
-        """Return the client of the running event loop.
-
-        Raises:
-            MissingExtraError: ``openai`` is not installed.
-        """
-        return await self.client_of_loop()
-
     def _make(self, key: str) -> AsyncOpenAI:
         import httpx  # noqa: PLC0415 - comes with the extra
         import openai  # noqa: PLC0415 - an extra

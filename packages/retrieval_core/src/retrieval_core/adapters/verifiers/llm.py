@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, RootModel
 
+from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.text.claims import figures_in, missing_figures, words_in
 from retrieval_core.text.prompting import (
@@ -67,7 +67,7 @@ class _Verdict(BaseModel):
 class _Verdicts(RootModel[dict[str, _Verdict]]): ...
 
 
-class LLMVerifier:
+class LLMVerifier(AsksInBatches):
     """Asks a language model what passages say of sentences; a :class:`~retrieval_core.ports.Verifier`.
 
     Every verdict but ``not_found`` has to quote its passage; the quote is looked for there, ignoring differences of
@@ -89,12 +89,7 @@ class LLMVerifier:
     """
 
     def __init__(self, llm: LLM, *, prompt: str | None = None, batch_size: int = 8) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
-        self._llm = llm
-        self._prompt = chosen_prompt(prompt, DEFAULT_PROMPT)
-        self._batch_size = batch_size
+        super().__init__(llm, chosen_prompt(prompt, DEFAULT_PROMPT), batch_size)
 
     @property
     def id(self) -> str:
@@ -103,11 +98,6 @@ class LLMVerifier:
         settings = [_PASSAGE_CHARACTERS, _SENTENCE_CHARACTERS, _schema(1, 1), shown]
         digest = sha256(json.dumps(settings).encode()).hexdigest()[:12]
         return f"{self._llm.id} verify-{self._batch_size}@{digest}"
-
-    @property
-    def batch_size(self) -> int:
-        """Sentences judged in one request."""
-        return self._batch_size
 
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
         """Judge sentences in one request.

@@ -1,4 +1,4 @@
-"""The base of the transformers and the rewriter that ask a language model."""
+"""The bases of the adapters that ask a language model: for one task, or about several texts at a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.text.prompting import Asking
 
 if TYPE_CHECKING:
@@ -38,3 +39,29 @@ class AsksLLM(Generic[A]):
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides the data."""
         return self._asking.id
+
+
+class AsksInBatches:
+    """Asks a language model about several texts in one request.
+
+    Args:
+        llm: Stays the caller's to close.
+        prompt: The instructions, which are not blank.
+        batch_size: Texts in one request; at least 1.
+
+    Raises:
+        InvalidParameterError: ``batch_size`` is less than 1.
+    """
+
+    def __init__(self, llm: LLM, prompt: str, batch_size: int) -> None:
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size}"
+            raise InvalidParameterError(msg)
+        self._llm = llm
+        self._prompt = prompt
+        self._batch_size = batch_size
+
+    @property
+    def batch_size(self) -> int:
+        """The most texts of one request."""
+        return self._batch_size

@@ -1,0 +1,86 @@
+"""The base of the adapters that run a BERT-like model of one ONNX file, found and loaded when it is first used."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval_core.adapters.local_models.files import find_files, read_folder
+from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.run.lazy import Lazy
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from retrieval_core.adapters.local_models.files import LocalModel
+    from retrieval_core.adapters.local_models.onnx import OnnxModel
+
+MODEL = "model.onnx"
+TOKENIZER = "tokenizer.json"
+
+
+class RunsBert(ABC):
+    """Finds a model and its tokenizer, and loads each with its first use, after a failure with the next.
+
+    Args:
+        needed_for: The purpose, for the error where the extra is missing.
+        model: The model to find.
+        folder: Holds :data:`MODEL` and :data:`TOKENIZER`, of this model or another one, and is read here, once. Without
+            it the installed package is looked at, then the hub.
+        hub_repository: In place of the model's own.
+
+    Raises:
+        ModelNotFoundError: The folder lacks a file.
+    """
+
+    def __init__(
+        self, needed_for: str, model: LocalModel, folder: Path | str | None, hub_repository: str | None
+    ) -> None:
+        if hub_repository is not None:
+            model = replace(model, hub_repository=hub_repository)
+        files = None if folder is None else read_folder(model, Path(folder))
+        if files is not None and files.checksums != model.checksums:
+            model = replace(model, name="custom", checksums=files.checksums)
+        self._needed_for = needed_for
+        self._found = model
+        self._files = Lazy(lambda: files or find_files(model))
+        self._tokenizer = Lazy(self._load_tokenizer)
+        self._onnx = Lazy(self._load_onnx)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._onnx.made is not None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the model's weights, where it is in memory; inference takes more while it runs."""
+        model = self._onnx.made
+        return 0 if model is None else model.file_bytes
+
+    def _id_with(self, *settings: object) -> str:
+        """Name the model, with a digest of its files and of what else its results depend on."""
+        shown = json.dumps([*sorted(self._found.checksums.items()), *settings])
+        return f"{self._found.name}@{sha256(shown.encode()).hexdigest()[:12]}"
+
+    @abstractmethod
+    def _check_output(self, path: Path, size: int) -> None:
+        """Refuse a model whose output has the wrong size."""
+
+    def _load_tokenizer(self) -> Tokenizer:
+        with needing_extra("local", self._needed_for):
+            from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
+        return load_tokenizer(self._files.get().paths[TOKENIZER])
+
+    def _load_onnx(self) -> OnnxModel:
+        with needing_extra("local", self._needed_for):
+            from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
+        path = self._files.get().paths[MODEL]
+        model = OnnxModel(path)
+        if model.output_size is not None:
+            self._check_output(path, model.output_size)
+        return model
