@@ -120,11 +120,10 @@ def named_counter(name: str, embedder: Embedder | None = None) -> TokenCounter:
 
 def _pieces(text: str) -> Iterator[str]:
     while len(text) > _MOST_CHARACTERS:
-        end = _MOST_CHARACTERS
-        cut = text.rfind("\n", 0, end)
+        cut = text.rfind("\n", 0, _MOST_CHARACTERS)
         while cut > 0 and not text[cut + 1].isalnum():
             cut = text.rfind("\n", 0, cut)
-        end = cut + 1 if cut > 0 else end
+        end = cut + 1 if cut > 0 else _MOST_CHARACTERS
         yield text[:end]
         text = text[end:]
     if text:

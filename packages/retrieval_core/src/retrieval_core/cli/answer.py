@@ -74,7 +74,6 @@ def answer_command(
 
 
 def _tell_of_no_effect(names: Sequence[str]) -> None:
-    """Warn on standard error that options have no effect without a language model."""
     if names:
         verb = "has" if len(names) == 1 else "have"
         told = f"! {' and '.join(names)} {verb} no effect without a language model; see llm.kind"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,17 +65,7 @@ def _to_json(facts: Facts, made: Transformed) -> dict[str, Any]:
     return {
         "entities": list(facts.entities),
         "relations": list(facts.relations),
-        "facts": [
-            {
-                "subject": fact.triple.subject,
-                "relation": fact.triple.relation,
-                "object": fact.triple.object,
-                "chunk_id": fact.triple.chunk_id,
-                "document_id": fact.triple.document_id,
-                "score": fact.score,
-            }
-            for fact in facts.facts
-        ],
+        "facts": [{**asdict(fact.triple), "score": fact.score} for fact in facts.facts],
         "chunks": [
             {"chunk_id": candidate.chunk_id, "score": candidate.score}
             for linked in made.linked

@@ -89,7 +89,8 @@ class _Source:
 
     def __call__(self, key: str) -> Any:
         """Return what a setting of ours is as far as is known; ``None`` where it is not."""
-        return _at(self.own, key) if _at(self.own, key) is not None else _at(self.below, key)
+        own = _at(self.own, key)
+        return _at(self.below, key) if own is None else own
 
 
 def translated(
@@ -195,23 +196,17 @@ def _meaning(alias: str, value: Any, source: _Source) -> Mapping[str, Any]:
 
 def _ai_rerank(value: Any, source: _Source) -> dict[str, Any]:
     """With no reranker chosen, the specification's are: ColBERT, and a cross-encoder where that fails."""
-    if not _flag(value):
-        return {"reranker.enabled": False}
-    if source("reranker.kind") not in (None, "none"):
-        return {"reranker.enabled": True}
-    return {
-        "reranker.enabled": True,
-        "reranker.kind": "late-interaction",
-        "reranker.fallbacks": ["cross-encoder"],
-    }
+    settings: dict[str, Any] = {"reranker.enabled": _flag(value)}
+    if settings["reranker.enabled"] and source("reranker.kind") in (None, "none"):
+        settings |= {"reranker.kind": "late-interaction", "reranker.fallbacks": ["cross-encoder"]}
+    return settings
 
 
 def _reranker_model(value: Any, source: _Source) -> dict[str, Any]:
     """The model of the reranker that is chosen; where none is, of ColBERT's kind, as the specification's is."""
     kind = source("reranker.kind")
     if kind in (None, "none"):
-        chosen: dict[str, Any] = {"reranker.kind": "late-interaction"}
-        return chosen | {"reranker.late_interaction.model": value}
+        return {"reranker.kind": "late-interaction", "reranker.late_interaction.model": value}
     section = str(kind).replace("-", "_")
     field = RerankerConfig.model_fields.get(section)
     if "model" not in getattr(field and field.annotation, "model_fields", ()):

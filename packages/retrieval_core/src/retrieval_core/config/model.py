@@ -6,7 +6,7 @@ import re
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from retrieval_core.config.adapters import (
     AnswerConfig,
@@ -35,19 +35,38 @@ since cosines of one question lie close together; under ``mean`` a higher one co
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-def _well_formed(template: str, known: set[str] | None = None) -> str:
+_FIELDS = frozenset({"number", "citation", "text", "title", "source", "role"})
+"""Of a passage in a context."""
+
+
+def _fields_of(template: str) -> set[str]:
     try:
-        pieces = parse_template(template)
+        return {name for _, name in parse_template(template) if name is not None}
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
-    if known is not None and "text" not in {name for _, name in pieces}:
+
+
+def _well_formed(template: str) -> str:
+    _fields_of(template)
+    return template
+
+
+def _passage(template: str) -> str:
+    names = _fields_of(template)
+    if "text" not in names:
         msg = "the field text is missing: passages without their text say nothing"
         raise ValueError(msg)
-    unknown = sorted({name for _, name in pieces if name is not None and known is not None and name not in known})
-    if unknown:
-        msg = f"there is no field {', '.join(unknown)}; there are {', '.join(sorted(known or ()))}"
+    if unknown := sorted(names - _FIELDS):
+        msg = f"there is no field {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}"
         raise ValueError(msg)
     return template
+
+
+def _delimiter(delimiter: str) -> str:
+    try:
+        return checked_delimiter(delimiter)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
 
 
 class ChunkingConfig(Settings):
@@ -113,27 +132,14 @@ class SearchConfig(Settings):
 class FormatterConfig(Settings):
     """How the passages become one text."""
 
-    template: str = DEFAULT_TEMPLATE
+    template: Annotated[str, AfterValidator(_well_formed)] = DEFAULT_TEMPLATE
     """One passage, with fields in braces; see ``retrieval_core.pipeline.stages.format``."""
-    delimiter: str = "\n\n---\n\n"
+    delimiter: Annotated[str, AfterValidator(_delimiter)] = "\n\n---\n\n"
     """What stands between two passages."""
     include_scores: bool = False
     """Whether each passage is preceded by its score."""
     max_context_length: int | None = Field(default=None, ge=1)
     """Longest text in code points; no limit where it is not set."""
-
-    @field_validator("template")
-    @classmethod
-    def _template_is_well_formed(cls, value: str) -> str:
-        return _well_formed(value)
-
-    @field_validator("delimiter")
-    @classmethod
-    def _delimiter_can_be_marked(cls, value: str) -> str:
-        try:
-            return checked_delimiter(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
 
 
 class ContextConfig(Settings):
@@ -152,18 +158,13 @@ class ContextConfig(Settings):
     window: int = Field(default=0, ge=0, le=100)
     """Chunks before and after a hit that become one passage with it, in the document's order; takes the place of both
     kinds of neighbours."""
-    template: str = "[{number}] {citation}\n{text}"
+    template: Annotated[str, AfterValidator(_passage)] = "[{number}] {citation}\n{text}"
     """One passage, with the fields ``number``, ``citation``, ``text``, ``title``, ``source`` and ``role`` in braces."""
     delimiter: str = "\n\n"
     """What stands between two passages."""
     token_counter: str = "auto"  # noqa: S105 - no password
     """``auto`` (the embedder's own where it counts, else the local embedder's), ``o200k_base``, ``cl100k_base`` or
     ``"package.module:factory"``."""
-
-    @field_validator("template")
-    @classmethod
-    def _template_is_well_formed(cls, value: str) -> str:
-        return _well_formed(value, {"number", "citation", "text", "title", "source", "role"})
 
 
 class RetryConfig(Settings):

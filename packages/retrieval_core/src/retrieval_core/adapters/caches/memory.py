@@ -101,7 +101,6 @@ def _sealed(value: Any) -> Any:
 
 @cache
 def _frozen_fields(kind: type) -> tuple[str, ...]:
-    """Return the field names of a frozen dataclass, none for another type."""
     if not is_dataclass(kind) or not cast("Any", kind).__dataclass_params__.frozen:
         return ()
     return tuple(field.name for field in fields(kind))

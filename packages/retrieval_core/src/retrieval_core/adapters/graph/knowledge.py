@@ -97,25 +97,18 @@ class KnowledgeGraph:
             labels.append(relations.of(triple.relation))
         self.digest: str = digest.hexdigest()
         """SHA-256 over all triples in their order."""
-        self._entities = tuple(entities.spellings)
-        self._relations = _Relations(relations.spellings)
+        self.entities: tuple[str, ...] = tuple(entities.spellings)
+        """Every entity, as it was spelled first, in the order of the triples."""
+        self.relations: tuple[str, ...] = tuple(relations.spellings)
+        """Every relation, likewise."""
+        self._relations = _Relations(self.relations)
         self._names = Names(entities.all_spellings())
         self._graph: PyDiGraph[None, None] = rustworkx.PyDiGraph(multigraph=True)
-        self._graph.add_nodes_from([None] * len(self._entities))
+        self._graph.add_nodes_from([None] * len(self.entities))
         self._graph.add_edges_from_no_data(edges)
         ends: NDArray[np.int64] = np.array(edges, dtype=np.int64).reshape(-1, 2)
         self._subjects, self._objects = ends[:, 0], ends[:, 1]
         self._labels: Numbers = np.array(labels, dtype=np.int64)
-
-    @property
-    def entities(self) -> tuple[str, ...]:
-        """Every entity, as it was spelled first, in the order of the triples."""
-        return self._entities
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """Every relation, likewise."""
-        return self._relations.labels
 
     def facts(self, question: str) -> Facts:
         """Return the facts that bear on a question; none where it names no entity."""
@@ -126,15 +119,14 @@ class KnowledgeGraph:
         scores = self._direct(found, named)
         self._walk_on(found, named, scores)
         best = sorted(scores, key=lambda edge: (-scores[edge], edge))[:MOST_FACTS]
-        labels = {self._relations.labels[label] for edge in best if (label := int(self._labels[edge])) in named}
+        labels = {self.relations[label] for edge in best if (label := int(self._labels[edge])) in named}
         return Facts(
-            tuple(self._entities[number] for number in found),
+            tuple(self.entities[number] for number in found),
             tuple(sorted(labels)),
             tuple(Fact(self.triples[edge], scores[edge]) for edge in best),
         )
 
     def _edges_of(self, entity: int) -> Numbers:
-        """Return the facts that an entity takes part in, in order."""
         import numpy as np  # noqa: PLC0415
 
         both = (self._graph.out_edge_indices(entity), self._graph.in_edge_indices(entity))
@@ -208,7 +200,6 @@ class _Relations:
     """Finds the relations whose words, but for stop words and endings, are all in a question."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = tuple(labels)
         self._analyzer = Analyzer()
         self._terms = [self._terms_of(label) for label in labels]
         uses = Counter(term for terms in self._terms for term in terms)

@@ -67,8 +67,6 @@ def token_counter(tokenizer: Tokenizer) -> Callable[[str], int]:
 
 
 class _KnownWords(dict[str, int]):
-    """A cache of the number of tokens by word."""
-
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
 

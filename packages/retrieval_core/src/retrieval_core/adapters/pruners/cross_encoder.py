@@ -33,10 +33,6 @@ class CrossEncoderPruner(ByScores):
         """Judge the sentences of passages, each by itself.
 
         More sentences than the reranker's batch size take several of its calls, one after the other.
-
-        Raises:
-            MalformedAnswerError: The reranker did not give each sentence a score in [0, 1].
-            ServiceError: The reranker failed.
         """
         sentences = [sentence for passage in passages for sentence in passage]
         size = max(1, self.batch_size)

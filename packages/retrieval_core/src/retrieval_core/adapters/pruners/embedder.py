@@ -57,12 +57,7 @@ class EmbedderPruner:
         return _BATCH_SIZE
 
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
-        """Judge the sentences of passages, each by itself.
-
-        Raises:
-            EmbeddingError: A text could not be embedded.
-            MalformedAnswerError: The embedder did not give each sentence a vector.
-        """
+        """Judge the sentences of passages, each by itself."""
         sentences = [sentence for passage in passages for sentence in passage]
         if not sentences:
             return Kept(tuple(() for _ in passages))

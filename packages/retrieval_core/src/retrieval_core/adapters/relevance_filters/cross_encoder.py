@@ -37,12 +37,7 @@ class CrossEncoderRelevanceFilter(ByScores):
     _default = DEFAULT_THRESHOLD
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
-        """Judge passages by themselves, each against the question.
-
-        Raises:
-            MalformedAnswerError: The reranker did not give each passage a score in [0, 1].
-            ServiceError: The reranker failed.
-        """
+        """Judge passages by themselves, each against the question."""
         scored = await self._scored(query, [chunk.indexed_text for chunk in chunks], "passages")
         return Judgements(tuple(self._judgement(score) for score in scored.scores), scored.usage)
 

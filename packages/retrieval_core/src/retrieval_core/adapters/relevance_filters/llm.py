@@ -93,13 +93,7 @@ class LLMRelevanceFilter(AsksInBatches):
         return f"{self._llm.id} relevance-{self._batch_size}@{digest}"
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
-        """Judge passages by themselves, each against the question, in one request.
-
-        Raises:
-            MalformedAnswerError: The answer is none, lacks a passage, judges one that was not given, or holds a score
-                outside [0, 1].
-            ServiceError: The provider failed.
-        """
+        """Judge passages by themselves, each against the question, in one request."""
         if not chunks:
             return Judgements(())
         schema = schema_by_passage(len(chunks), _VERDICT)

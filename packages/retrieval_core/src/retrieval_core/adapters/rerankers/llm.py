@@ -118,10 +118,6 @@ class LLMReranker(AsksInBatches):
         Returns:
             Scores in [0, 1], a hundredth of the rubric's, with evidence on each passage that was scored. Evidence is
             quoted if the passage holds it, but for white space.
-
-        Raises:
-            MalformedAnswerError: The answer is malformed, or scores fewer than half of the passages.
-            ServiceError: The provider failed.
         """
         return await self._ask(self._request(query, passages), passages)
 
@@ -129,10 +125,6 @@ class LLMReranker(AsksInBatches):
         """Score the same passages in one request that shows the model its own answer and its fault.
 
         Without that answer, the request is that of :meth:`score`.
-
-        Raises:
-            MalformedAnswerError: The new answer is malformed too.
-            ServiceError: The provider failed.
         """
         return await self._ask(self._request(query, passages, wrong), passages)
 

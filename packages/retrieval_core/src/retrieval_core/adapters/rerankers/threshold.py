@@ -50,15 +50,7 @@ class ByScores:
             await close()
 
     async def _scored(self, query: str, texts: Sequence[str], named: str) -> RerankScores:
-        """Score texts in one call.
-
-        Args:
-            named: The plural for the texts, in errors.
-
-        Raises:
-            MalformedAnswerError: The reranker did not give each text a score in [0, 1].
-            ServiceError: The reranker failed.
-        """
+        """Score texts in one call; ``named`` is the plural for them, in errors."""
         scored = await self._reranker.score(query, texts)
         if len(scored.scores) != len(texts) or not all(0 <= score <= 1 for score in scored.scores):
             msg = (

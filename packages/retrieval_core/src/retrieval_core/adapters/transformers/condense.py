@@ -70,12 +70,7 @@ class LLMCondenser(AsksLLM[_Answer]):
         super().__init__(llm, prompt=prompt)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
-        """Return the question that stands alone, and the one that was asked as a variant.
-
-        Raises:
-            MalformedAnswerError: The answer has no question.
-            ServiceError: The provider failed.
-        """
+        """Return the question that stands alone, and the one that was asked as a variant."""
         turns = last_turns(query, context.history, self._turns)
         if not turns:
             return Transformed()

@@ -56,12 +56,7 @@ class QueryDecomposer(AsksLLM[_Answer]):
     _settings = (MOST_QUESTIONS, _LONGEST)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
-        """Return two to four variants; none for a simple question, of which the model gives fewer than two parts.
-
-        Raises:
-            MalformedAnswerError: The answer is no list of questions.
-            ServiceError: The provider failed.
-        """
+        """Return two to four variants; none for a simple question, of which the model gives fewer than two parts."""
         answer, usage = await self._asking.ask(as_data("question", query))
         questions = _distinct(query, answer.questions)
         if len(questions) < 2:

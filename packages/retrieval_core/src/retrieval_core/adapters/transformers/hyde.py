@@ -46,12 +46,7 @@ class HyDEGenerator(AsksLLM[_Answer]):
     _settings = (_LONGEST, _WEIGHT)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
-        """Return one variant; none where the passage only repeats the question.
-
-        Raises:
-            MalformedAnswerError: The answer has no passage.
-            ServiceError: The provider failed.
-        """
+        """Return one variant; none where the passage only repeats the question."""
         answer, usage = await self._asking.ask(as_data("question", query))
         passage = clipped(answer.passage, _LONGEST)
         if not is_searchable(passage):

@@ -59,12 +59,7 @@ class KeywordExpander(AsksLLM[_Answer]):
     _settings = (MOST_WORDS, _LONGEST, _WEIGHT)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
-        """Return one variant; none where the model knows no word that the question does not have.
-
-        Raises:
-            MalformedAnswerError: The answer is no list of words.
-            ServiceError: The provider failed.
-        """
+        """Return one variant; none where the model knows no word that the question does not have."""
         answer, usage = await self._asking.ask(as_data("question", query))
         words = _new_words(query, answer.words)
         if not words:

@@ -49,12 +49,7 @@ class LLMRewriter(AsksLLM[_Answer]):
     _settings = (_CONTEXT_CHARACTERS,)
 
     async def rewrite(self, query: str, context: str) -> Rewritten:
-        """Rewrite a question, with single spaces for all white space.
-
-        Raises:
-            MalformedAnswerError: The answer is none, or its question is blank.
-            ServiceError: The provider failed.
-        """
+        """Rewrite a question, with single spaces for all white space."""
         data = [as_data("question", query)]
         if context.strip():
             data.append(as_data("found so far", shorten(context, _CONTEXT_CHARACTERS)))

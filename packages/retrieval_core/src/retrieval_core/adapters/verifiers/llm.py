@@ -100,12 +100,7 @@ class LLMVerifier(AsksInBatches):
         return f"{self._llm.id} verify-{self._batch_size}@{digest}"
 
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
-        """Judge sentences in one request.
-
-        Raises:
-            MalformedAnswerError: The answer is none, lacks a sentence, or judges one that was not given.
-            ServiceError: The provider failed.
-        """
+        """Judge sentences in one request."""
         if not sentences:
             return Verdicts(())
         schema = _schema(len(sentences), len(passages))

@@ -55,11 +55,7 @@ class LocalVerifier(Pooled):
         return f"exact-comparison-{_RULES}"
 
     async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:  # noqa: ARG002
-        """Check sentences against passages, regardless of the question.
-
-        Raises:
-            PoolSaturatedError: Too many calls are waiting.
-        """
+        """Check sentences against passages, regardless of the question."""
         known = await self._pool.run(statements_of, tuple(passages))
         # One by one, so that a call that is cancelled ends with the sentence that is being compared.
         return Verdicts(tuple([await self._pool.run(verify, sentence, known) for sentence in sentences]))

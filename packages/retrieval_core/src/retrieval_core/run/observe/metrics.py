@@ -279,15 +279,12 @@ class Metrics:
 
 
 class _CountedSpan:
-    """One call that is under way."""
-
     __slots__ = ("_metrics",)
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:  # noqa: ARG002 - the protocol's
-        """Count what the call came to."""
         self._metrics.ended(record)
 
 
