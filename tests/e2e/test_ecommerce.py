@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.errors import FilterError
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types.filters import MetadataFilter, Ne

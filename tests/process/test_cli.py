@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from support.processes import MCP, RETRIEVAL, as_at_a_terminal, with_our_modules
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_the_start_pays_for_nothing_that_is_not_used(folder: Path) -> None:
     """Neither for completion nor for what some commands need."""
     heavy = ("click.shell_completion", "watchfiles", "numpy", "rich", "retrieval_core.index.open")
     code = (
-        "import sys\nfrom retrieval_core.cli import main\n"
+        "import sys\nfrom retrieval_core.cli.commands import main\n"
         f"try:\n    main(['--help'])\nfinally:\n    assert not {{*sys.modules}} & {{*{heavy!r}}}"
     )
     with_help, errors = finished((sys.executable, "-c", code), folder, stdout=subprocess.DEVNULL)

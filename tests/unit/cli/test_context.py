@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from retrieval_core import parse_context
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 
 if TYPE_CHECKING:
     from pathlib import Path

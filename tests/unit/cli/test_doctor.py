@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core import Chunk, open_index
-from retrieval_core.cli import main, probes
+from retrieval_core.cli import probes
+from retrieval_core.cli.commands import main
 from retrieval_core.config import load_config
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.testing.fakes import FakeEmbedder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.cli.stats import size_of
 from retrieval_core.run.observe import read_totals
 

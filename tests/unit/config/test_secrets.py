@@ -20,7 +20,7 @@ from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.pinecone import PineconeStore
 from retrieval_core.adapters.vendors.http import what_was_said
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
 from retrieval_core.config.addresses import host_of, without_credentials, without_secrets
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.errors import (
     ConfigurationError,
     IndexNotFoundError,

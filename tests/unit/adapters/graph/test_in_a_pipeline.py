@@ -14,7 +14,7 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.cli import main
+from retrieval_core.cli.commands import main
 from retrieval_core.config import GraphConfig, RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator, extracted_file

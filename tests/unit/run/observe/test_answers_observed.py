@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli import main as cli
+from retrieval_core.cli.commands import main as cli
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceError

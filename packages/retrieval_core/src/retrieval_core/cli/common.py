@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from retrieval_core.index.index import Index
     from retrieval_core.types.filters import Filter
 
-MODES = click.Choice(("hybrid", "dense", "lexical"))
 _NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
 """What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
-
-
+_MODES = click.Choice(("hybrid", "dense", "lexical"))
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
 
@@ -140,19 +138,19 @@ def common_options(command: _Command) -> _Command:
 
 
 def index_options(command: _Command) -> _Command:
-    """Give a command these, and the options that name one index."""
+    """Give a command the :func:`common_options`, and those that name one index."""
     text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
     index = click.option("--index", "index_files", metavar="FILE", multiple=True, callback=_only_one, help=text)
     return _with_options(command, index, _STORE)
 
 
 def question_options(command: _Command) -> _Command:
-    """Give a command these, and the options of those that ask one index or several something."""
+    """Give a command the :func:`common_options`, and those of asking one index, or several as one."""
     text = "The index file; repeat it to search several as one, as FILE or NAME=FILE.  [default: .retrieval/index.db]"
     return _with_options(
         command,
         click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
-        click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
+        click.option("--mode", type=_MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
         click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
         _STORE,
@@ -171,15 +169,15 @@ _COMMON: tuple[_Option, ...] = (
 
 def _with_options(command: _Command, *options: _Option) -> _Command:
     @wraps(command)
-    def wrapped(**options: Any) -> None:
-        given = Given(**{name: options.pop(name) for name in Given.__slots__ if name in options})
+    def wrapped(**arguments: Any) -> None:
+        given = Given(**{name: arguments.pop(name) for name in Given.__slots__ if name in arguments})
         try:
-            command(given=given, **options)
+            command(given=given, **arguments)
         except BrokenPipeError:  # see retrieval_core.cli.process
             raise
         except (RetrievalError, OSError) as error:
             if given.as_json:
-                show = print_json_line if options.get("watch") else print_json
+                show = print_json_line if arguments.get("watch") else print_json
                 show({"error": {"type": type(error).__name__, "message": str(error)}})
             else:
                 click.secho(f"Error: {error}", fg="red", err=True)

@@ -28,10 +28,8 @@ class RunsBert(ABC):
 
     Args:
         needed_for: The purpose, for the error where the extra is missing.
-        model: The model to find.
-        folder: Holds :data:`MODEL` and :data:`TOKENIZER`, of this model or another one, and is read here, once. Without
-            it the installed package is looked at, then the hub.
-        hub_repository: In place of the model's own.
+        model: The model to find, in the ``folder``, which may hold another one and is read here, once; without a folder
+            in the installed package, then on the hub.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
