@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.boundaries import cut_block
@@ -197,7 +198,5 @@ def _runs(sizes: Sequence[int], limit: int) -> list[range]:
 
 
 def _common_prefix(first: Path, second: Path) -> Path:
-    shared = 0
-    while shared < min(len(first), len(second)) and first[shared] == second[shared]:
-        shared += 1
-    return first[:shared]
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return tuple(heading for heading, _ in shared)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.types import FrozenDict, Metadata
+from retrieval_core.types import FrozenDict, Metadata, PageSpan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retrieval_core.types import Span
 
 Markup: TypeAlias = Literal["markdown", "plain"]
@@ -42,3 +45,10 @@ class ParsedDocument:
     metadata: Metadata = field(default_factory=FrozenDict)
     row: int | None = None
     key: str | None = None
+
+
+def page_span(span: Span, pages: Sequence[ParsedPage]) -> PageSpan | None:
+    """Return the first and last page that a range of the text touches, ``None`` if it touches none."""
+    first = bisect_right(pages, span.start, key=lambda page: page.span.end)
+    last = bisect_left(pages, span.end, key=lambda page: page.span.start) - 1
+    return PageSpan(pages[first].number, pages[last].number) if first <= last else None

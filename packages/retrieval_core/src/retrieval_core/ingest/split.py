@@ -7,24 +7,26 @@ range of the document's text. Nothing overlaps: what surrounds a chunk is one fe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ingest.packing import Packer, section_tree
-from retrieval_core.ingest.pages import page_span
-from retrieval_core.ingest.parents import parents_of, sections_of
+from retrieval_core.ingest.parsed import page_span
 from retrieval_core.text.markdown import parse_markdown, plain_blocks
-from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk, Section, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.packing import SectionNode
+    from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
     from retrieval_core.ports import TokenCounter
     from retrieval_core.text.markdown import Block
-    from retrieval_core.types import Document, Section, Span
+    from retrieval_core.types import Document
 
 _LEAST_TOKENS = 16
 _HEADING_WIDTHS = (160, 80, 40, 20, 10)
@@ -102,13 +104,16 @@ def split_document(
         return sizes.max_tokens if sizes.window is None else min(sizes.max_tokens, sizes.window - headings(path)[2])
 
     drafts = Packer(text, measure, allowance, sizes.min_tokens).pack(tree)
-    sections = sections_of(document.id, tree, parsed.pages, [draft.span for draft in drafts])
-    parents = parents_of([draft.span for draft in drafts], sections)
+    spans = [draft.span for draft in drafts]
+    sections = _sections(document.id, tree, parsed.pages, spans)
+    parents = _parents(spans, sections)
     contents = [block for block in blocks if block.kind != "heading"]
     chunks: list[Chunk] = []
     for index, (draft, parent) in enumerate(zip(drafts, parents, strict=True)):
         title, path, _ = headings(draft.path)
         rows, items = _part_ranges(draft.span, contents)
+        if parsed.row is not None:  # a row with an id has no number: that changes when rows above it come and go
+            rows = (parsed.row, parsed.row) if parsed.key is None else None
         chunks.append(
             Chunk(
                 id=f"{document.id}#{index}",
@@ -120,7 +125,7 @@ def split_document(
                 section_path=path,
                 span=draft.span,
                 parent_id=parent,
-                row_range=rows if parsed.row is None else _own_row(parsed),
+                row_range=rows,
                 item_range=items,
                 title=title,
                 source=document.source,
@@ -132,9 +137,44 @@ def split_document(
     return tuple(chunks), sections
 
 
-def _own_row(parsed: ParsedDocument) -> tuple[int, int] | None:
-    """Return the row that a document is; none where it has an id, which stays when rows above it come and go."""
-    return None if parsed.row is None or parsed.key is not None else (parsed.row, parsed.row)
+def _sections(
+    document_id: str, tree: SectionNode, pages: Sequence[ParsedPage], chunks: Sequence[Span]
+) -> tuple[Section, ...]:
+    """Return a document's sections: by its headings, otherwise by its pages.
+
+    The whole document is a section too where several chunks need it: if one of them lies in no other section.
+    """
+
+    def section(number: int, kind: Literal["section", "page"], path: tuple[str, ...], span: Span) -> Section:
+        return Section(f"{document_id}#{kind}-{number}", document_id, kind, path, span, page_span(span, pages))
+
+    if tree.children:
+        nodes = enumerate(islice(tree.walk(), 1, None), start=1)
+        sections = [section(number, "section", node.path, node.span) for number, node in nodes]
+    else:
+        sections = [section(page.number, "page", (), page.span) for page in pages if page.span.start < page.span.end]
+    if len(chunks) > 1 and None in _parents(chunks, sections):
+        sections.insert(0, section(0, "section", (), Span(chunks[0].start, chunks[-1].end)))
+    return tuple(sections)
+
+
+def _parents(chunks: Sequence[Span], sections: Sequence[Section]) -> list[str | None]:
+    """Return for each chunk the id of the innermost section that holds all of it.
+
+    Args:
+        chunks: In the order of the text, without overlaps.
+        sections: In the order of the text, outer before inner ones, each wholly inside or outside of every other.
+    """
+    parents: list[str | None] = []
+    begun: list[Section] = []
+    upcoming = deque(sections)
+    for chunk in chunks:
+        while upcoming and upcoming[0].span.start <= chunk.start:
+            begun.append(upcoming.popleft())
+        while begun and begun[-1].span.end < chunk.end:  # so it holds no later chunk either
+            begun.pop()
+        parents.append(begun[-1].id if begun else None)
+    return parents
 
 
 def _part_ranges(span: Span, blocks: Sequence[Block]) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.text.claims import Figure, figures_in
 from retrieval_core.text.claims.units import same_quantity
-from retrieval_core.text.sentences import sentences_of
+from retrieval_core.text.sentences import sentences_of, trim
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
@@ -218,31 +218,27 @@ class _Figures:
 
     def __init__(self, figures: Iterable[Figure]) -> None:
         self._by_value: dict[str, list[Figure]] = {}
-        self._measured: list[Figure] = []
+        self._measured: list[tuple[float, str]] = []
         for figure in figures:
             for value in figure.values:
                 self._by_value.setdefault(value, []).append(figure)
             if figure.unit and figure.number is not None:
-                self._measured.append(figure)
+                self._measured.append((figure.number, figure.unit))
 
     def have(self, figure: Figure) -> bool:
         """Whether a figure is among them: with the same value and no other unit, or in a unit that says the same."""
-        return any(_same_unit(figure, other) for other in self._by_value.get(figure.value, ())) or (
-            bool(figure.unit)
-            and any(_same_quantity(figure, other) for other in self._measured if other.unit != figure.unit)
-        )
+        if any(_same_unit(figure, other) for other in self._by_value.get(figure.value, ())):
+            return True
+        number, unit = figure.number, figure.unit
+        if number is None or not unit:
+            return False
+        return any(same_quantity(number, unit, *other) for other in self._measured if other[1] != unit)
 
 
 def _same_unit(one: Figure, other: Figure) -> bool:
     if one.number is None or other.number is None or {one.unit, other.unit} == _POUNDS:
         return True
     return same_quantity(one.number, one.unit, one.number, other.unit)
-
-
-def _same_quantity(one: Figure, other: Figure) -> bool:
-    if one.number is None or other.number is None:
-        return False
-    return same_quantity(one.number, one.unit, other.number, other.unit)
 
 
 def holds(claim: Claim, match: ClaimMatch, least: float) -> bool:
@@ -286,20 +282,14 @@ def _units(quotes: Sequence[Quote]) -> Iterator[_Unit]:
 def _pieces(text: str, span: Span) -> Iterator[Span]:
     """Cut what is too long for a quote: at a line where there is one, else at white space."""
     start = span.start
-    while span.end - start > _LONGEST:
-        line, word = (text.rfind(mark, start + 1, start + _LONGEST) for mark in "\n ")
-        end = line if line > 0 else word if word > 0 else start + _LONGEST
-        yield from _stripped(text, start, end)
+    while start < span.end:
+        end = span.end
+        if end - start > _LONGEST:
+            line, word = (text.rfind(mark, start + 1, start + _LONGEST) for mark in "\n ")
+            end = line if line > 0 else word if word > 0 else start + _LONGEST
+        if (piece := trim(text, start, end)) is not None:
+            yield piece
         start = end
-    yield from _stripped(text, start, span.end)
-
-
-def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where a piece stands without the white space around it, if something is left."""
-    piece = text[start:end]
-    if stripped := piece.strip():
-        start += len(piece) - len(piece.lstrip())
-        yield Span(start, start + len(stripped))
 
 
 def _scaled(figures: Iterable[Figure], zeros: int) -> Iterator[Figure]:

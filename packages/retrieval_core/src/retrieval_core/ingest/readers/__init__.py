@@ -13,9 +13,8 @@ from retrieval_core.ingest.readers.csv_rows import read_csv
 from retrieval_core.ingest.readers.epub import read_epub
 from retrieval_core.ingest.readers.html import read_html
 from retrieval_core.ingest.readers.json_rows import read_json_lines
-from retrieval_core.ingest.readers.markdown import read_markdown
+from retrieval_core.ingest.readers.markdown import read_markdown, read_plain
 from retrieval_core.ingest.readers.pdf import read_pdf
-from retrieval_core.ingest.readers.plain import read_plain
 from retrieval_core.ingest.readers.slides import read_pptx
 from retrieval_core.ingest.readers.word import read_docx
 

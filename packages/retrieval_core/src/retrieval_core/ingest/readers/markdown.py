@@ -1,4 +1,4 @@
-"""The reader of Markdown, with or without YAML front matter."""
+"""The readers of plain text, and of Markdown with or without YAML front matter."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\
 _MOST_VALUES = 10_000
 _MOST_MERGES = 5
 _TOO_DEEP = "its front matter is nested too deeply"
+
+
+def read_plain(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Read a text file as one document."""
+    yield ParsedDocument(text=read_text(path), markup="plain")
 
 
 def read_markdown(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:

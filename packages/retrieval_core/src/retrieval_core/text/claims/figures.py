@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -34,17 +35,7 @@ _SMALL = {
     "dozen": 12,
     "twice": 2,
 }
-_SIGNS = {
-    "½": (1, 2),
-    "¼": (1, 4),
-    "¾": (3, 4),
-    "⅓": (1, 3),
-    "⅔": (2, 3),
-    "⅛": (1, 8),
-    "⅜": (3, 8),
-    "⅝": (5, 8),
-    "⅞": (7, 8),
-}
+_SIGNS = "½¼¾⅓⅔⅛⅜⅝⅞"
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _LATER = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS = {word: value for value, word in enumerate(_LATER.split(), start=3)}
@@ -179,7 +170,7 @@ def _pattern() -> re.Pattern[str]:
       | (?<![\w.])(?:[vV](?=\d))?(?P<version>\d{{1,9}}(?:\.\d{{1,9}}){{2,9}}
             (?:[-+.]?(?:rc|alpha|beta|dev|post)[.-]?\d{{0,9}})?)(?!\w)
       | (?<![\w.])[vV](?P<short>\d{{1,9}}(?:\.\d{{1,9}})?)(?!\w)
-      | (?<![\w.])(?:(?P<mixed>\d{{1,6}})[ ]?)?(?P<part>[{"".join(_SIGNS)}])(?!\w)
+      | (?<![\w.])(?:(?P<mixed>\d{{1,6}})[ ]?)?(?P<part>[{_SIGNS}])(?!\w)
       | (?<![\w./-])(?P<above>\d{{1,2}})/(?P<under>[2-9]|10)(?=[ ]of(?!\w)|[ ](?:tea|table)spoon)
       | (?<![\w-])(?i:(?P<shares>an?|one|two|three|four|five|seven)[ -](?P<share>{"|".join(_PARTS)})s?)
             (?=[ ]of(?!\w)|[ ](?:tea|table)spoon|[ ](?:an?|the)(?!\w))
@@ -216,7 +207,7 @@ def _figures(text: str) -> Iterator[Figure]:
 def _fraction(match: re.Match[str], text: str) -> Figure:
     """Return a part of a whole, as 1/3, or a number with one, as 2.5."""
     if match["part"]:
-        above, under = _SIGNS[match["part"]]
+        above, under = Fraction(unicodedata.numeric(match["part"])).limit_denominator(8).as_integer_ratio()
         above += int(match["mixed"] or "0") * under
     elif match["above"]:
         above, under = int(match["above"]), int(match["under"])
