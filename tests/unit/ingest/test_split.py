@@ -129,6 +129,17 @@ def test_long_tables_lists_and_code_are_cut_between_lines() -> None:
     assert chunks[1].text.startswith("    x = ")
 
 
+@pytest.mark.parametrize("markup", ["markdown", "plain"])
+def test_the_number_of_an_item_stays_with_its_words(markup: Markup) -> None:
+    """The full stop behind the number of an item that has to be cut ends no sentence."""
+    nine, twelve = words(9, "Word"), words(12, "Word")
+    assert texts(f"9. {nine}.\n10. {twelve}. {twelve}.", 16, markup=markup) == [
+        f"9. {nine}.",
+        f"10. {twelve}.",
+        f"{twelve}.",
+    ]
+
+
 def test_a_part_of_a_list_item_belongs_to_its_item() -> None:
     """An item that does not fit gives several chunks of the same range."""
     chunks, _ = split(f"- {words(50)}\n- short", 30)

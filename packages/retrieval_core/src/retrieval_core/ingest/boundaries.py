@@ -7,13 +7,16 @@ import unicodedata
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.sentences import LIST_ITEM, SENTENCE_END, trim
+from retrieval_core.text.sentences import LIST_ITEM, sentence_ends, trim
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from retrieval_core.text.markdown import Block
+    from retrieval_core.text.markdown import Block, BlockKind
+
+    Level = Callable[[str], list[int]]
+    """Returns the offsets at which a text may be cut."""
 
 _LINE_END = re.compile(r"\n+")
 _ITEM_START = re.compile(rf"\n+(?=[ \t]*{LIST_ITEM}[ \t])")
@@ -23,12 +26,21 @@ _JOINERS = "\u200d\ufe0e\ufe0f"
 _WINDOW = 64
 _SLACK = 1.1
 
-_LEVELS = {
+
+def _line_ends(text: str) -> list[int]:
+    return [match.end() for match in _LINE_END.finditer(text)]
+
+
+def _item_starts(text: str) -> list[int]:
+    return [match.end() for match in _ITEM_START.finditer(text)]
+
+
+_LEVELS: dict[BlockKind, tuple[Level, ...]] = {
     "heading": (),
-    "paragraph": (SENTENCE_END, _LINE_END),
-    "list": (_ITEM_START, SENTENCE_END, _LINE_END),
-    "table": (_LINE_END,),
-    "code": (_LINE_END,),
+    "paragraph": (sentence_ends, _line_ends),
+    "list": (_item_starts, sentence_ends, _line_ends),
+    "table": (_line_ends,),
+    "code": (_line_ends,),
 }
 
 
@@ -44,27 +56,18 @@ def cut_block(text: str, block: Block, limit: int, measure: Callable[[Span], int
     return list(_cut(text, block.span, _LEVELS[block.kind], limit, measure))
 
 
-def _cut(
-    text: str, span: Span, levels: Sequence[re.Pattern[str]], limit: int, measure: Callable[[Span], int]
-) -> Iterator[Span]:
+def _cut(text: str, span: Span, levels: Sequence[Level], limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:
     if measure(span) <= limit:
         yield span
     elif levels:
-        keep_indentation = levels[0] is not SENTENCE_END
-        for piece in _between(text, span, levels[0], keep_indentation=keep_indentation):
-            yield from _cut(text, piece, levels[1:], limit, measure)
+        start = span.start
+        for end in (*(span.start + end for end in levels[0](text[span.start : span.end])), span.end):
+            piece = trim(text, start, end, keep_indentation=levels[0] is not sentence_ends)
+            if piece is not None:
+                yield from _cut(text, piece, levels[1:], limit, measure)
+            start = end
     else:
         yield from _cut_words(text, span, limit, measure)
-
-
-def _between(text: str, span: Span, boundary: re.Pattern[str], *, keep_indentation: bool) -> Iterator[Span]:
-    ends = [match.end() for match in boundary.finditer(text, span.start, span.end)]
-    start = span.start
-    for end in (*ends, span.end):
-        piece = trim(text, start, end, keep_indentation=keep_indentation)
-        if piece is not None:
-            yield piece
-        start = end
 
 
 def _cut_words(text: str, span: Span, limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:

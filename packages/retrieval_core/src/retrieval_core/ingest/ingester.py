@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import ColumnNote, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
 
 DOCUMENTS_PER_READ = 32

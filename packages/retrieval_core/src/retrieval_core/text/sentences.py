@@ -63,13 +63,16 @@ def sentence_ends(text: str) -> list[int]:
 def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
     """Yield the offsets, in order, before which neither a heading, nor the head of a table, nor a half block stands."""
     fences = [match.start() for match in FENCE.finditer(text)]
+    before, quiet = 0, -1  # in a line, nothing that says something ends before `quiet`
     for end in ends:
-        start = text.rfind("\n", 0, end) + 1
-        if _HEADING.match(text, start, end) or bisect_left(fences, end) % 2:
-            continue
-        if _ROW.match(text, start, end) and (_RULE.fullmatch(text, start, end) or not _follows_row(text, start)):
-            continue
-        yield end
+        start = text.rfind("\n", before, end) + 1
+        if start or quiet < 0:
+            row = _RULE.match(text, start)
+            is_label = _HEADING.match(text, start) or (row and not _follows_row(text, start))
+            quiet = len(text) if is_label else row.end() if row else 0
+        if end > quiet and not bisect_left(fences, end) % 2:
+            yield end
+        before = end
 
 
 def _follows_row(text: str, start: int) -> bool:
