@@ -15,7 +15,7 @@ from retrieval_core.config import ChunkingConfig, VectorsConfig
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
 from retrieval_core.index.builders.backends import named_fields
 from retrieval_core.ingest.embedding import LONGEST_TEXT, ChunkVectors
-from retrieval_core.ingest.ingester import Ingester
+from retrieval_core.ingest.ingester import READING_VERSION, Ingester
 from retrieval_core.ports import SearchRequest
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -100,7 +100,7 @@ def test_recipes_without_names_are_as_they_were(tmp_path: Path) -> None:
     """Indexes made before there were further vectors are not read anew."""
     bench = Bench(tmp_path, {})
     chunking = ChunkingConfig()
-    assert bench.ingester._recipe == f"2 {chunking.model_dump_json()} {bench.embedder.id}"
+    assert bench.ingester._recipe == f"{READING_VERSION} {chunking.model_dump_json()} {bench.embedder.id}"
     assert Ingester(bench.store, None, chunking=chunking, base=tmp_path)._recipe.endswith("} None")
     bench.add(Chunk("a", "d", "body", title="moon"))
     assert [len(batch) for batch in bench.embedder.batches] == [1]
