@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, settings_to_change
+from retrieval_core.text.analysis import STOP_WORDS, Analyzer, settings_to_change
+from retrieval_core.text.analysis.stop_words import LISTED
 from retrieval_core.types import Span
 from support.examples import times
 

@@ -76,14 +76,13 @@ def test_text_and_title_columns_are_found(folder: Path, header: str, text: str, 
     assert (document.text, document.title) == (text, title)
 
 
-def test_text_and_title_columns_can_be_named(folder: Path) -> None:
-    """An option wins over any well-known name, and must exist."""
+def test_the_text_column_can_be_named(folder: Path) -> None:
+    """The option wins over any well-known name, and must exist."""
     content = "text,title,other,2023\na,b,c,1\n"
-    (document,) = read(folder / "a.csv", content, text_column="other", title_column="text")
-    assert (document.text, document.title) == ("c", "a")
+    (document,) = read(folder / "a.csv", content, text_column="other")
+    assert (document.text, document.title) == ("c", "b")
     assert document.metadata == {"text": "a", "title": "b", "2023": 1}
     assert "'nope'" in reason(folder / "a.csv", content, text_column="nope")
-    assert "'nope'" in reason(folder / "a.csv", content, title_column="nope")
 
 
 def test_rows_without_text(folder: Path) -> None:

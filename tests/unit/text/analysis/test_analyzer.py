@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.text.analysis import LONGEST_TERM, MOST_PARTS, Analyzer, fold, highlight_spans
+from retrieval_core.text.analysis import Analyzer, fold
 from retrieval_core.text.analysis import analyzer as analyzing
+from retrieval_core.text.analysis.analyzer import LONGEST_TERM, MOST_PARTS
 from retrieval_core.types import Span
 
 ANALYZER = Analyzer()
@@ -107,11 +108,11 @@ def test_folding_is_idempotent(text: str) -> None:
 
 def test_highlighting_points_into_the_original() -> None:
     text = "ﬁrst the Cafe\u0301s, then IL-6; cafés"
-    found = highlight_spans("café il6 the", text)
+    found = Analyzer().highlight_spans("café il6 the", text)
     assert [text[span.start : span.end] for span in found] == ["Cafe\u0301s", "IL-6", "cafés"]
-    assert highlight_spans("北京", "东京 北京大学") == (Span(3, 5),)
-    assert highlight_spans("zebra", text) == ()
-    assert highlight_spans("北京大学", "在北京大学里") == (Span(1, 5),)
+    assert Analyzer().highlight_spans("北京", "东京 北京大学") == (Span(3, 5),)
+    assert Analyzer().highlight_spans("zebra", text) == ()
+    assert Analyzer().highlight_spans("北京大学", "在北京大学里") == (Span(1, 5),)
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,8 @@ def _cut(text: str, span: Span, levels: Sequence[Level], limit: int, measure: Ca
         yield span
     elif levels:
         start = span.start
-        for end in (*(span.start + end for end in levels[0](text[span.start : span.end])), span.end):
+        ends = [start + end for end in levels[0](text[start : span.end])]
+        for end in (*ends, span.end):
             piece = trim(text, start, end, keep_indentation=levels[0] is not sentence_ends)
             if piece is not None:
                 yield from _cut(text, piece, levels[1:], limit, measure)

@@ -151,15 +151,9 @@ class _Finder:
         return True
 
     def _goes_into(self, folder: Path, root: str, walked: set[str], rules: IgnoreRules) -> bool:
-        """Whether a folder is walked.
+        """Whether a folder is walked: none that is hidden or ignored, none twice, and links only where that is wanted.
 
-        None that is hidden or ignored is, none twice, and one behind a link only where links are followed.
-
-        Args:
-            folder: The folder.
-            root: Where the walk began.
-            walked: The real places of those that were walked where links are followed; added to.
-            rules: Of the folder that it is in.
+        The real places of those that were walked are added to ``walked``; the rules are of the folder that it is in.
         """
         if folder.name.startswith(".") or self._ignores(rules, folder, is_folder=True) or self._leads_out(folder, root):
             return False

@@ -161,28 +161,24 @@ def _without_trailing_spaces(line: bytes) -> bytes:
 
 
 def _expression(pattern: bytes, *, by_name: bool) -> bytes | None:
-    """Return a regular expression for a pattern; ``None`` for one that matches nothing.
-
-    What stands between two ``**/`` matches where it first can: whatever follows has the most room then.
-    """
+    """Return a regular expression for a pattern; ``None`` for one that matches nothing."""
     tokens = _tokens(pattern, by_name=by_name)
-    if not tokens:
-        return None
-    first, *parts = [_names(part) for part in _split(tokens, _FOLDERS)]
-    middle = [b"(?>(?:[^/]*/)*?" + part + b")" for part in parts[:-1]]
-    return b"".join((first, *middle, *(_FOLDERS + part for part in parts[-1:])))
-
-
-def _names(tokens: list[bytes]) -> bytes:
-    """Return the expression of a part without ``**/``: names that each are matched alone."""
-    return b"/".join(_name(name) for name in _split(tokens, b"/"))
+    parts = [b"/".join(map(_name, _split(part, b"/"))) for part in _split(tokens, _FOLDERS)]
+    return _with_gaps(parts, _FOLDERS) if tokens else None
 
 
 def _name(tokens: list[bytes]) -> bytes:
-    """Return the expression of one name; what stands between two stars matches where it first can, as above."""
-    first, *parts = [b"".join(part) for part in _split(tokens, _STAR)]
-    middle = [b"(?>[^/]*?" + part + b")" for part in parts[:-1]]
-    return b"".join((first, *middle, *(_STAR + part for part in parts[-1:])))
+    return _with_gaps([b"".join(part) for part in _split(tokens, _STAR)], _STAR)
+
+
+def _with_gaps(parts: list[bytes], gap: bytes) -> bytes:
+    """Return an expression of parts with gaps between them.
+
+    What stands between two gaps matches where it first can: whatever follows has the most room then.
+    """
+    first, *others = parts
+    middle = [b"(?>" + gap + b"?" + part + b")" for part in others[:-1]]
+    return b"".join((first, *middle, *(gap + part for part in others[-1:])))
 
 
 def _split(tokens: list[bytes], separator: bytes) -> list[list[bytes]]:
@@ -235,9 +231,7 @@ def _tokens(pattern: bytes, *, by_name: bool) -> list[bytes]:
 def _byte_class(pattern: bytes, at: int) -> tuple[bytes, int] | None:
     """Return the expression of a class such as ``[!a-z[:digit:]]``, and where it ends; ``None`` where it is broken.
 
-    Args:
-        pattern: Of a rule.
-        at: Behind the opening bracket.
+    It begins at ``at``, behind its bracket.
     """
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated

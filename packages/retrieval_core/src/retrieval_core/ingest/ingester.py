@@ -109,10 +109,13 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
-        discovery = await self._pool.run(self._discover, paths, follow_links, gitignore)
+        discovery = await self._pool.run(
+            discover, paths, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore
+        )
         known = await self._store.sources()
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
-        tally.failed += [FailedFile(_printable(path), reason) for path, reason in discovery.refused]
+        for path, reason in discovery.refused:  # its name may not be valid Unicode
+            tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
         async for batch in batches(self._read_all(discovery.files, known)):
             await self._write(batch)
             tally.count(batch)
@@ -143,7 +146,9 @@ class Ingester:
             EmbeddingError: A text could not be embedded.
             StoreError: The index cannot be written.
         """
-        stamped = tuple(self._stamped(chunk) for chunk in chunks)
+        model = self._embedder.id if self._embedder else None
+        now = self._now()
+        stamped = tuple(replace(each, embedding_model=model, timestamp=each.timestamp or now) for each in chunks)
         vectors, named = await self._vectors.passages(stamped), await self._vectors.named(stamped)
         await self._upsert(Change(chunks=stamped, vectors=vectors, named_vectors=named))
 
@@ -178,9 +183,6 @@ class Ingester:
         """End the threads. Closing twice is fine."""
         self._pool.close()
 
-    def _discover(self, paths: Sequence[Path], follow_links: bool, gitignore: bool) -> Discovery:
-        return discover(paths, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore)
-
     async def _read_all(
         self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
     ) -> AsyncIterator[Prepared | Finished]:
@@ -194,9 +196,8 @@ class Ingester:
     ) -> AsyncIterator[Prepared | Finished]:
         """Yield a file's new and changed documents, and then its :class:`Finished`.
 
-        Args:
-            state: The file's when it was last indexed.
-            owners: The sources of the documents that were read in this run, by document id; added to.
+        The ``state`` is that of the last run; ``owners`` has the source of each document read in this run, by its id,
+        and is added to.
         """
         try:
             digest = await self._pool.run(hash_file, file.path)
@@ -217,7 +218,8 @@ class Ingester:
                 chunks, sections = await self._pool.run(self._split_file, file, parsed, document)
                 yield Prepared(document, chunks, sections, is_new=document.id not in existing)
         except (UnreadableFileError, OSError) as error:
-            yield Finished(file, failure=_failure(file, error))
+            reason = error.reason if isinstance(error, UnreadableFileError) else error.strerror or type(error).__name__
+            yield Finished(file, failure=FailedFile(str(file.path), reason))
             return
         now_known = SourceState(file.source, digest, self._recipe, len(seen))
         removed = tuple(sorted(existing.keys() - seen))
@@ -226,11 +228,7 @@ class Ingester:
     async def _documents(
         self, file: FoundFile, notes: list[ColumnNote]
     ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
-        """Yield a file's documents, read in slices, so that a large table neither fills the memory nor holds a thread.
-
-        Args:
-            notes: Added to.
-        """
+        """Yield a file's documents, read in slices: a large table neither fills the memory nor holds a thread."""
         chunking = self._chunking
         options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
         parsed_documents = read_file(file.path, options)
@@ -289,10 +287,6 @@ class Ingester:
         model = self._embedder.id if self._embedder else None
         return split_document(parsed, document, sizes, count_tokens, embedding_model=model)
 
-    def _stamped(self, chunk: Chunk) -> Chunk:
-        model = self._embedder.id if self._embedder else None
-        return replace(chunk, embedding_model=model, timestamp=chunk.timestamp or self._now())
-
     async def _write(self, batch: Batch) -> None:
         prepared = [item for item in batch if isinstance(item, Prepared)]
         finished = [item for item in batch if isinstance(item, Finished)]
@@ -323,10 +317,9 @@ class Ingester:
         return info.documents, info.chunks
 
     async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> tuple[int, int]:
-        """Remove what was indexed below the folders that were walked and is no longer there.
+        """Remove what vanished from the folders that were walked.
 
-        Returns:
-            How many documents went, and how many of them since their files are ignored now.
+        Return how many documents that were, and of how many the file is ignored now.
         """
         vanished = await self._pool.run(discovery.vanished, known)
         documents = {source: tuple(await self._store.documents_of(source)) for source in vanished}
@@ -355,13 +348,3 @@ def _blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Ge
 def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:
     where = "two of its rows" if owner == file.source else f"one of its rows and {owner!r}"
     raise UnreadableFileError(str(file.path), f"{where} have the same document id {document_id!r}")
-
-
-def _printable(path: Path) -> str:
-    """Return a path as text, with what is not valid Unicode replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def _failure(file: FoundFile, error: UnreadableFileError | OSError) -> FailedFile:
-    reason = error.reason if isinstance(error, UnreadableFileError) else error.strerror or type(error).__name__
-    return FailedFile(str(file.path), reason)

@@ -69,21 +69,21 @@ class ChunkDraft:
     path: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
 class Packer:
     """Fills chunks with the blocks of a document.
 
-    Args:
+    Attributes:
         text: The document.
         measure: Counts the tokens of a range of the text.
         allowance: The most tokens that a chunk below some headings may have.
         min_tokens: Sections below it are put together with neighbours.
     """
 
-    def __init__(self, text: str, measure: Callable[[Span], int], allowance: Allowance, min_tokens: int) -> None:
-        self._text = text
-        self._measure = measure
-        self._allowance = allowance
-        self._min_tokens = min_tokens
+    text: str
+    measure: Callable[[Span], int]
+    allowance: Allowance
+    min_tokens: int
 
     def pack(self, node: SectionNode, lead: int | None = None) -> list[ChunkDraft]:
         """Return the chunks of a section and those below it.
@@ -107,7 +107,7 @@ class Packer:
         return [draft for element in self._join_small(elements) for draft in element]
 
     def _pack_blocks(self, blocks: Sequence[Block], path: Path, start: int | None) -> list[ChunkDraft]:
-        limit = self._allowance(path)
+        limit = self.allowance(path)
         return [ChunkDraft(span, path) for span in self._fill(self._units(blocks, limit, start), limit)]
 
     def _units(self, blocks: Sequence[Block], limit: int, start: int | None) -> list[Span]:
@@ -121,13 +121,13 @@ class Packer:
             whole = Span(start, block.span.end)
             if block.kind == "heading" and position + 1 < len(blocks):
                 continue
-            if self._measure(whole) <= limit:
+            if self.measure(whole) <= limit:
                 units.append(whole)
             else:
-                headings = trim(self._text, start, block.span.start)
+                headings = trim(self.text, start, block.span.start)
                 if headings is not None:
-                    units.extend(cut_block(self._text, Block("heading", headings), limit, self._measure))
-                units.extend(cut_block(self._text, block, limit, self._measure))
+                    units.extend(cut_block(self.text, Block("heading", headings), limit, self.measure))
+                units.extend(cut_block(self.text, block, limit, self.measure))
             start = None
         return units
 
@@ -137,7 +137,7 @@ class Packer:
         Filling each to the brim would leave a crumb at the end of every section; so the smallest brim that needs no
         more chunks is used.
         """
-        sizes = [self._measure(unit) for unit in units]
+        sizes = [self.measure(unit) for unit in units]
         if units and sum(sizes) <= limit:
             return self._verified(units, limit)
         fewest = len(_runs(sizes, limit))
@@ -150,7 +150,7 @@ class Packer:
     def _verified(self, units: Sequence[Span], limit: int) -> list[Span]:
         """Return the units as one range, or as several where the whole counts more tokens than its parts together."""
         whole = Span(units[0].start, units[-1].end)
-        if len(units) == 1 or self._measure(whole) <= limit:
+        if len(units) == 1 or self.measure(whole) <= limit:
             return [whole]
         half = len(units) // 2
         return [*self._verified(units[:half], limit), *self._verified(units[half:], limit)]
@@ -175,14 +175,14 @@ class Packer:
         return joined
 
     def _is_small(self, element: Sequence[ChunkDraft]) -> bool:
-        return len(element) == 1 and self._measure(element[0].span) < self._min_tokens
+        return len(element) == 1 and self.measure(element[0].span) < self.min_tokens
 
     def _merged(self, first: Sequence[ChunkDraft], second: Sequence[ChunkDraft]) -> ChunkDraft | None:
         if len(first) != 1 or len(second) != 1:
             return None
         path = _common_prefix(first[0].path, second[0].path)
         span = Span(first[0].span.start, second[0].span.end)
-        return ChunkDraft(span, path) if self._measure(span) <= self._allowance(path) else None
+        return ChunkDraft(span, path) if self.measure(span) <= self.allowance(path) else None
 
 
 def _runs(sizes: Sequence[int], limit: int) -> list[range]:

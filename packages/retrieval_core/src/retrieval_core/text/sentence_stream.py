@@ -113,11 +113,9 @@ class SentenceStream:
         return end
 
     def _end(self, window: str, *, final: bool) -> int | None:
-        """Return where the first sentence of a window ends; ``None`` where that is not certain yet.
+        """Return where the sentence ends that a window begins with; ``None`` where that is not certain yet.
 
-        Args:
-            window: Begins with the sentence.
-            final: Whether to decide by what is there. What is certain before stays so, whatever follows.
+        If it is final, what is there decides; what is certain before stays so, whatever follows.
         """
         if self._begins_line and not self._fence and not self._decided:
             if not final and _MAY_BE_START.match(window):

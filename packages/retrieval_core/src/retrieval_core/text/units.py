@@ -86,16 +86,15 @@ def _blocks(text: str, begin: int) -> Iterator[Block]:
         yield replace(block, span=Span(begin + block.span.start, begin + block.span.end), parts=parts)
 
 
-def _groups(text: str, blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Yield blocks, each with what introduces it and what goes on with it."""
-    group: list[Block] = []
+def _groups(text: str, blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return blocks, each with what introduces it and what goes on with it."""
+    groups: list[list[Block]] = []
     for block in blocks:
-        if group and not _belongs(text, group[-1], block):
-            yield group
-            group = []
-        group.append(block)
-    if group:
-        yield group
+        if groups and _belongs(text, groups[-1][-1], block):
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return groups
 
 
 def _belongs(text: str, before: Block, block: Block) -> bool:
@@ -133,16 +132,13 @@ def _divided(text: str, group: Sequence[Block]) -> Iterator[Unit]:
     elif whole.end - whole.start <= (LONGEST_RUN if is_prose else LONGEST_BLOCK):
         yield Unit(whole)
     else:
-        run: Unit | None = None
+        runs: list[Unit] = []
         for part in _with_leads(text, group):
-            if run is not None and part.span.end - run.span.start <= LONGEST_RUN:
-                run = run._replace(span=Span(run.span.start, part.span.end))
-                continue
-            if run is not None:
-                yield run
-            run = part
-        if run is not None:
-            yield run
+            if runs and part.span.end - runs[-1].span.start <= LONGEST_RUN:
+                runs[-1] = runs[-1]._replace(span=Span(runs[-1].span.start, part.span.end))
+            else:
+                runs.append(part)
+        yield from runs
 
 
 def _with_leads(text: str, group: Sequence[Block]) -> list[Unit]:

@@ -29,13 +29,11 @@ class ReadOptions:
     Attributes:
         text_column: The column with the documents' texts; ``None`` finds one, see
             :func:`retrieval_core.ingest.readers.columns.find_columns`.
-        title_column: The column with their titles; ``None`` takes one with a well-known name, if there is any.
         columns: The metadata field that a column becomes, where that is not its own name.
         on_note: Called with each warning about a table, before its first row is read.
     """
 
     text_column: str | None = None
-    title_column: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     on_note: Callable[[ColumnNote], object] = lambda _: None
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from retrieval_core.ingest.report import ColumnNote
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ColumnType: TypeAlias = Literal["integer", "number", "boolean", "text"]
 
@@ -23,23 +27,6 @@ _CODE = re.compile(r"\+[0-9].*|0[0-9]+")
 _BOOLEANS = {"true": True, "false": False}
 _LONGEST_NUMBER = 400
 """No finite number needs more characters before its point."""
-
-
-@dataclass(frozen=True, slots=True)
-class MostlyNumbers:
-    """A text column nearly all of whose cells are numbers.
-
-    Attributes:
-        numbers: How many of its cells are numbers.
-        cells: How many have a value.
-        example: The first cell that is no number, shortened.
-        row: Its row, from 1.
-    """
-
-    numbers: int
-    cells: int
-    example: str
-    row: int
 
 
 class TypeGuess:
@@ -115,17 +102,13 @@ class TypeGuess:
             return "integer" if not self._decimals and self._only_whole_groups else "number"
         return "boolean" if self._booleans == self._cells else "text"
 
-    @property
-    def mostly_numbers(self) -> MostlyNumbers | None:
-        """The cells that keep the column from being numeric, where nearly all are numbers and none is a code (``007``).
-
-        ``None`` for every other column.
-        """
+    def note(self, path: Path, column: str) -> ColumnNote | None:
+        """Return a warning where nearly all cells of a text column are numbers and none is a code (``007``)."""
         if self.type != "text" or self._has_codes or not self._cells or self._numbers < MOSTLY * self._cells:
             return None
         doubtful = None if self._commas_are_groups else self._first_grouped
         row, example = min(cell for cell in (self._first_other, doubtful) if cell is not None)
-        return MostlyNumbers(self._numbers, self._cells, example[:LONGEST_EXAMPLE], row)
+        return ColumnNote(str(path), column, self._numbers, self._cells, example[:LONGEST_EXAMPLE], row)
 
     @property
     def _numbers(self) -> int:

@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.base import ReadOptions
 
 TEXT_COLUMNS = (
-    "text",
-    "review_text",
-    "content",
-    "contents",
-    "body",
-    "page_content",
-    "passage",
-    "abstract",
-    "description",
-)
+    "text", "review text", "content", "contents", "body", "page content", "passage", "abstract", "description",
+)  # fmt: skip
 """Usual names of a text column, the likelier first."""
 TITLE_COLUMNS = ("title", "headline", "subject", "name", "product title", "product name")
 """Usual names of a title column, the likelier first."""
@@ -39,19 +31,22 @@ SAMPLE_ROWS = 1_000
 def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: ReadOptions) -> tuple[str, str | None]:
     """Return the names of the text column and of the title column, if there is one.
 
-    The options decide; otherwise a well-known name does (:data:`TEXT_COLUMNS`, :data:`TITLE_COLUMNS`, in any case,
-    ``_`` for a space). Without one, the text column is that, other than title and key, whose texts have the longest
+    They are known by their names (:data:`TEXT_COLUMNS`, :data:`TITLE_COLUMNS`, in any case, ``_`` for a space); the
+    text column may be an option. Without either, it is that, other than title and key, whose texts have the longest
     median length.
 
     Args:
         rows: The first :data:`SAMPLE_ROWS` rows, with their values typed: numbers and booleans are no texts.
 
     Raises:
-        UnreadableFileError: An option names no column, or no column holds text.
+        UnreadableFileError: The option names no column, or no column holds text.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    title = _chosen(options.title_column, names, path) or _well_known(TITLE_COLUMNS, names)
-    text = _chosen(options.text_column, names, path) or _well_known(TEXT_COLUMNS, names)
+    if options.text_column is not None and options.text_column not in names:
+        columns = ", ".join(map(repr, names))
+        raise unreadable(path, f"there is no column {options.text_column!r}; its columns are {columns}")
+    title = _well_known(TITLE_COLUMNS, names)
+    text = options.text_column or _well_known(TEXT_COLUMNS, names)
     if text is None:
         lengths = {name: _median_length(row.get(name) for row in rows) for name in names}
         others = [name for name in names if name != title and name not in KEY_COLUMNS and lengths[name]]
@@ -61,15 +56,9 @@ def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: Read
     return text, None if title == text else title
 
 
-def _chosen(option: str | None, names: Sequence[str], path: Path) -> str | None:
-    if option is not None and option not in names:
-        raise unreadable(path, f"there is no column {option!r}; its columns are {', '.join(map(repr, names))}")
-    return option
-
-
 def _well_known(known: Sequence[str], names: Sequence[str]) -> str | None:
     present = {name.strip().lower().replace("_", " "): name for name in reversed(names)}
-    return next((present[name.replace("_", " ")] for name in known if name.replace("_", " ") in present), None)
+    return next((present[name] for name in known if name in present), None)
 
 
 def _median_length(cells: Iterable[object]) -> float:

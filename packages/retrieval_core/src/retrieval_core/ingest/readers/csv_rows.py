@@ -12,7 +12,6 @@ from retrieval_core.ingest.readers.cells import TypeGuess, convert
 from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
 from retrieval_core.ingest.readers.csv_cells import RowError, parse_rows
 from retrieval_core.ingest.readers.encoding import detect_encoding
-from retrieval_core.ingest.report import ColumnNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,8 +60,7 @@ def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType],
     # 1.5 and 1.50 are one number, but two names.
     types |= {name: kind if kind == "integer" and name == key.column else "text" for name, kind in named.items()}
     for name, guess in guesses.items():
-        if name not in named and (mixed := guess.mostly_numbers) is not None:
-            note = ColumnNote(str(table.path), name, mixed.numbers, mixed.cells, mixed.example, mixed.row)
+        if name not in named and (note := guess.note(table.path, name)) is not None:
             options.on_note(note)
     return types, Layout(text, title, key.column, options.columns)
 

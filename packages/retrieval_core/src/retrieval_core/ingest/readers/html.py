@@ -19,19 +19,9 @@ if TYPE_CHECKING:
 
 NEEDED_FOR = "Reading HTML files"
 _NOISE = [
-    "nav",
-    "footer",
-    "dialog",
-    ".noprint",
-    "a[class*=skip]",
-    "a[class*=jump]",
-    "button",
-    "[role=navigation]",
-    "[role=search]",
-    "[role=banner]",
-    "[role=contentinfo]",
-    "[aria-hidden=true]",
-]
+    "nav", "footer", "dialog", ".noprint", "a[class*=skip]", "a[class*=jump]", "button", "[role=navigation]",
+    "[role=search]", "[role=banner]", "[role=contentinfo]", "[aria-hidden=true]",
+]  # fmt: skip
 _MOST_NESTING = 1_000
 _MOST_INDENTATION = 10
 _MOST_ATTRIBUTES = 5_000
@@ -87,11 +77,7 @@ def to_markdown(markup: str) -> str:
 
 
 def _refuse_expanding(markup: str) -> None:
-    """Refuse a tag with so many attributes, and tables of such a width, that the converter takes quadratic time.
-
-    Raises:
-        RefusedError: There is such a tag or table.
-    """
+    """Refuse a tag with so many attributes, and tables of such a width, that the converter takes quadratic time."""
     for tag in _TAG.finditer(markup):
         is_long = tag.end() - tag.start() > _LONG_TAG
         if is_long and len(_SEPARATORS.findall(_QUOTED.sub("", tag[0]))) > _MOST_ATTRIBUTES:

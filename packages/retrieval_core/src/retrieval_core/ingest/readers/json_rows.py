@@ -63,11 +63,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _value(value: Any, level: int = 0) -> Any:
-    """Return a parsed value with clean text, and ``None`` for NaN and Infinity, which Python reads and JSON lacks.
-
-    Raises:
-        RefusedError: It is nested too deeply.
-    """
+    """Return a parsed value with clean text, and ``None`` for NaN and Infinity, which Python reads and JSON lacks."""
     if level > MOST_NESTING:
         raise RefusedError
     if isinstance(value, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from itertools import count
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,7 +63,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
     try:
         loaded: Any = yaml.safe_load(match["yaml"])
-        fields: Any = _JsonValues().convert({} if loaded is None else loaded)
+        fields: Any = _json_value({} if loaded is None else loaded, count(1))
     except RecursionError as exc:
         raise RefusedError(_TOO_DEEP) from exc
     except (yaml.YAMLError, ValueError):
@@ -70,28 +71,21 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     return (fields, text[match.end() :]) if isinstance(loaded, dict) or loaded is None else ({}, text)
 
 
-class _JsonValues:
-    """Converts YAML's values to JSON's, up to a number of values: aliases can make a few lines stand for billions."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def convert(self, value: Any, level: int = 0) -> Any:
-        self._seen += 1
-        if level > MOST_NESTING:
-            raise RefusedError(_TOO_DEEP)
-        if self._seen > _MOST_VALUES:
-            msg = f"its front matter has more than {_MOST_VALUES:,} values"
-            raise RefusedError(msg)
-        if isinstance(value, dict):
-            fields = cast("dict[Any, Any]", value)
-            return {str(key): self.convert(item, level + 1) for key, item in fields.items()}
-        if isinstance(value, (list, tuple, set)):
-            return [self.convert(item, level + 1) for item in cast("list[Any]", value)]
-        if isinstance(value, (date, datetime)):
-            return value.isoformat()
-        if isinstance(value, str):
-            return clean(value)
-        if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
-            return value
-        return str(value)
+def _json_value(value: Any, seen: count[int], level: int = 0) -> Any:
+    """Return a value of YAML as JSON's. They are counted, since aliases can make a few lines stand for billions."""
+    if level > MOST_NESTING:
+        raise RefusedError(_TOO_DEEP)
+    if next(seen) > _MOST_VALUES:
+        msg = f"its front matter has more than {_MOST_VALUES:,} values"
+        raise RefusedError(msg)
+    if isinstance(value, dict):
+        return {str(key): _json_value(item, seen, level + 1) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_json_value(item, seen, level + 1) for item in cast("list[Any]", value)]
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, str):
+        return clean(value)
+    if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    return str(value)

@@ -62,11 +62,7 @@ def read_pdf(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
 
 
 def _refuse_bombs(file: bytes) -> None:
-    """Refuse a file with a deflated stream that unpacks to far more than a page; PDFium would unpack it whole.
-
-    Raises:
-        RefusedError: There is such a stream.
-    """
+    """Refuse a file with a deflated stream that unpacks to far more than a page; PDFium would unpack it whole."""
     for start in _STREAM.finditer(file):
         dictionary = file[max(0, start.start() - _DICTIONARY) : start.start()].rpartition(b" obj")[2]
         is_content = _NO_CONTENT.search(dictionary) is None

@@ -49,7 +49,7 @@ def markdown_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[ParsedPa
     """Return the pages as one Markdown text, and the span of each in it; pages without text are left out."""
     without_heads = _without_running_heads(pages)
     body = _body_size(without_heads)
-    paragraphs = _with_headings([list(_paragraphs(lines, body)) for lines in without_heads], body)
+    paragraphs = _with_headings([_paragraphs(lines, body) for lines in without_heads], body)
     words = Counter(word.lower() for lines in without_heads for line in lines for word in _WORD.findall(line.text))
     text = ""
     spans: list[ParsedPage] = []
@@ -86,17 +86,15 @@ def _body_size(pages: Iterable[Iterable[Line]]) -> float:
     return max(sizes, key=lambda size: sizes[size], default=0.0)
 
 
-def _paragraphs(lines: Sequence[Line], body: float) -> Iterator[Paragraph]:
+def _paragraphs(lines: Sequence[Line], body: float) -> list[Paragraph]:
     steps = [before.baseline - after.baseline for before, after in pairwise(lines) if _alike(before, after, body)]
     leading = median([step for step in steps if step > 0] or [0.0])
-    current: list[Line] = []
+    paragraphs: list[list[Line]] = []
     for line in lines:
-        if current and _begins_paragraph(current, line, leading, body):
-            yield Paragraph(tuple(current))
-            current = []
-        current.append(line)
-    if current:
-        yield Paragraph(tuple(current))
+        if not paragraphs or _begins_paragraph(paragraphs[-1], line, leading, body):
+            paragraphs.append([])
+        paragraphs[-1].append(line)
+    return [Paragraph(tuple(each)) for each in paragraphs]
 
 
 def _alike(before: Line, after: Line, body: float) -> bool:
@@ -179,14 +177,9 @@ def _markdown(paragraph: Paragraph, words: Counter[str]) -> str:
 
 def _join_lines(lines: Sequence[Line], words: Counter[str]) -> str:
     text = ""
-    for line, following in pairwise((*lines, None)):
-        assert line is not None  # noqa: S101 - only the last one is
-        text += line.text
-        if following is not None:
-            text += _hyphen(line.text, following.text, words) if line.hyphenated else "\n"
-        elif line.hyphenated:
-            text += "-"
-    return text
+    for line, following in pairwise(lines):
+        text += line.text + (_hyphen(line.text, following.text, words) if line.hyphenated else "\n")
+    return text + lines[-1].text + ("-" if lines[-1].hyphenated else "")
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:

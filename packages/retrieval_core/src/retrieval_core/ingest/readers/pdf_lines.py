@@ -68,7 +68,7 @@ def lines_of_page(raw: Any, text_page: Any, height: float) -> list[Line]:
             is_hyphenated = character == _HYPHEN_AT_LINE_END
             lines.append(_Glyphs(raw, text_page).line(characters, range(start, index), visible, height, is_hyphenated))
         start = index + 1
-    return list(_join_rows(lines))
+    return _join_rows(lines)
 
 
 class _Glyphs:
@@ -138,22 +138,18 @@ class _Glyphs:
         return y.value
 
 
-def _join_rows(lines: Sequence[Line]) -> Iterator[Line]:
+def _join_rows(lines: Sequence[Line]) -> list[Line]:
     """Join lines that PDFium splits at raised or lowered characters."""
-    row: Line | None = None
+    rows: list[Line] = []
     for line in lines:
-        if row is not None and _same_row(row, line):
-            gap = " " if line.left - row.right > 0.15 * row.size else ""
-            longer = row if len(row.text) >= len(line.text) else line
-            row = replace(
-                longer, text=f"{row.text}{gap}{line.text}", left=row.left, right=line.right, hyphenated=line.hyphenated
-            )
+        if not rows or not _same_row(rows[-1], line):
+            rows.append(line)
             continue
-        if row is not None:
-            yield row
-        row = line
-    if row is not None:
-        yield row
+        row = rows[-1]
+        text = f"{row.text}{' ' if line.left - row.right > 0.15 * row.size else ''}{line.text}"
+        longer = row if len(row.text) >= len(line.text) else line
+        rows[-1] = replace(longer, text=text, left=row.left, right=line.right, hyphenated=line.hyphenated)
+    return rows
 
 
 def _same_row(row: Line, line: Line) -> bool:

@@ -48,10 +48,10 @@ def read_docx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     with vendor(path, "Reading DOCX files", "it is no Word document, or is damaged"), open_archive(path) as archive:
         main = _main_part(archive)
         parts = archive.office_parts(MOST_PART_NODES, without=main)
-        notes = _NotesOnce()
+        once = _notes_once()
         shared = sum(map(count_nodes, parts.values()))
         stretches = joined(
-            to_markdown(_to_html({**parts, main: stretch}, notes)) for stretch in _stretches(archive, main, shared)
+            to_markdown(_to_html({**parts, main: stretch}, once)) for stretch in _stretches(archive, main, shared)
         )
         title, author = core_properties(parts)
     yield ParsedDocument(
@@ -185,11 +185,11 @@ class _Splitter:
         raise RefusedError(DECLARES_ENTITIES)
 
 
-def _to_html(parts: Mapping[str, bytes], notes: _NotesOnce) -> str:
+def _to_html(parts: Mapping[str, bytes], transform: Callable[[Any], Any]) -> str:
     import mammoth  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] - an extra
 
     convert = cast("Callable[..., Any]", mammoth.convert_to_html)  # pyright: ignore[reportUnknownMemberType]
-    html = convert(zipped(parts), style_map=_STYLES, convert_image=_no_image, transform_document=notes.transform)
+    html = convert(zipped(parts), style_map=_STYLES, convert_image=_no_image, transform_document=transform)
     return cast("str", html.value)
 
 
@@ -197,23 +197,17 @@ def _no_image(_image: object) -> list[object]:
     return []
 
 
-class _NotesOnce:
-    """Drops all but the first reference to each note: mammoth writes a copy of the note for every reference."""
+def _notes_once() -> Callable[[Any], Any]:
+    """Return a transform that drops all but the first reference to each note: mammoth copies the note for each."""
+    from mammoth import documents, transforms  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] - an extra
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
 
-    def transform(self, document: Any) -> Any:
-        from mammoth import documents, transforms  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] - an extra
-
-        apply = cast("Any", transforms).element_of_type(documents.NoteReference, self._once)
-        return apply(document)
-
-    def _once(self, reference: Any) -> Any:
-        from mammoth import documents  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] - an extra
-
+    def once(reference: Any) -> Any:
         key = (reference.note_type, reference.note_id)
-        if key in self._seen:
+        if key in seen:
             return cast("Any", documents).text("")
-        self._seen.add(key)
+        seen.add(key)
         return reference
+
+    return cast("Any", transforms).element_of_type(documents.NoteReference, once)

@@ -17,31 +17,9 @@ Measured against plain stemmed words, nDCG@10 of BM25: SciFact .699 (.686), fina
 queries .710 (.705), Cranfield .359 (.362).
 """
 
-from retrieval_core.text.analysis.analyzer import (
-    LONGEST_TERM,
-    MOST_PARTS,
-    NO_STEMMING,
-    Analyzer,
-    OpenCompound,
-    Term,
-    highlight_spans,
-)
+from retrieval_core.text.analysis.analyzer import Analyzer
 from retrieval_core.text.analysis.identity import settings_to_change
-from retrieval_core.text.analysis.stop_words import LISTED, STOP_WORDS
+from retrieval_core.text.analysis.stop_words import STOP_WORDS
 from retrieval_core.text.analysis.words import BY_CHARACTER, UNSPACED, fold
 
-__all__ = [
-    "BY_CHARACTER",
-    "LISTED",
-    "LONGEST_TERM",
-    "MOST_PARTS",
-    "NO_STEMMING",
-    "STOP_WORDS",
-    "UNSPACED",
-    "Analyzer",
-    "OpenCompound",
-    "Term",
-    "fold",
-    "highlight_spans",
-    "settings_to_change",
-]
+__all__ = ["BY_CHARACTER", "STOP_WORDS", "UNSPACED", "Analyzer", "fold", "settings_to_change"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice, pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
@@ -88,14 +87,6 @@ class _Word:
     parts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Neighbouring words as one term."""
-
-    term: Term
-    is_content: bool
-
-
 class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802 - PyStemmer's name
 
@@ -149,7 +140,7 @@ class Analyzer:
         """
         terms = [term for word in self._split(text) for term in word.indexed]
         if self._most_words > 1:
-            terms += [run.term.text for run in self._runs(text)]
+            terms += [run.text for run, _ in self._runs(text)]
         return terms
 
     def query_terms(self, text: str) -> list[str]:
@@ -163,7 +154,7 @@ class Analyzer:
         if everything:
             terms = [term for word in words for term in word.searched]
         if self._most_words > 1:
-            terms += [run.term.text for run in self._runs(text) if everything or run.is_content]
+            terms += [run.text for run, is_content in self._runs(text) if everything or is_content]
         if self._part_length:
             terms += [part for word in words if everything or word.content for part in word.parts]
         return terms
@@ -193,7 +184,7 @@ class Analyzer:
             for piece in (*self._word(match.group()).pieces, *self._parts(match.group())):
                 yield Term(piece.term, Span(offset + piece.start, offset + piece.end))
         if self._most_words > 1:
-            yield from (run.term for run in self._runs(text))
+            yield from (run for run, _ in self._runs(text))
 
     def highlight_spans(self, query: str, text: str) -> tuple[Span, ...]:
         """Return where a text holds what a question asks for, in order, without overlaps.
@@ -223,8 +214,8 @@ class Analyzer:
                 if piece.term in shared:
                     yield Span(match.start() + piece.start, match.start() + piece.end)
 
-    def _runs(self, text: str) -> Iterator[_Run]:
-        """Yield neighbouring words of one term each, two and more at a time, with nothing but white space between."""
+    def _runs(self, text: str) -> Iterator[tuple[Term, bool]]:
+        """Yield neighbouring words of one term each as one term, and whether no stop word begins or ends it."""
         run: deque[tuple[WordTerm, int]] = deque(maxlen=self._most_words)
         end = 0
         for match in patterns().word.finditer(text):
@@ -240,7 +231,7 @@ class Analyzer:
                 words = list(run)[-count:]
                 name = "_".join(piece.term for piece, _ in words)
                 is_content = not words[0][0].is_stop_word and not words[-1][0].is_stop_word
-                yield _Run(Term(name, Span(words[0][1], end)), is_content)
+                yield Term(name, Span(words[0][1], end)), is_content
 
     def _parts(self, word: str) -> Iterator[WordTerm]:
         """Yield the parts of a word that are terms too; scripts written without spaces are in pairs already."""
@@ -330,16 +321,6 @@ def _pairs(text: str, offset: int) -> Iterator[WordTerm]:
             yield WordTerm(fold(text[start:end]), offset + start, offset + end, indexed_only=not alone)
     for (start, _), (_, end) in pairwise(characters):
         yield WordTerm(fold(text[start:end]), offset + start, offset + end)
-
-
-def highlight_spans(query: str, text: str) -> tuple[Span, ...]:
-    """Return where a text holds what a question asks for, by the default analysis: :meth:`Analyzer.highlight_spans`."""
-    return _default().highlight_spans(query, text)
-
-
-@cache
-def _default() -> Analyzer:
-    return Analyzer()
 
 
 def _check_settings(language: str, stop_words: Iterable[str] | None, word_ngrams: int, character_ngrams: int) -> None:

@@ -25,19 +25,7 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 _ALIASES = {"porter": "english", "dutch_porter": "dutch"}
 LISTED = frozenset(
-    {
-        "danish",
-        "dutch",
-        "french",
-        "german",
-        "italian",
-        "norwegian",
-        "portuguese",
-        "russian",
-        "spanish",
-        "swedish",
-        "turkish",
-    }
+    "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()  # noqa: SIM905
 )
 """Languages besides English whose stop words come with the extra ``languages``; most are the lists of Snowball."""
 

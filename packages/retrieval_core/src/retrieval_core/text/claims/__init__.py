@@ -3,7 +3,7 @@
 from retrieval_core.text.claims.comparison import Difference, compare
 from retrieval_core.text.claims.figures import Figure, figures_in, figures_of, missing_figures
 from retrieval_core.text.claims.reading import Reading, Token, read
-from retrieval_core.text.claims.words import FUNCTION_WORDS, Word, words_in
+from retrieval_core.text.claims.words import FUNCTION_WORDS, words_in
 
 __all__ = [
     "FUNCTION_WORDS",
@@ -11,7 +11,6 @@ __all__ = [
     "Figure",
     "Reading",
     "Token",
-    "Word",
     "compare",
     "figures_in",
     "figures_of",

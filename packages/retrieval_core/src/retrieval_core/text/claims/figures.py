@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.claims.units import CURRENCIES, same_dimension, same_quantity, unit_of
+from retrieval_core.text.claims.words import MONTHS
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ _SIGNS = "½¼¾⅓⅔⅛⅜⅝⅞"
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _LATER = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS = {word: value for value, word in enumerate(_LATER.split(), start=3)}
-_YEAR = "january february march april may june july august september october november december"
-_MONTHS = tuple(_YEAR.split())
 _SUFFIXES = {"k": 1000, "K": 1000, "M": 10**6, "B": 10**9, "bn": 10**9, "mn": 10**6, "m": 10**6}
 _FEW_LETTERS = re.compile(r"[A-Za-z]{1,6}(?!\w)|[hdms]\d")
 _ARTICLE = re.compile(r" an?(?= )")
@@ -52,8 +51,8 @@ _MARKERS = re.compile(
     r"\[\^?\d{1,3}(?:[ ]?[,;\u2013-][ ]?\d{1,3}){0,20}\]|^[^\S\n]{0,20}(?:[>#*]{1,6}[ ]){0,3}\d{1,3}[.)](?=\s)",
     re.MULTILINE,
 )
-_MONTH = "|".join(f"(?:{name.title()}|{name.upper()})" for name in _MONTHS)
-_SHORT = "|".join(name[:3].title() for name in _MONTHS if name != "may") + "|Sept"
+_MONTH = "|".join(f"(?:{name.title()}|{name.upper()})" for name in MONTHS)
+_SHORT = "|".join(name[:3].title() for name in MONTHS if name != "may") + "|Sept"
 _WORD_NUMBER = "|".join(sorted((*_SMALL, *_SCALES), key=len, reverse=True)).replace("|bn", "")
 
 
@@ -252,7 +251,7 @@ def _date(match: re.Match[str]) -> tuple[str, ...]:
         return _dated(match["y2"], month, str(day)) if 1 <= month <= 12 and 1 <= day <= 31 else (match[0],)
     month = next(
         number
-        for number, name in enumerate(_MONTHS, start=1)
+        for number, name in enumerate(MONTHS, start=1)
         if name.startswith((match["m3"] or match["m4"]).lower()[:3])
     )
     return _dated(match["y3"] or match["y4"] or match["y5"], month, match["d3"] or match["d4"])

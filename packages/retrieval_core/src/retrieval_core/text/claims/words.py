@@ -30,9 +30,7 @@ MODALS = {
 """Those of one kind say the same."""
 PRONOUNS = frozenset("it he she they its his her their him them".split())  # noqa: SIM905
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())  # noqa: SIM905
-MONTHS = frozenset(
-    "january february march april may june july august september october november december".split()  # noqa: SIM905
-)
+MONTHS = tuple("january february march april may june july august september october november december".split())  # noqa: SIM905
 PERIODS = {
     **{word: word for word in ("second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade")},
     "daily": "day", "hourly": "hour", "weekly": "week", "monthly": "month", "yearly": "year", "annually": "year",
