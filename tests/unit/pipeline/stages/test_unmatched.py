@@ -171,14 +171,13 @@ def test_what_is_not_certain_is_not_told(pool: ThreadPool, condition: Any) -> No
 @pytest.mark.parametrize(
     ("condition", "found"),
     [
-        (None, NOTHING),
         (Eq("prise", 1), SearchResults(QUERY, dense=None, lexical=None)),
         (Eq("prise", 1), SearchResults(QUERY, dense=(), lexical=(Candidate("a", 1),))),
         (Eq("prise", 1), SearchResults(QUERY, dense=(Candidate("a", 1),), lexical=())),
     ],
 )
-def test_the_store_is_not_asked_without_need(pool: ThreadPool, condition: Filter | None, found: SearchResults) -> None:
-    """Where there is no filter, nothing was searched, or something was found."""
+def test_the_store_is_not_asked_without_need(pool: ThreadPool, condition: Filter, found: SearchResults) -> None:
+    """Where nothing was searched, or something was found."""
     store = Catalogue()
     assert told(pool, condition, store, found) is None
     assert store.asked == 0

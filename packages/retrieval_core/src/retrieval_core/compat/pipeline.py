@@ -65,7 +65,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.retry import MAY_PASS
-from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores
+from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores, freeze
 from retrieval_core.types import RetrievalResult as LibraryResult
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import to_json
@@ -664,7 +664,7 @@ def _key(query: str, filters: Filters) -> str:
     return result_key(
         query=query,
         filters=fields if isinstance(fields, Filter) else None,
-        parameters={} if isinstance(fields, Filter) or not fields else {"filters": fields},
+        parameters={} if isinstance(fields, Filter) or not fields else {"filters": freeze(fields)},
         fingerprint="",
         version=None,
         epoch=0,

@@ -98,14 +98,18 @@ async def _search_once(
         strict=config.strict,
         is_fault=lambda error: is_callers_fault(error) and not (found.sides and is_damage(error)),
     )
-    metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": _distinct(found, expansions)}
+    lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *[each.ranked for each in expansions]]
+    distinct = len({item.chunk_id for items in lists for item in items})
+    metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": distinct}
     if expansions:
         metadata["searched_beside"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
-    if not (found.sides or expansions):
+    if not lists:
         if again is None:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
         return Searched(found.query, failures=failures, error=found.failures[-1].reason, metadata=metadata, found=found)
-    ranked = _in_one_order(bounds.search, found, expansions, plan)
+    started = bounds.search.elapsed_ms
+    ranked = _in_one_order(found, expansions, plan)
+    bounds.search.note("fuse", started, sum(map(len, lists)), len(ranked))
     selected = await select(bounds.select, parts.store, found, ranked, plan, expansions=expansions)
     error = None
     if selected.failure is not None:
@@ -130,14 +134,7 @@ async def _search_everything(
     return found, expansions, (*found.failures, *further)
 
 
-def _distinct(found: SearchResults, expansions: Sequence[Expansion]) -> int:
-    """Return how many chunks were found, whatever found them."""
-    lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *(each.ranked for each in expansions)]
-    return len({item.chunk_id for items in lists for item in items})
-
-
-def _in_one_order(run: Run, found: SearchResults, expansions: Sequence[Expansion], plan: Plan) -> tuple[Ranked, ...]:
-    started = run.elapsed_ms
+def _in_one_order(found: SearchResults, expansions: Sequence[Expansion], plan: Plan) -> tuple[Ranked, ...]:
     depth = depth_of(plan)
     method = "rrf" if plan.fusion == "native" else plan.fusion
     if found.both is not None:
@@ -152,9 +149,7 @@ def _in_one_order(run: Run, found: SearchResults, expansions: Sequence[Expansion
         # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
         method = method if all(each.is_search for each in expansions) else "rrf"
         best = merge(best, [(each.ranked, each.weight) for each in expansions], method=method, limit=depth)
-    count_in = sum(map(len, (*found.sides, *[each.ranked for each in expansions])))
-    run.note("fuse", started, count_in, len(best))
-    return best[:depth]
+    return best
 
 
 def _raise_where_nothing_is_left(found: SearchResults, plan: Plan, *, raise_on_error: bool) -> None:

@@ -88,7 +88,7 @@ class Bounds:
         """Return the bounds for the stages that there are."""
         first = run.in_round(1)  # rewriting belongs to no search
         rewrite = run if stages.rewriter is None else run.until(0.95)
-        return cls(*(first if share == 1 else first.until(share) for share in stages.shares), rewrite=rewrite)
+        return cls(*[first if share == 1 else first.until(share) for share in stages.shares], rewrite=rewrite)
 
     def in_round(self, number: int) -> Bounds:
         """Return the bounds of a later search for other words; its number is at least 2."""

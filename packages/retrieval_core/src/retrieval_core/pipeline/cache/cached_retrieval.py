@@ -20,6 +20,7 @@ from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.types import freeze
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
@@ -184,7 +185,7 @@ class CachedRetrieval:
             if not identity:
                 return None
             identities.append((name, identity, version))
-        return tuple(identities)
+        return freeze(identities)
 
     @cached_property
     def _fingerprint(self) -> str | None:
@@ -216,7 +217,8 @@ class CachedRetrieval:
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_index(run, self._parts, query, plan, self._config)
-        found = rewriting.best.searched.found
-        note = None if found is None else await why_nothing_passes(run, self._parts.store, plan.condition, found)
+        found, note = rewriting.best.searched.found, None
+        if found is not None and plan.condition is not None:
+            note = await why_nothing_passes(run, self._parts.store, plan.condition, found)
         evaluator = self._parts.evaluator
         return await make_result(run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note)

@@ -13,8 +13,6 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.types import freeze
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,15 +40,14 @@ def result_key(
     Args:
         query: As it is searched for.
         filters: All conditions of the run, those set by a server included.
-        parameters: What else was asked for in this call, for instance the number of hits.
+        parameters: What else was asked for in this call, for instance the number of hits. What comes from plug-ins and
+            users is frozen before (:func:`~retrieval_core.types.freeze`), since JSON takes ``1`` and ``"1"`` for the
+            same name; not here, where it would take as long as the rest of the key.
         fingerprint: Names the configuration and the parts of the pipeline.
         version: Names the state of the index, ``None`` where the store cannot tell.
         epoch: How often this process declared its earlier results void.
-
-    Raises:
-        InvalidParameterError: A parameter is not JSON, or a mapping in it has a key that is not text.
     """
-    return _hashed(_FORMAT, query, filters, freeze(parameters), fingerprint, version, epoch)
+    return _hashed(_FORMAT, query, filters, parameters, fingerprint, version, epoch)
 
 
 def partition_key(
@@ -67,9 +64,6 @@ def partition_key(
     Args:
         session: Whose questions are compared with each other; ``None`` where that makes no difference.
         filters: As for :func:`result_key`, and likewise the others.
-
-    Raises:
-        InvalidParameterError: As :func:`result_key`.
     """
     whole = result_key(
         query="", filters=filters, parameters=parameters, fingerprint=fingerprint, version=version, epoch=epoch

@@ -60,10 +60,9 @@ def format_context(
         ConfigurationError: The template is not well formed, or the delimiter cannot be told from text.
     """
     pieces, delimiter = _pieces_of(template), checked_delimiter(delimiter)
-    texts = [
-        without_delimiter(_format_hit(hit, rank, pieces, include_scores=include_scores), delimiter)
-        for rank, hit in enumerate(hits, start=1)
-    ]
+    texts = [_format_hit(hit, rank, pieces, include_scores=include_scores) for rank, hit in enumerate(hits, start=1)]
+    if delimiter in "\0".join([text + delimiter[:-1] for text in texts]):  # seldom, and cheaper than to ask each
+        texts = [without_delimiter(text, delimiter) for text in texts]
     text = delimiter.join(texts)
     if max_length is None or len(text) <= max_length:
         return FormattedContext(text, len(texts), truncated=False)
@@ -110,29 +109,27 @@ def _format_hit(hit: Hit, rank: int, pieces: Sequence[_Piece], *, include_scores
             if fields is None:
                 fields = chunk_fields(hit.chunk)
             written = _as_text(lookup(fields, name))
-            shown = _written_text(hit) if written == ABSENT and name == TEXT_OF_REVIEWS else escape_text(written)
-            parts.append(shown)
+            is_text = written == ABSENT and name == TEXT_OF_REVIEWS
+            parts.append(_written_text(hit, rank) if is_text else escape_text(written))
     return "".join(parts)
-
-
-_OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
-    "rank": lambda _, rank: str(rank),
-    "score": lambda hit, _: f"{hit.score:.4f}",
-    "text": lambda hit, _: _written_text(hit),
-    "citation": lambda hit, _: format_citation(hit.chunk),
-}
-"""What a template may name beside a chunk's fields; it wins over metadata of the same name."""
 
 
 def _as_text(value: JSON) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_as_text(item) for item in value) or ABSENT
-    return ABSENT if value is None else _or_absent(str(value))
-
-
-def _written_text(hit: Hit) -> str:
-    return escape_text(_or_absent(shown_text(hit)))
-
-
-def _or_absent(text: str) -> str:
+    text = "" if value is None else str(value)
     return text if text and not text.isspace() else ABSENT
+
+
+def _written_text(hit: Hit, _rank: int) -> str:
+    text = shown_text(hit)
+    return escape_text(text) if text and not text.isspace() else ABSENT
+
+
+_OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
+    "rank": lambda _, rank: str(rank),
+    "score": lambda hit, _: f"{hit.score:.4f}",
+    "text": _written_text,
+    "citation": lambda hit, _: format_citation(hit.chunk),
+}
+"""What a template may name beside a chunk's fields; it wins over metadata of the same name."""

@@ -119,4 +119,4 @@ def relevance_of(hits: Sequence[Hit], filtered: RelevanceResult | None) -> float
         return 0.0
     if filtered is not None and filtered.relevance_scores:
         return max(filtered.relevance_scores)
-    return max((hit.scores.dense for hit in kept if hit.scores.dense is not None), default=None)
+    return max([hit.scores.dense for hit in kept if hit.scores.dense is not None], default=None)

@@ -54,14 +54,14 @@ _PLURALS = {"text": "text", "number": "numbers", "boolean": "booleans"}
 _KNOWN_TYPES = frozenset({*LIST_TYPES, *LIST_TYPES.values(), "list", "object"})
 
 
-async def why_nothing_passes(run: Run, store: Store, condition: Filter | None, found: SearchResults) -> str | None:
+async def why_nothing_passes(run: Run, store: Store, condition: Filter, found: SearchResults) -> str | None:
     """Return why the filter of a search that found nothing lets nothing pass; ``None`` where that cannot be told.
 
     The store is asked only then, if it has a catalogue of fields. That it fails, or takes too long, is in the trace and
     changes nothing else.
     """
     sides = [side for side in (found.dense, found.lexical) if side is not None]
-    if condition is None or not sides or any(sides) or not isinstance(store, FieldCatalogue):
+    if not sides or any(sides) or not isinstance(store, FieldCatalogue):
         return None
     # Its circuit breaker is its own: that counting fields takes too long says nothing about searches.
     outcome = await run.within(SHARE).without_retries().call("fields", store.fields, MOST_FIELDS)
