@@ -30,7 +30,7 @@ from significance import p_value, shown
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.evaluate import load_collection
-from retrieval_core.index.open import build_embedder
+from retrieval_core.index.builders.backends import build_embedder
 from retrieval_core.pipeline.answer.candidates import MOST
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.ports import RerankScores

@@ -29,7 +29,7 @@ from significance import p_value, shown
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.evaluate import ScoredDocument, load_collection, measure
-from retrieval_core.index.open import build_embedder, build_store
+from retrieval_core.index.builders.backends import build_embedder, build_store
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest

@@ -14,7 +14,9 @@ from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.open import build_embedder, build_llm, build_relevance_filter, build_rewriter, open_index
+from retrieval_core.index.builders.backends import build_embedder, build_llm
+from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
+from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types.filters import MetadataFilter

@@ -10,7 +10,7 @@ from retrieval_core.adapters.evaluators import choose_evaluator
 from retrieval_core.adapters.evaluators.local import LocalEvaluator
 from retrieval_core.config import EvaluationConfig
 from retrieval_core.errors import ConfigurationError, MissingExtraError
-from retrieval_core.index.open import build_evaluator
+from retrieval_core.index.builders.stages import build_evaluator
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 

@@ -45,7 +45,8 @@ from retrieval_core.errors import (
     MissingExtraError,
     ModelNotFoundError,
 )
-from retrieval_core.index.open import build_llm, open_index
+from retrieval_core.index.builders.backends import build_llm
+from retrieval_core.index.open import open_index
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.context import NOTHING, make_context, pack_of
 from retrieval_core.pipeline.lifecycle import Closing

@@ -33,8 +33,9 @@ from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.adapters import WithOptions
 from retrieval_core.config.aliases import translated
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.index.builders.stages import OffersModels
-from retrieval_core.index.open import build_embedder, build_llm, build_rerankers, open_index
+from retrieval_core.index.builders.backends import build_embedder, build_llm
+from retrieval_core.index.builders.stages import OffersModels, build_rerankers
+from retrieval_core.index.open import open_index
 from retrieval_core.index.open_federation import open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
 from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline

@@ -40,14 +40,9 @@ from retrieval_core.errors import (
     ValidationError,
 )
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
-from retrieval_core.index.open import (
-    build_embedder,
-    build_llm,
-    build_pipeline,
-    build_relevance_filter,
-    build_rewriter,
-    build_store,
-)
+from retrieval_core.index.builders.backends import build_embedder, build_llm, build_store
+from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
+from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.planning import make_plan

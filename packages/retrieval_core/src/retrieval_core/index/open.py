@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.adapters.registry import local_cross_encoder
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.builders.backends import (
@@ -15,18 +14,12 @@ from retrieval_core.index.builders.backends import (
     build_embedder,
     build_llm,
     build_store,
-    build_word_analyzer,
     named_fields,
 )
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.index.builders.stages import (
-    build_answer_writer,
     build_condenser,
-    build_evaluator,
-    build_pruner,
-    build_relevance_filter,
-    build_rerankers,
-    build_rewriter,
+    build_stages,
     build_token_counter,
     build_transformers,
 )
@@ -36,7 +29,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name, guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.ports import (
         LLM,
@@ -52,22 +45,6 @@ if TYPE_CHECKING:
     from retrieval_core.run.observe import Observer
 
 P = TypeVar("P", bound=RetrievalPipeline)
-
-__all__ = [
-    "base_folder",
-    "build_cache",
-    "build_embedder",
-    "build_evaluator",
-    "build_llm",
-    "build_pipeline",
-    "build_relevance_filter",
-    "build_rerankers",
-    "build_rewriter",
-    "build_store",
-    "build_token_counter",
-    "local_cross_encoder",
-    "open_index",
-]
 
 
 def open_index(
@@ -108,6 +85,32 @@ def open_index(
     if isinstance(path, RetrievalConfig):
         msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
         raise InvalidParameterError(msg)
+    config = loaded(config, transformers)
+    check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
+    return assemble_index(
+        config,
+        Path(path or config.index),
+        embedder=embedder,
+        store=store,
+        llm=llm,
+        transformers=transformers,
+        retrievers=retrievers,
+        reranker=reranker,
+        verifier=verifier,
+        token_counter=token_counter,
+        observer=observer,
+    )
+
+
+def loaded(
+    config: RetrievalConfig | str | Path | None, transformers: Mapping[str, QueryTransformer] | None
+) -> RetrievalConfig:
+    """Return the settings that a program gave; whoever plugs in a transformer wants every query to use it.
+
+    Raises:
+        InvalidParameterError: They are no settings, or what is given is no transformer.
+        ConfigurationError: A file or preset cannot be read.
+    """
     if config is not None and not isinstance(config, (RetrievalConfig, str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = (
             "config is a RetrievalConfig, a TOML file or the name of a preset, got a "
@@ -116,23 +119,11 @@ def open_index(
         raise InvalidParameterError(msg)
     if not isinstance(config, RetrievalConfig):
         config = load_config(config)
-    check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
     given = by_name(transformers, "transformer", "transform")
-    if given:  # whoever plugs one in wants it used
-        config = with_transforms(config, given)
-    return assemble_index(
-        config,
-        Path(path or config.index),
-        embedder=embedder,
-        store=store,
-        llm=llm,
-        transformers=given,
-        retrievers=retrievers,
-        reranker=reranker,
-        verifier=verifier,
-        token_counter=token_counter,
-        observer=observer,
-    )
+    if not given:
+        return config
+    use = tuple(dict.fromkeys((*config.transform.use, *given)))
+    return config.model_copy(update={"transform": config.transform.model_copy(update={"use": use})})
 
 
 def assemble_index(
@@ -143,18 +134,14 @@ def assemble_index(
     store: CataloguedStore | None = None,
     llm: LLM | None = None,
     transformers: Mapping[str, QueryTransformer] | None = None,
-    condenser: QueryTransformer | None = None,
-    retrievers: Mapping[str, Retriever] | None = None,
-    reranker: Reranker | Sequence[Reranker] | None = None,
-    verifier: Verifier | None = None,
-    token_counter: TokenCounter | None = None,
-    observer: Observer | None = None,
+    **plugged_in: Any,
 ) -> Index:
     """Return an index at a place; what is given is used in place of what is configured.
 
     Args:
         config: A complete one. It says which transformers are used, whether they are given or configured.
         transformers: Beside the configured ones, by name.
+        plugged_in: What else :func:`build_pipeline` takes.
 
     Raises:
         ConfigurationError: A name in the configuration stands for nothing.
@@ -166,9 +153,7 @@ def assemble_index(
         analyzer = build_analyzer(config.analysis)
         store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
     llm = build_llm(config.llm) if llm is None else llm
-    given = by_name(transformers, "transformer", "transform")
-    if (graph := build_graph_translator(config.graph, store, location)) is not None:
-        given = {"graph": graph, **given}
+    graph = build_graph_translator(config.graph, store, location)
     builder = build_graph_builder(config.graph, llm, location, guard_of(config))
     ingester = Ingester(
         store,
@@ -184,21 +169,10 @@ def assemble_index(
         embedder,
         llm=llm,
         owned=() if builder is None else (builder,),
-        transformers=given,
-        condenser=condenser,
-        retrievers=retrievers,
-        reranker=reranker,
-        verifier=verifier,
-        token_counter=token_counter,
-        observer=observer,
+        transformers={**({} if graph is None else {"graph": graph}), **(transformers or {})},
         make=partial(Index, ingester=ingester, graph=builder),
+        **plugged_in,
     )
-
-
-def with_transforms(config: RetrievalConfig, names: Iterable[str]) -> RetrievalConfig:
-    """Return a configuration in which every query that does not name its own uses these transformers too."""
-    use = tuple(dict.fromkeys((*config.transform.use, *names)))
-    return config.model_copy(update={"transform": config.transform.model_copy(update={"use": use})})
 
 
 def base_folder(index: Path) -> Path:
@@ -237,23 +211,16 @@ def build_pipeline(
         ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
     """
     llm = build_llm(config.llm) if llm is None else llm
-    size = config.reranker.local.batch_size
-    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     return make(
         store,
         embedder,
         retrievers=retrievers,
         transformers=build_transformers(config.transform, llm, transformers),
         condenser=build_condenser(config.transform, llm) if condenser is None else condenser,
-        reranker=build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
-        relevance_filter=build_relevance_filter(config.relevance_filter, llm, local),
-        pruner=build_pruner(config.pruner, embedder, local),
-        rewriter=build_rewriter(config.rewriter, llm),
-        evaluator=build_evaluator(config.evaluation, llm, embedder),
-        answer_writer=build_answer_writer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         cache=build_cache(config.cache),
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,
         config=config,
         owned=owned if llm is None else (*owned, llm),
+        **build_stages(config, llm, embedder, reranker=reranker, verifier=verifier),
     )

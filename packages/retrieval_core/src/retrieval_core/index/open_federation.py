@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.index.builders.backends import build_word_analyzer
-from retrieval_core.index.builders.stages import build_answer_writer, build_condenser, build_pruner, build_transformers
+from retrieval_core.index.builders.backends import build_embedder, build_llm
+from retrieval_core.index.builders.stages import build_condenser, build_stages, build_transformers
 from retrieval_core.index.federated import FederatedIndex
-from retrieval_core.index.open import (
-    assemble_index,
-    base_folder,
-    build_embedder,
-    build_evaluator,
-    build_llm,
-    build_relevance_filter,
-    build_rerankers,
-    build_rewriter,
-    local_cross_encoder,
-    with_transforms,
-)
+from retrieval_core.index.open import assemble_index, base_folder, loaded
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
 from retrieval_core.pipeline.plugging import reranker_chain
@@ -34,6 +22,7 @@ from retrieval_core.pipeline.stages.embed import Questions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter, Verifier
     from retrieval_core.run.observe import Observer
@@ -80,10 +69,7 @@ def open_indexes(
             store is none that a path can name.
         InvalidParameterError: The names are not unique, or a weight is of no index.
     """
-    if not isinstance(config, RetrievalConfig):
-        config = load_config(config)
-    if transformers:
-        config = with_transforms(config, transformers)
+    config = loaded(config, transformers)
     given = _named(indexes)
     paths = {name: Path(index) for name, index in given.items() if isinstance(index, (str, Path))}
     embeds = embedder is None and (bool(paths) or config.pruner.kind == "embedder")
@@ -98,17 +84,12 @@ def open_indexes(
         embedder = build_embedder(config.embedder)
     embedder = None if embedder is None else shared(embedder)
     llm = build_llm(config.llm) if llm is None else llm
-    size = config.reranker.local.batch_size
-    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
-    chain = build_rerankers(config.reranker, llm, local) if reranker is None else reranker
-    relevance_filter, rewriter = (
-        build_relevance_filter(config.relevance_filter, llm, local),
-        build_rewriter(config.rewriter, llm),
-    )
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     together = _together(config, frozenset(paths), embedder, made, condenser)
-    stages = Stages(rerankers=reranker_chain(chain), relevance_filter=relevance_filter, rewriter=rewriter)
-    own = _settings_of_each(config, stages.share_of_indexes)
+    stages = build_stages(config, llm, embedder, reranker=reranker, verifier=verifier)
+    chain = reranker_chain(stages["reranker"])
+    timed = Stages(rerankers=chain, relevance_filter=stages["relevance_filter"], rewriter=stages["rewriter"])
+    own = _settings_of_each(config, timed.share_of_indexes)
     opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(
             own,
@@ -127,16 +108,11 @@ def open_indexes(
     return FederatedIndex(
         opened,
         weights=weights,
-        reranker=chain,
-        relevance_filter=relevance_filter,
-        pruner=build_pruner(config.pruner, embedder, local),
-        rewriter=rewriter,
-        evaluator=build_evaluator(config.evaluation, llm, embedder),
-        answer_writer=build_answer_writer(config.answer, llm, build_word_analyzer(config.analysis), local, verifier),
         together=together,
         observer=observer,
         config=config,
         owned=tuple(part for part in (llm, embedder, condenser, *made.values()) if part is not None),
+        **stages,
     )
 
 

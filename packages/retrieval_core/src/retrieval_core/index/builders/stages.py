@@ -5,8 +5,9 @@ What is called ``local`` makes the cross-encoder of this machine, which several 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from retrieval_core.adapters.registry import (
     EVALUATORS,
@@ -21,10 +22,11 @@ from retrieval_core.adapters.registry import (
     local_cross_encoder,
 )
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.index.builders.backends import build_word_analyzer
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.config import (
         AnswerConfig,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         PrunerConfig,
         RelevanceFilterConfig,
         RerankerConfig,
+        RetrievalConfig,
         RewriterConfig,
         TransformConfig,
     )
@@ -50,6 +53,36 @@ if TYPE_CHECKING:
         Verifier,
     )
     from retrieval_core.text.analysis import Analyzer
+
+
+def build_stages(
+    config: RetrievalConfig,
+    llm: LLM | None,
+    embedder: Embedder | None,
+    *,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+) -> dict[str, Any]:
+    """Return what follows a search, as keyword arguments of a pipeline or of several indexes.
+
+    Args:
+        reranker: In place of the configured one.
+        verifier: In place of the configured one.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+    """
+    size = config.reranker.local.batch_size
+    local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
+    analyzer = build_word_analyzer(config.analysis)
+    return {
+        "reranker": build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
+        "relevance_filter": build_relevance_filter(config.relevance_filter, llm, local),
+        "pruner": build_pruner(config.pruner, embedder, local),
+        "rewriter": build_rewriter(config.rewriter, llm),
+        "evaluator": build_evaluator(config.evaluation, llm, embedder),
+        "answer_writer": build_answer_writer(config.answer, llm, analyzer, local, verifier),
+    }
 
 
 def build_rerankers(
