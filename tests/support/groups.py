@@ -41,7 +41,7 @@ class Group:
                 [Chunk(f"c{n}", "guide", f"{text} {name}", n, 4, metadata={"n": n}) for n, text in enumerate(TEXTS)],
             )
         self.embedder = embedder or FakeEmbedder()
-        one = shared(self.embedder)
+        one = shared(self.embedder, self.config.cache.embeddings)
         own = self.config.model_copy(update={"strict": False, "raise_on_error": True})
         self.pipelines = {
             name: RetrievalPipeline(

@@ -282,6 +282,18 @@ class TestMany:
                 assert outcome.result is not None
                 assert outcome.result.hits == indexes.retrieve(text, top_k=3).hits
 
+    def test_no_vector_is_kept_where_none_is_to_be(self, tmp_path: Path) -> None:
+        """Asked again, a question is embedded again."""
+        embedder = Batching()
+        with opened(tmp_path, None, {"embedder": embedder}, cache__embeddings=0, cache__enabled=False) as indexes:
+            assert indexes.retrieve(QUESTION).hits
+            before = len(embedder.queries)
+            assert indexes.retrieve(QUESTION).hits
+            assert len(embedder.queries) > before
+            outcomes = indexes.retrieve_many(TEXTS, top_k=3)
+            assert all(outcome.result is not None for outcome in outcomes)
+            assert embedder.together == []
+
     def test_a_question_that_fails_does_not_touch_the_others(self) -> None:
         """Its error is in its outcome; what is wrong with all of them is raised."""
         with Group().indexes() as indexes:

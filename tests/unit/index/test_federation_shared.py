@@ -88,7 +88,7 @@ class TestSharedTransformer:
 def test_a_passage_alone_is_embedded_once_for_callers_at_the_same_time() -> None:
     """A later call embeds it again, as is needed to try an embedder."""
     embedder = FakeEmbedder()
-    one = shared(embedder)
+    one = shared(embedder, 10)
 
     async def embed() -> list[Matrix]:
         return await asyncio.gather(*(one.embed_texts(["a passage"]) for _ in range(3)))
@@ -107,17 +107,17 @@ def test_a_blocking_embedder_is_not_shared() -> None:
             return self._vector(text)
 
     embedder = Blocking()
-    assert shared(embedder) is embedder
+    assert shared(embedder, 10) is embedder
     assert Group(embedder).ask().degraded == ()
 
 
 def test_a_shared_embedder_has_the_abilities_of_its_own() -> None:
     """It counts tokens if and only if the embedder does, and a failure is not remembered."""
-    assert isinstance(shared(CountingFakeEmbedder()), CountsTokens)
-    assert not isinstance(shared(FakeEmbedder()), CountsTokens)
+    assert isinstance(shared(CountingFakeEmbedder(), 10), CountsTokens)
+    assert not isinstance(shared(FakeEmbedder(), 10), CountsTokens)
     embedder = FakeEmbedder()
     embedder.failure = DeadlineExceededError("slow")
-    one = shared(embedder)
+    one = shared(embedder, 10)
     with pytest.raises(DeadlineExceededError):
         asyncio.run(one.embed_query("a"))
     embedder.failure = None

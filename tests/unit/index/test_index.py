@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from retrieval_core import Chunk, Document, Index, RetrievalConfig, open_index
+from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import StoreConfig
-from retrieval_core.errors import StoreError
+from retrieval_core.errors import ServiceConnectionError, StoreError
+from retrieval_core.ports import Fetched, FetchRequest, StoreInfo
+from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import content_hash
 
@@ -154,3 +157,38 @@ def test_indexes_that_nobody_closed_let_go_of_what_they_held(
         time.sleep(0.01)
     assert after[0] <= before[0]
     assert after[1] <= before[1]
+
+
+def test_reading_is_guarded_as_a_search_is(tmp_path: Path) -> None:
+    """A store without coroutine functions serves, a call that failed is made again."""
+
+    class Blocking:
+        id = "blocking"
+        sides = frozenset({"lexical"})
+        failures = 1
+
+        def search(self, _request: object) -> tuple[()]:
+            return ()
+
+        def describe(self) -> StoreInfo:
+            return asyncio.run(MemoryStore().describe())
+
+        def fetch(self, request: FetchRequest) -> Fetched:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise ServiceConnectionError("gone for a moment")
+            return Fetched(documents={name: Document(name, "text", "s", "h") for name in request.document_ids})
+
+        async def aclose(self) -> None: ...
+
+    store, clock = Blocking(), FakeClock()
+    index = open_index(tmp_path / "index.db", config=CONFIG, embedder=FakeEmbedder(), store=cast("Any", store))
+    guarded = Index(cast("Any", store), ingester=cast("Any", index._ingester), clock=clock)
+    assert guarded.describe().chunks == 0
+    document = asyncio.run(guarded.adocument("a"))
+    assert document is not None
+    assert document.text == "text"
+    store.failures = 100
+    with pytest.raises(ServiceConnectionError):
+        asyncio.run(guarded.adocument("a"))
+    guarded.close()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.search_loop import value_of
+from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
@@ -147,17 +149,27 @@ class Index(RetrievalPipeline):
         return self.sync.run(self.adocument(document_id), seconds=None)
 
     async def adocument(self, document_id: str) -> Document | None:
-        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
-        fetched = await self.store.fetch(FetchRequest(document_ids=(document_id,)))
-        return fetched.documents.get(document_id)
+        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there.
+
+        Raises:
+            StoreError: The index cannot be read.
+            ServiceError: It is at a service that did not answer, or not in time.
+        """
+        request = FetchRequest(document_ids=(document_id,))
+        return value_of(await fetch(self._run(), self.store, request)).documents.get(document_id)
 
     def describe(self) -> StoreInfo:
         """Say what the index holds and can do."""
         return self.sync.run(self.adescribe(), seconds=None)
 
     async def adescribe(self) -> StoreInfo:
-        """Say what the index holds and can do."""
-        return await self.store.describe()
+        """Say what the index holds and can do.
+
+        Raises:
+            StoreError: The index cannot be opened.
+            ServiceError: It is at a service that did not answer, or not in time.
+        """
+        return value_of(await self._run().on("store").call("describe", self.store.describe))
 
     async def aclose(self) -> None:
         """Let go of files, threads and models. Closing twice is fine."""

@@ -82,7 +82,7 @@ def open_indexes(
         raise ConfigurationError(msg, problems=(msg,))
     if embeds:
         embedder = build_embedder(config.embedder)
-    embedder = None if embedder is None else shared(embedder)
+    embedder = None if embedder is None else shared(embedder, config.cache.embeddings if config.cache.enabled else 0)
     llm = build_llm(config.llm) if llm is None else llm
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     together = _together(config, frozenset(paths), embedder, made, condenser)
@@ -136,7 +136,10 @@ def _together(
         None if condenser is None else shared_transformer(condenser, seconds),
         transformers,
         tuple(of_each),
-        Questions(embedder, embedder.remembered) if isinstance(embedder, SharedEmbedder) else None,
+        # What is embedded for many questions at once is found by each index only where it is kept.
+        Questions(embedder, embedder.remembered)
+        if isinstance(embedder, SharedEmbedder) and embedder.remembered is not None
+        else None,
     )
 
 

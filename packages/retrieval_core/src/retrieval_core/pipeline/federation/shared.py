@@ -31,15 +31,16 @@ class SharedEmbedder:
 
     Args:
         embedder: Embeds.
+        kept: The most vectors of questions that are kept; 0 for none.
 
     Attributes:
-        remembered: The vectors of questions; one that is put in is found too.
+        remembered: These vectors; one that is put in is found too.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, kept: int) -> None:
         self._embedder = embedder
         self._flights: SingleFlight[Vector] = SingleFlight()
-        self.remembered = EmbeddingCache(REMEMBERED, SystemClock().now)
+        self.remembered = EmbeddingCache(kept, SystemClock().now) if kept else None
         self._passages: SingleFlight[Matrix] = SingleFlight()
         # Protocols are looked up in what an object has itself, so handing on what is asked for would not do.
         for ability in ("reopen", "embed_queries", "aclose"):
@@ -58,30 +59,32 @@ class SharedEmbedder:
 
     async def embed_query(self, text: str) -> Vector:
         """Embed one question, or wait for the vector that is on its way."""
-        vector = self.remembered.get(text)
+        vector = None if self.remembered is None else self.remembered.get(text)
         return await self._flights.run(text, lambda: self._embed(text)) if vector is None else vector
 
     async def _embed(self, text: str) -> Vector:
         vector = await self._embedder.embed_query(text)
-        # What is no vector is for whoever asked to find out.
-        return self.remembered.set(text, vector) if hasattr(vector, "tobytes") else vector
+        if self.remembered is None or not hasattr(vector, "tobytes"):  # no vector: for whoever asked to find out
+            return vector
+        return self.remembered.set(text, vector)
 
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages."""
         if len(texts) != 1:
             return await self._embedder.embed_texts(texts)
-        # Not remembered: an embedder that failed is tried with a word, and is to show that it works again.
-        return await self._passages.run(texts[0], lambda: self._embed_passages(texts))
 
-    async def _embed_passages(self, texts: Sequence[str]) -> Matrix:
-        return await self._embedder.embed_texts(texts)
+        async def embed() -> Matrix:
+            return await self._embedder.embed_texts(texts)
+
+        # Not remembered: an embedder that failed is tried with a word, and is to show that it works again.
+        return await self._passages.run(texts[0], embed)
 
 
 class SharedCountingEmbedder(SharedEmbedder):
     """A :class:`SharedEmbedder` that counts tokens too."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        super().__init__(embedder)
+    def __init__(self, embedder: Embedder, kept: int) -> None:
+        super().__init__(embedder, kept)
         self._counts = cast("CountsTokens", embedder)
 
     @property
@@ -94,14 +97,14 @@ class SharedCountingEmbedder(SharedEmbedder):
         return self._counts.count_tokens(text)
 
 
-def shared(embedder: Embedder) -> Embedder:
-    """Return an embedder that several indexes share, with all abilities that it has.
+def shared(embedder: Embedder, kept: int) -> Embedder:
+    """Return an embedder that several indexes share, with all abilities that it has; it keeps so many vectors.
 
     One that is no coroutine function runs in each index's threads, and is returned as it is.
     """
     if not inspect.iscoroutinefunction(embedder.embed_query):
         return embedder
-    return (SharedCountingEmbedder if isinstance(embedder, CountsTokens) else SharedEmbedder)(embedder)
+    return (SharedCountingEmbedder if isinstance(embedder, CountsTokens) else SharedEmbedder)(embedder, kept)
 
 
 class SharedTransformer:
