@@ -410,6 +410,16 @@ def test_search_multiple_indexes(tmp_path: Path) -> None:
             pipeline.search_multiple_indexes(QUESTION, "main")
 
 
+def test_weights_of_indexes_that_are_not_asked(tmp_path: Path) -> None:
+    """Those of the settings count for the indexes that a request names; the others are passed over."""
+    for name in ("a", "b"):
+        with open_index(tmp_path / f"text_pages_{name}.db", config="local-hybrid", embedder=FakeEmbedder()) as index:
+            index.add([Chunk("one", "phones", f"{TEXTS['battery']} In {name}.")])
+    weights = {"a": 0.5, "b": 0, "elsewhere": 2}
+    with a_pipeline(tmp_path, config={"federation": {"weights": weights}}) as pipeline:
+        assert {item["source_index"] for item in pipeline.search_multiple_indexes(QUESTION, ["a", "b"])} == {"a"}
+
+
 def test_recovery_of_the_embedder(tmp_path: Path) -> None:
     """It says whether the embedder works; while it does not, words alone are searched."""
     embedder = FakeEmbedder()

@@ -561,3 +561,11 @@ def test_errors() -> None:
     assert list(ConfigurationError("m", missing_keys=["K"]).missing_keys) == ["K"]
     kinds = (QueryValidationError, EmbeddingError, SearchError, ConnectionError, ConfigurationError)
     assert all(issubclass(kind, RetrievalError) for kind in kinds)
+
+
+def test_closing_before_the_first_question_closes_what_was_handed_over() -> None:
+    """It owns that whether it was used or not; without anything there is nothing to close."""
+    store = a_store()
+    RetrievalPipeline(RetrievalConfig(), embeddings_model=FakeEmbedder(), vector_store=store).close()
+    assert store.closed == 1
+    RetrievalPipeline(RetrievalConfig()).close()

@@ -70,7 +70,7 @@ class TestTransforming:
             assert len(llm.requests) == 2
             assert sorted(map(str, sources(result))) == list(FILES)
             assert result.degraded == ()
-            kinds = [item["kind"] for item in result.metadata["searched_beside"]]
+            kinds = [item["kind"] for item in result.metadata["query_expansion"]]
             assert sorted(kinds) == ["keywords", "passage"]
             assert {origin.kind for hit in result.hits for origin in hit.found_by} == {"keywords", "passage"}
             indexes.retrieve(QUESTION, top_k=3)
@@ -99,7 +99,7 @@ class TestTransforming:
             llm.failure = None
             again = indexes.retrieve(QUESTION, top_k=3)
             assert again.degraded == ()
-            assert "searched_beside" in again.metadata
+            assert "query_expansion" in again.metadata
 
     def test_one_that_fails_takes_nothing_from_the_other(self, tmp_path: Path) -> None:
         """Neither of those that are configured, nor of those that a query names."""
@@ -109,7 +109,7 @@ class TestTransforming:
             for options in ({}, {"transforms": ["good", "bad"]}):
                 result = indexes.retrieve(QUESTION, **options)
                 assert stages(result) == ["transform"]
-                assert [item["kind"] for item in result.metadata["searched_beside"]] == ["good"]
+                assert [item["kind"] for item in result.metadata["query_expansion"]] == ["good"]
             assert len(good.asked) == 1
             assert indexes.retrieve(QUESTION, transforms=[]).degraded == ()
             with pytest.raises(InvalidParameterError, match="no transformer 'none'"):

@@ -107,7 +107,7 @@ def test_neighbours_must_pass_the_filter_too() -> None:
         assert [entry.id for entry in odd.ledger] == ["a#5", "a#6"]
 
 
-def test_surroundings_that_cannot_be_read_are_done_without() -> None:
+def test_surroundings_that_cannot_be_read_are_done_without(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(TroubledStore):
         async def fetch(self, request: Any) -> Any:
             if request.ranges:
@@ -121,6 +121,7 @@ def test_surroundings_that_cannot_be_read_are_done_without() -> None:
         assert [passage.role for passage in pack.passages] == ["primary", "primary"]
         assert [entry.stage for entry in pack.degraded] == ["surroundings"]
         assert metrics.snapshot().degraded == {"surroundings": 1}
+        assert caplog.messages == ["surroundings: the store is gone"]
     strict, _ = a_context_pipeline(Failing(), search__mode="lexical", strict=True)
     with strict, pytest.raises(ServiceConnectionError):
         strict.context("moon", top_k=2)

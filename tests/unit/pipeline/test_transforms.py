@@ -89,7 +89,7 @@ def test_variants_are_searched_for_beside_the_question() -> None:
     assert Origin("sub-question", SATURN) in origins["p3"]
     assert Origin("sub-question", BREAD) in origins["p2"]
     assert result.hits[0].id in {"p0", "p1", "p2", "p3"}
-    assert result.metadata["searched_beside"] == (
+    assert result.metadata["query_expansion"] == (
         {"kind": "sub-question", "text": SATURN},
         {"kind": "sub-question", "text": BREAD},
     )
@@ -133,7 +133,7 @@ def test_the_same_is_not_searched_for_twice() -> None:
     pipeline = a_pipeline(store, transformers={"more": FakeTransformer(Transformed(variants=variants))})
     result = pipeline.retrieve("planets")
     assert store.calls["lexical"] == 2
-    assert result.metadata["searched_beside"] == ({"kind": "more", "text": SATURN},)
+    assert result.metadata["query_expansion"] == ({"kind": "more", "text": SATURN},)
 
 
 def test_linked_chunks_are_candidates() -> None:
@@ -186,7 +186,7 @@ def test_two_that_replace_the_question() -> None:
     pipeline = a_pipeline(transformers={"a": FakeTransformer(SATURN), "b": FakeTransformer(BREAD)})
     result = pipeline.retrieve("anything")
     assert result.metadata["query_searched"] == SATURN
-    assert result.metadata["searched_beside"] == ({"kind": "b", "text": BREAD},)
+    assert result.metadata["query_expansion"] == ({"kind": "b", "text": BREAD},)
 
 
 def test_transformers_run_side_by_side() -> None:

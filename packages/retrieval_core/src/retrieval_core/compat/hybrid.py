@@ -21,7 +21,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakSet
 
 from retrieval_core.adapters.graph import GraphQueryTranslator
 from retrieval_core.adapters.rerankers.fastembed import FastembedLateInteraction as ColBERTSmall
@@ -43,6 +45,7 @@ from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.ports import Candidate, QueryContext, RerankScores, Versioned
 from retrieval_core.run.events import in_step
+from retrieval_core.run.lru import LruCache
 from retrieval_core.run.observe import monitor_memory_usage
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import AnswerChunk, Chunk
@@ -82,7 +85,7 @@ FLAGS = {
 }
 """What a request may ask for in place of the settings, and what each is called there."""
 MOST_FLAGS = 32
-"""For how many combinations of them what was made is kept."""
+"""For how many combinations of them an index, or several as one, is kept."""
 
 
 class BaseRetriever(ABC):
@@ -418,8 +421,10 @@ class RetrievalPipeline(Closing):
         self._retrievers = ours
         self._reranker = None if reranker is None else cast("Reranker | Sequence[Reranker]", reranker)
         self._rerankers: dict[str, Sequence[Reranker]] = {}
-        self._opened: dict[str, Index] = {}
-        self._federations: dict[str, FederatedIndex] = {}
+        self._opened: LruCache[str, Index] = LruCache(MOST_FLAGS, None, monotonic)
+        self._federations: LruCache[str, FederatedIndex] = LruCache(MOST_FLAGS, None, monotonic)
+        # Also those that made room for others: a request may still use them, and they let go of their files with it.
+        self._others: WeakSet[Index | FederatedIndex] = WeakSet()
         self.index = self._open(self.config)
         self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
 
@@ -465,7 +470,11 @@ class RetrievalPipeline(Closing):
         if not flags:
             return self.index
         name = repr(sorted(flags.items()))
-        return self._opened.get(name) or _remembered(self._opened, name, self._open(self._configured(flags)))
+        if (index := self._opened.get(name)) is None:
+            index = self._open(self._configured(flags))
+            self._opened.set(name, index)
+            self._others.add(index)
+        return index
 
     def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
         """Find passages: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
@@ -538,8 +547,11 @@ class RetrievalPipeline(Closing):
             place = Path(config.index)
             places = {one: place.with_name(f"text_pages_{one}{place.suffix}") for one in index_ids}
             rerankers = self._reranked_by(config)
+            weights = {one: weight for one, weight in config.federation.weights.items() if one in places}
             parts: dict[str, Any] = {"embedder": self._embedder, "reranker": rerankers, **self._plugged_in}
-            federation = _remembered(self._federations, name, open_indexes(places, config=config, **parts))
+            federation = open_indexes(places, config=config, weights=weights, **parts)
+            self._federations.set(name, federation)
+            self._others.add(federation)
         rest = _within(flags, rest, config.search)
         return _as_dicts(self._run(federation.aretrieve(query, **rest)).hits)
 
@@ -578,14 +590,7 @@ class RetrievalPipeline(Closing):
     @property
     def _all_opened(self) -> tuple[Index | FederatedIndex, ...]:
         """What is closed with it, the last one first."""
-        return (self.index, *self._opened.values(), *self._federations.values())
-
-
-def _remembered(kept: dict[str, T], name: str, made: T) -> T:
-    """Keep what was made for some flags in place of the oldest, which lets go of its files when it is collected."""
-    if len(kept) >= MOST_FLAGS:
-        kept.pop(next(iter(kept)), None)
-    return kept.setdefault(name, made)
+        return (self.index, *self._others)
 
 
 def _within(flags: Mapping[str, Any], rest: dict[str, Any], settings: SearchConfig) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +47,7 @@ from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.planning import make_plan
+from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.pipeline.search_index import Parts
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions, checked
@@ -60,6 +62,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.retry import MAY_PASS
+from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores, freeze
 from retrieval_core.types import RetrievalResult as LibraryResult
 from retrieval_core.types.filters import Filter, MetadataFilter
@@ -546,14 +549,19 @@ class RetrievalPipeline(Closing):
         return result
 
     async def aclose(self) -> None:
-        """Close what it uses. Closing twice is fine."""
+        """Close what it uses, and what was handed over where it was not used. Closing twice is fine."""
         if self._pipeline is not None:
             await self._pipeline.aclose()
+            return
+        async with AsyncExitStack() as stack:
+            close_with(stack, (self._llm, self._embedder, self._store))
 
     def close(self) -> None:
-        """Close what it uses. Closing twice is fine."""
+        """Close what it uses; see :meth:`aclose`."""
         if self._pipeline is not None:
             self._pipeline.close()
+        else:
+            SyncBridge().finish(self.aclose)
 
 
 class _Model(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Citation, Hit, Metadata, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
+logger = logging.getLogger("retrieval_core")
 NOTHING = Surroundings({}, {}, {})
 
 
@@ -66,6 +68,8 @@ async def make_context(
     readings = (_surroundings(run, name, stores[name], request, condition) for name, request in requests.items())
     parts = await asyncio.gather(*readings)
     failures = tuple(part for part in parts if isinstance(part, Failed))
+    for failure in failures:
+        logger.warning("%s: %s", failure.stage, failure.reason)
     raise_faults(failures if strict or "" in stores else (), strict=strict)
     for name, part in zip(shown, parts, strict=True):
         if not isinstance(part, Failed):

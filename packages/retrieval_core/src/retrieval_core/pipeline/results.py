@@ -110,7 +110,7 @@ async def evaluated(
     if isinstance(outcome, Ok):
         return replace(result, evaluation=outcome.value, trace=trace)
     raise_faults((outcome,), strict=strict)
-    return with_troubles(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
+    return with_failures(replace(result, evaluation=EvaluationScores(), trace=trace), (outcome,))
 
 
 def _problem(given: EvaluationScores) -> str | None:
@@ -119,8 +119,8 @@ def _problem(given: EvaluationScores) -> str | None:
     return None if all(score is None or 0 <= score <= 1 for score in scores) else f"{given!r:.120}"
 
 
-def with_troubles(result: RetrievalResult, troubles: tuple[Failed, ...]) -> RetrievalResult:
+def with_failures(result: RetrievalResult, failures: tuple[Failed, ...]) -> RetrievalResult:
     """Return a result that also lists what was done without after it was made."""
-    if not troubles:
+    if not failures:
         return result
-    return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in troubles))
+    return replace(result, degraded=result.degraded + tuple(Degradation(item.stage, item.reason) for item in failures))

@@ -102,7 +102,7 @@ async def _search_once(
     distinct = len({item.chunk_id for items in lists for item in items})
     metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": distinct}
     if expansions:
-        metadata["searched_beside"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
+        metadata["query_expansion"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
     if not lists:
         if again is None:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)

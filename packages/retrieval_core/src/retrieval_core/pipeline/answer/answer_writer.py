@@ -92,13 +92,13 @@ class _Told:
 
     emit: Callable[[AnswerEvent], None]
     fallbacks: list[Fallback] = field(default_factory=list["Fallback"])
-    troubles: list[Failed] = field(default_factory=list["Failed"])
+    failures: list[Failed] = field(default_factory=list["Failed"])
     searched: int = 0
     result: RetrievalResult | None = None
 
     def fall_back(self, step: FallbackStep, failed: Failed) -> None:
         """Tell that something stands in for what failed."""
-        self.troubles.append(failed)
+        self.failures.append(failed)
         self.fallbacks.append(Fallback(step, f"{failed.stage}: {failed.reason}"))
         self.emit(self.fallbacks[-1])
 
@@ -256,7 +256,7 @@ class AnswerWriter:
     async def _extracted(self, run: Run, query: str, evidence: AnswerEvidence, grounded: Made, told: _Told) -> Made:
         """Answer with the passages' own words, where they are likely to answer."""
         extracted = await extract(run, self.scorer, query, evidence.pack, self._analyzer)
-        told.troubles.extend(extracted.failures)
+        told.failures.extend(extracted.failures)
         if grounded.confidence is not None:
             score = extracted.best_score if getattr(self.scorer, "id", None) == CALIBRATED_SCORER else None
             signals = signals_of(query, evidence.result.hits, embedder_id=None, analyzer=self._analyzer)
@@ -277,7 +277,7 @@ class AnswerWriter:
         checked = await verify(run, self.verifier, query, made.sentences, evidence.pack)
         for check in checked.checks:
             told.emit(SentenceVerified(check))
-        told.troubles.extend(checked.failures)
+        told.failures.extend(checked.failures)
         return replace(made, sentences=checked.sentences)
 
     def _end(self, run: Run, question: Question, made: Made, told: _Told) -> AnswerOutcome:
@@ -295,7 +295,7 @@ class AnswerWriter:
             confidence=confidence,
             fallbacks=tuple(told.fallbacks),
             error=None if failed is None else f"{failed.stage}: {failed.reason}",
-            degraded=_degraded(pack, told.troubles if failed is None else (*told.troubles, failed)),
+            degraded=_degraded(pack, told.failures if failed is None else (*told.failures, failed)),
             stages=run.records[told.searched :],
             latency_ms=run.elapsed_ms,
         )
@@ -311,9 +311,9 @@ class AnswerWriter:
                 await closing
 
 
-def _degraded(pack: ContextPack | None, troubles: Iterable[Failed]) -> tuple[Degradation, ...]:
+def _degraded(pack: ContextPack | None, failures: Iterable[Failed]) -> tuple[Degradation, ...]:
     known = () if pack is None else pack.degraded
-    return tuple(dict.fromkeys((*known, *(Degradation(failed.stage, failed.reason) for failed in troubles))))
+    return tuple(dict.fromkeys((*known, *(Degradation(failed.stage, failed.reason) for failed in failures))))
 
 
 def _admits(text: str) -> bool:

@@ -12,7 +12,7 @@ from retrieval_core.pipeline.cache.key import partition_key, result_key
 from retrieval_core.pipeline.cache.lookup import ask_cache, keep
 from retrieval_core.pipeline.cache.similar import SimilarQuestions
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.results import make_result, with_troubles
+from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
 from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.unmatched import why_nothing_passes
@@ -110,18 +110,18 @@ class CachedRetrieval:
         names = await self._names(run, query, plan)
         if names is None:
             return await self._search(run, query, plan)
-        troubles: tuple[Failed, ...] = ()
+        failures: tuple[Failed, ...] = ()
         if self.cache is not None:
             cached = await ask_cache(run, self.cache, names.key)
             if isinstance(cached, Failed):
                 raise_faults((cached,), strict=self._config.strict)
-                troubles = (cached,)
+                failures = (cached,)
             elif cached is not None:
                 latency = run.elapsed_ms
                 return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
         flight = names.flight if run.seconds is None else f"{names.flight} {ceil(run.seconds)}"
-        result = await self._flights.run(flight, lambda: self._search_and_keep(run, names, query, plan, troubles))
+        result = await self._flights.run(flight, lambda: self._search_and_keep(run, names, query, plan, failures))
         return replace(result, query=query.original, latency_ms=run.elapsed_ms)
 
     async def kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
@@ -192,7 +192,7 @@ class CachedRetrieval:
         return fingerprint_of(self._parts, self._config)
 
     async def _search_and_keep(
-        self, run: Run, names: _Names, query: Query, plan: Plan, troubles: tuple[Failed, ...]
+        self, run: Run, names: _Names, query: Query, plan: Plan, failures: tuple[Failed, ...]
     ) -> RetrievalResult:
         similar, partition = self._similar, names.partition
         if similar is not None and partition is not None:
@@ -201,10 +201,10 @@ class CachedRetrieval:
                 found = await similar.ask(run, query, query.embedding, partition)
                 if isinstance(found, Failed):
                     raise_faults((found,), strict=self._config.strict)
-                    troubles += () if troubles else (found,)
+                    failures += () if failures else (found,)
                 elif found is not None:
-                    return with_troubles(found, troubles)
-        result = with_troubles(await self._search(run, query, plan), troubles)
+                    return with_failures(found, failures)
+        result = with_failures(await self._search(run, query, plan), failures)
         if self.cache is None or result.degraded:
             return result
         kept = await keep(run, self.cache, names.key, result)
@@ -213,7 +213,7 @@ class CachedRetrieval:
                 similar.known.add(partition, query.text, query.embedding, names.key)
             return result
         raise_faults((kept,), strict=self._config.strict)
-        return with_troubles(result, (kept,))
+        return with_failures(result, (kept,))
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_index(run, self._parts, query, plan, self._config)

@@ -180,10 +180,10 @@ def _metadata(results: Mapping[str, RetrievalResult], merged_by: str, mode: str)
     expansions = [
         item
         for result in results.values()
-        for item in cast("Sequence[Mapping[str, JSON]]", result.metadata.get("searched_beside", ()))
+        for item in cast("Sequence[Mapping[str, JSON]]", result.metadata.get("query_expansion", ()))
     ]
     if expansions:
-        metadata["searched_beside"] = list({(item["kind"], item["text"]): item for item in expansions}.values())
+        metadata["query_expansion"] = list({(item["kind"], item["text"]): item for item in expansions}.values())
     return metadata
 
 
