@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.cache.key import partition_key
+from retrieval_core.pipeline.cache.key import partition_key, result_key
 from retrieval_core.pipeline.cache.semantic import SemanticCache
 from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.clock import FakeClock
@@ -256,6 +256,10 @@ ingredients: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 
 
+def part_of(session: str | None, **others: Any) -> str:
+    return partition_key(session, result_key(query="", **others))
+
+
 @given(
     ingredients, ingredients, st.sampled_from(["session", "filters", "parameters", "fingerprint", "version", "epoch"])
 )
@@ -263,9 +267,9 @@ def test_no_question_is_found_from_another_part(one: dict[str, Any], other: dict
     """Whatever else the result depends on: a single ingredient that differs makes another part."""
     changed = {**one, name: other[name]}
     known = cache(threshold=-1)
-    known.add(partition_key(**one), "a", towards(1, 0), "k")
-    assert known.find(partition_key(**one), "a", towards(1, 0)).match is not None
-    if repr(changed[name]) != repr(one[name]) and partition_key(**changed) != partition_key(**one):
-        assert known.find(partition_key(**changed), "a", towards(1, 0)).match is None
+    known.add(part_of(**one), "a", towards(1, 0), "k")
+    assert known.find(part_of(**one), "a", towards(1, 0)).match is not None
+    if repr(changed[name]) != repr(one[name]) and part_of(**changed) != part_of(**one):
+        assert known.find(part_of(**changed), "a", towards(1, 0)).match is None
     if name in {"session", "fingerprint", "version", "epoch"} and changed[name] != one[name]:
-        assert partition_key(**changed) != partition_key(**one)
+        assert part_of(**changed) != part_of(**one)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Never
 
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.cache.reranks import RerankCache
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.rerank import KeptScores
     from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
@@ -48,7 +48,7 @@ class Stages:
     pruner: Pruner | None = None
     rewriter: Rewriter | None = None
     evaluator: Evaluator | None = None
-    reranked: KeptScores | None = None
+    reranked: RerankCache | None = None
 
     @property
     def models(self) -> tuple[object, ...]:

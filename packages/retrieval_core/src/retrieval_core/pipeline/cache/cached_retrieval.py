@@ -7,8 +7,7 @@ from functools import cached_property, partial
 from math import ceil
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.cache.fingerprint import fingerprint_of
-from retrieval_core.pipeline.cache.key import partition_key, result_key
+from retrieval_core.pipeline.cache.key import fingerprint_of, partition_key, result_key
 from retrieval_core.pipeline.cache.lookup import ask_cache, keep
 from retrieval_core.pipeline.cache.similar import SimilarQuestions
 from retrieval_core.pipeline.planning import make_plan
@@ -93,12 +92,7 @@ class CachedRetrieval:
             await self.cache.clear()
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Put settings and a caller's arguments together.
-
-        Raises:
-            RetrievalError: An argument is outside its range, or asks for what store or embedder cannot do.
-            TypeError: There is no such argument.
-        """
+        """Put settings and a caller's arguments together; see :func:`make_plan`."""
         return make_plan(self._parts, self._config, filters, options)
 
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
@@ -167,7 +161,7 @@ class CachedRetrieval:
         )
         if self._similar is None or not self._similar.is_for(plan):
             return _Names(name(query=query.text))
-        return _Names(name(query=query.text), partition_key(session=self._similar.session_of(plan), **name.keywords))
+        return _Names(name(query=query.text), partition_key(self._similar.session_of(plan), name(query="")))
 
     async def _identities(self, run: Run, plan: Plan) -> tuple[JSON, ...] | None:
         """Return what names each transformer and retriever as it is now; ``None`` where one of them does not tell."""

@@ -1,4 +1,4 @@
-"""The key of a result: one short name for everything that the result depends on.
+"""The key of a result: one short name for everything that the result depends on, and the fingerprint in it.
 
 The key is the SHA-256 of JSON with sorted keys, in which a filter is a list of its operator and its operands. Python's
 own equality would not do: ``1``, ``1.0`` and ``True`` are equal to it, and a filter means something else by each. The
@@ -13,12 +13,23 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
+from retrieval_core.ports import Versioned
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.search_index import Parts
     from retrieval_core.types import JSON
     from retrieval_core.types.filters import Filter
 
+SECTIONS = {
+    *("query", "transform", "vectors", "search", "reranker", "relevance_filter", "rewriter", "pruner", "format"),
+    "evaluation",
+}
+"""The settings that change what is found."""
 _FORMAT = "retrieval-core result 2"
 _PARTITION = "retrieval-core questions 2"
 
@@ -50,25 +61,14 @@ def result_key(
     return _hashed(_FORMAT, query, filters, parameters, fingerprint, version, epoch)
 
 
-def partition_key(
-    *,
-    session: str | None,
-    filters: Filter | None,
-    parameters: Mapping[str, JSON],
-    fingerprint: str,
-    version: str | None,
-    epoch: int,
-) -> str:
+def partition_key(session: str | None, key_without_question: str) -> str:
     """Return what names everything that a result depends on but the question, 64 hexadecimal digits.
 
     Args:
         session: Whose questions are compared with each other; ``None`` where that makes no difference.
-        filters: As for :func:`result_key`, and likewise the others.
+        key_without_question: The result's, made with an empty one.
     """
-    whole = result_key(
-        query="", filters=filters, parameters=parameters, fingerprint=fingerprint, version=version, epoch=epoch
-    )
-    return _hashed(_PARTITION, session, whole)
+    return _hashed(_PARTITION, session, key_without_question)
 
 
 def _hashed(*values: Any) -> str:
@@ -83,6 +83,23 @@ def _written(condition: Filter) -> list[Any]:
 def _operands(kind: type[Filter]) -> tuple[str, ...]:
     """Names of what a filter consists of, which is what its equality looks at."""
     return tuple(field.name for field in fields(kind) if field.compare)
+
+
+def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
+    """Return a digest of the settings and of the identities of all plug-ins but transformers, which each query chooses.
+
+    Returns:
+        ``None`` where a plug-in does not say who it is: then two results cannot be known to be the same.
+    """
+    ids = [None if part is None else getattr(part, "id", "") for part in parts.plugged_in]
+    ids += parts.sources.retrievers
+    # A versioned store names itself in each of its versions.
+    ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))
+    if "" in ids:
+        return None
+    options = {name: getattr(getattr(config, name), "options", None) for name in sorted(SECTIONS)}
+    text = f"{config.model_dump_json(include=SECTIONS)}\n{to_json(options)!r}\n{ids!r}"
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_written)

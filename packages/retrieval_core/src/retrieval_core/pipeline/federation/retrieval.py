@@ -58,12 +58,7 @@ class FederatedRetrieval:
     config: RetrievalConfig
 
     def plan(self, filters: Filters, options: QueryOptions) -> FederatedPlan:
-        """Put settings and a caller's arguments together.
-
-        Raises:
-            RetrievalError: An argument is outside its range, or names an index that there is not.
-            TypeError: There is no such argument.
-        """
+        """Put settings and a caller's arguments together; see :func:`make_federated_plan`."""
         reranked = self.config.reranker.candidates if self.stages.rerankers else 0
         return make_federated_plan(filters, options, self.weights, self.config, reranked=reranked)
 

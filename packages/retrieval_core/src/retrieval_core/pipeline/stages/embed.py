@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -21,21 +21,10 @@ from retrieval_core.types.vectors import as_vectors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
     from retrieval_core.ports import Embedder
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
-
-
-class EmbeddedQuestions(Protocol):
-    """Remembers the vectors of questions."""
-
-    def get(self, text: str) -> Vector | None:
-        """Return the vector of a question that was embedded before."""
-        ...
-
-    def set(self, text: str, vector: Vector) -> Vector:
-        """Remember the vector of a question, and return it as one that cannot be changed."""
-        ...
 
 
 class Recovery:
@@ -72,7 +61,7 @@ class Questions:
     """
 
     embedder: Embedder
-    remembered: EmbeddedQuestions | None = None
+    remembered: EmbeddingCache | None = None
     recovery: Recovery | None = None
 
     async def embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import fsum, sqrt
 from numbers import Real
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.ports import Repairing, RerankScores
@@ -18,25 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.config import RerankerConfig
+    from retrieval_core.pipeline.cache.reranks import RerankCache
     from retrieval_core.ports import Reranker
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Chunk, Hit
+    from retrieval_core.types import Hit
 
 
 BEFORE_THE_NEXT = 2 / 3
 """How much of the time that is left a reranker may use up where another one would stand in for it."""
-
-
-class KeptScores(Protocol):
-    """Scores of earlier calls."""
-
-    def get(self, reranker_id: str, query: str, chunks: Sequence[Chunk]) -> RerankScores | None:
-        """Return the scores of a call; ``None`` where there are none."""
-        ...
-
-    def set(self, reranker_id: str, query: str, chunks: Sequence[Chunk], scores: RerankScores) -> None:
-        """Keep the scores of a call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,7 @@ async def rerank(
     hits: Sequence[Hit],
     settings: RerankerConfig,
     *,
-    cache: KeptScores | None = None,
+    cache: RerankCache | None = None,
 ) -> Reranked:
     """Have the best hits scored by the first reranker of a chain that can, and order them by it.
 
@@ -106,7 +95,7 @@ async def _score(
     hits: Sequence[Hit],
     *,
     settings: RerankerConfig,
-    cache: KeptScores | None,
+    cache: RerankCache | None,
 ) -> RerankScores | Failed:
     """Return the scores of all hits, in as many calls as it takes, several at a time."""
     size = reranker.batch_size
