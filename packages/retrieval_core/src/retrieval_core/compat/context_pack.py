@@ -556,7 +556,6 @@ async def _index_of(chunks: Sequence[Chunk], stack: AsyncExitStack) -> tuple[Ind
 
 
 async def _reranker(llm_config: Model, settings: RerankConfig, stack: AsyncExitStack) -> OpenAIReranker | None:
-    """Return what reranks; what is made for it here is closed with the stack."""
     given: object = llm_config
     if given is None or isinstance(given, OpenAIReranker):
         return given
@@ -606,7 +605,6 @@ def _renamed(condition: Filter) -> Filter:
 
 
 def _best_first(reranked: Sequence[RerankResult]) -> list[RerankResult]:
-    """Return results by descending score, of each candidate the best."""
     best: dict[str, RerankResult] = {}
     for one in sorted(_items("reranked", reranked, RerankResult), key=lambda one: -one.relevance_score):
         best.setdefault(one.chunk_id, one)

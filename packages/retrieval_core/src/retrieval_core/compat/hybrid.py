@@ -429,7 +429,6 @@ class RetrievalPipeline(Closing):
         self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
 
     def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
-        """Return the settings with the flags of a request."""
         if not flags:
             return self.config
         below, problems = self.config.model_dump(exclude_unset=True), list[str]()
@@ -455,7 +454,6 @@ class RetrievalPipeline(Closing):
         return self._rerankers[name]
 
     def _open(self, config: RetrievalConfig) -> Index:
-        """Return the index with some settings."""
         return open_index(
             config=config,
             store=self._store,
@@ -572,7 +570,6 @@ class RetrievalPipeline(Closing):
         return index, _within(flags, rest, index.config.search)
 
     def _parted(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the flags, and the library's options."""
         flags = {FLAGS[name]: value for name, value in options.items() if name in FLAGS and value is not None}
         return flags, {name: value for name, value in options.items() if name not in FLAGS}
 

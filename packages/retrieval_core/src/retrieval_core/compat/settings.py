@@ -168,7 +168,6 @@ class RetrievalSettings(BaseSettings):
 
 
 def _check_names(kind: type[RetrievalSettings], values: Mapping[str, Any]) -> None:
-    """Refuse arguments that would do nothing."""
     problems: list[str] = []
     for name in values.keys() - kind.model_fields.keys():
         near = get_close_matches(name, [*kind.model_fields, "_env_file", "_environment"], n=1)
@@ -197,7 +196,6 @@ def _has_prefix(name: str) -> bool:
 
 
 def _is_set(tree: Any, key: str) -> bool:
-    """Whether a tree of settings has one."""
     section, _, rest = key.partition(".")
     if not isinstance(tree, Mapping) or section not in tree:
         return False

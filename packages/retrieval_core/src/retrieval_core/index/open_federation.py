@@ -123,7 +123,6 @@ def _together(
     made: Mapping[str, QueryTransformer],
     condenser: QueryTransformer | None,
 ) -> Together:
-    """Return what the indexes of some names use together."""
     # As long as their results are kept, the indexes need not be asked again; without a cache, for one query.
     seconds = config.cache.ttl_seconds if config.cache.enabled else KEPT_SECONDS
     sharing = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}

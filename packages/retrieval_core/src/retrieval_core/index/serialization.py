@@ -175,5 +175,4 @@ def _plain(value: object) -> Any:
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    """Return the names of a record's fields, none for a value that is JSON already."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

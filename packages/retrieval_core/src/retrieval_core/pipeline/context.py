@@ -94,7 +94,6 @@ async def make_context(
 async def _surroundings(
     run: Run, name: str, store: Store, request: FetchRequest | None, condition: Filter | None
 ) -> Surroundings | Failed:
-    """Return what stands around the hits of one index."""
     if request is None:
         return NOTHING
     stage = f"index {name}: surroundings" if name else "surroundings"
@@ -173,7 +172,6 @@ def _first_score(hit: Hit) -> float:
 
 
 def _statistics(ledger: Sequence[LedgerEntry]) -> dict[str, dict[str, int]]:
-    """Return for each role how many were considered, shown and dropped."""
     statistics = {
         role: {"considered": 0, "kept": 0, "shortened": 0, "dropped": 0}
         for role in ("primary", "parent", "sibling", "cross_page")

@@ -212,11 +212,7 @@ class QueryEngine(Lifecycle):
     def _find_evidence(
         self, retrieval: Retrieval, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
     ) -> Callable[[Run], Awaitable[AnswerEvidence]]:
-        """Return what finds the passages for a question and packs them, checked as far as that can be done before.
-
-        Raises:
-            RetrievalError: Something is asked wrongly.
-        """
+        """Return what finds the passages for a question and packs them, checked as far as that can be done before."""
         settings = with_budget(self.config.context, max_tokens)
         plan = retrieval.plan(filters, options)
         primaries = plan.top_k
@@ -334,11 +330,7 @@ class QueryEngine(Lifecycle):
     ) -> Callable[[Callable[[AnswerEvent], None]], Awaitable[Answer]]:
         """Return what answers a question and tells its listener, checked as far as that can be done before.
 
-        Args:
-            query: The question.
-            filters: What every passage must pass.
-            options: The caller's.
-            raises: Whether what keeps an answer from being complete is raised, where it must not be hidden.
+        With ``raises``, what keeps an answer from being complete is raised where it must not be hidden.
         """
         given: dict[str, Any] = dict(options)
         max_tokens, prompt, verify = (given.pop(name, None) for name in ("max_tokens", "prompt_override", "verify"))

@@ -114,7 +114,6 @@ async def evaluated(
 
 
 def _problem(given: EvaluationScores) -> str | None:
-    """Return what is wrong with an evaluator's scores, each of which may be unknown; ``None`` for nothing."""
     scores = (given.context_precision, given.response_relevancy)
     return None if all(score is None or 0 <= score <= 1 for score in scores) else f"{given!r:.120}"
 

@@ -121,7 +121,6 @@ async def _search_once(
 async def _search_everything(
     run: Run, question: SearchedQuestion, parts: Parts, plan: Plan
 ) -> tuple[SearchResults, tuple[Expansion, ...], tuple[Failed, ...]]:
-    """Search for the question and, at the same time, for its expansion; return what was found, and what failed."""
     searching = search(run, parts.sources, question.query, plan)
     if not (question.variants or question.linked or parts.sources.retrievers):
         found = await searching

@@ -232,7 +232,6 @@ class AnswerWriter:
         return failed
 
     def _abstained(self, grounded: Made, told: _Told) -> Made:
-        """Answer that the passages do not tell."""
         draft = self._draft_without_sources(told)
         draft.take(MISSING, "")
         draft.end()
@@ -271,7 +270,6 @@ class AnswerWriter:
         return replace(grounded, text=extracted.text, sentences=extracted.sentences, kind="extracted")
 
     async def _verified(self, run: Run, query: str, evidence: AnswerEvidence, made: Made, told: _Told) -> Made:
-        """Have the sentences of an answer held against its passages, where something can."""
         if self.verifier is None:
             return made
         checked = await verify(run, self.verifier, query, made.sentences, evidence.pack)
@@ -281,7 +279,6 @@ class AnswerWriter:
         return replace(made, sentences=checked.sentences)
 
     def _end(self, run: Run, question: Question, made: Made, told: _Told) -> AnswerOutcome:
-        """Tell the end of an answer, and return it."""
         failed, pack, confidence = made.failed, made.pack, made.confidence
         if confidence is not None and confidence.value and made.kind != "extracted":
             # What was not answered is nothing to rely on.

@@ -170,7 +170,6 @@ class AttributionIndex:
         return {name: self._analyzer.terms(name) for name in self._writing.names_of(plain(text))}
 
     def _most(self, claim: Claim, number: int) -> float:
-        """Return how much of a claim is anywhere in a passage: no match has more."""
         places = self._passages[number].places
         return sum(weight for term, weight in zip(claim.terms, claim.weights, strict=True) if term in places)
 

@@ -225,7 +225,6 @@ def _content_terms(question: str, analyzer: Analyzer) -> frozenset[str]:
 
 
 def _words(question: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str, ...]:
-    """Return the words of a question that terms were made of, as they are written there."""
     found = (question[term.span.start : term.span.end] for term in analyzer.spans(question) if term.text in wanted)
     return tuple(dict.fromkeys(found))
 

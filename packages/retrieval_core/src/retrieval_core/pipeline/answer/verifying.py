@@ -92,7 +92,6 @@ def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]])
 
 
 def _problem(count: int, texts: Sequence[str], answer: Verdicts) -> str | None:
-    """Return what is wrong with verdicts that are to be on so many sentences; ``None`` for nothing."""
     if not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
         return f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
     if not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]

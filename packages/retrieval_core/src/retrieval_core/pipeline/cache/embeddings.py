@@ -9,25 +9,24 @@ from retrieval_core.run.lru import LruCache
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from retrieval_core.run.lru import CacheStatistics
     from retrieval_core.types import Vector
 
 
 class EmbeddingCache:
     """Keeps the vectors of questions of one embedder in memory. A vector that comes out cannot be changed.
 
+    They are kept as long as there is room: the same text of the same embedder has the same vector for ever.
+
     Args:
         max_size: The most vectors; at least 1.
         now: Tells the time in seconds; it never goes back.
-        ttl_seconds: How long a vector is kept. By default as long as there is room: the same text of the same embedder
-            has the same vector for ever.
 
     Raises:
-        InvalidParameterError: ``max_size`` or ``ttl_seconds`` is out of its range.
+        InvalidParameterError: ``max_size`` is less.
     """
 
-    def __init__(self, max_size: int, now: Callable[[], float], ttl_seconds: float | None = None) -> None:
-        self._vectors: LruCache[str, Vector] = LruCache(max_size, ttl_seconds, now)
+    def __init__(self, max_size: int, now: Callable[[], float]) -> None:
+        self._vectors: LruCache[str, Vector] = LruCache(max_size, None, now)
 
     def get(self, text: str) -> Vector | None:
         """Return the vector of a question, shape ``(dimension,)``, read only; ``None`` where there is none."""
@@ -41,14 +40,3 @@ class EmbeddingCache:
         copy = np.frombuffer(vector.tobytes(), dtype=vector.dtype).reshape(vector.shape)
         self._vectors.set(text, copy)
         return copy
-
-    def clear(self) -> None:
-        """Forget all vectors."""
-        self._vectors.clear()
-
-    def statistics(self) -> CacheStatistics:
-        """Return what was counted so far."""
-        return self._vectors.statistics()
-
-    def __len__(self) -> int:
-        return len(self._vectors)

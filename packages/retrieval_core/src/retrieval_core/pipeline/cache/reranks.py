@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from retrieval_core.ports import RerankScores
-    from retrieval_core.run.lru import CacheStatistics
     from retrieval_core.types import Chunk
 
 
@@ -37,10 +36,6 @@ class RerankCache:
     def set(self, reranker_id: str, query: str, chunks: Sequence[Chunk], scores: RerankScores) -> None:
         """Keep the scores of a call."""
         self._scores.set(_key(reranker_id, query, chunks), scores)
-
-    def statistics(self) -> CacheStatistics:
-        """Return what was counted so far."""
-        return self._scores.statistics()
 
     def __len__(self) -> int:
         return len(self._scores)

@@ -173,15 +173,13 @@ class SemanticCache:
             del self._parts[partition]
 
 
+@dataclass(slots=True, eq=False)
 class _Entry:
-    __slots__ = ("created_at", "place", "plain", "question", "row")
-
-    def __init__(self, place: tuple[str, str], question: str, plain: str, created_at: float) -> None:
-        self.place = place
-        self.question = question
-        self.plain = plain
-        self.created_at = created_at
-        self.row = -1
+    place: tuple[str, str]
+    question: str
+    plain: str
+    created_at: float
+    row: int = -1
 
     @property
     def key(self) -> str:

@@ -183,7 +183,6 @@ def _metadata(results: Mapping[str, RetrievalResult], merged_by: str, mode: str)
 
 
 def _note(results: Mapping[str, RetrievalResult]) -> str | None:
-    """Return why nothing was found, as each index tells it."""
     if any(result.hits for result in results.values()):
         return None
     notes = {name: result.metadata.get("note") for name, result in results.items()}
@@ -191,7 +190,6 @@ def _note(results: Mapping[str, RetrievalResult]) -> str | None:
 
 
 def _is_fault_of_the_question(error: Exception) -> bool:
-    """Whether an error says what is wrong with the question, and not with an index."""
     return isinstance(error, (FilterError, InvalidParameterError, QueryValidationError))
 
 

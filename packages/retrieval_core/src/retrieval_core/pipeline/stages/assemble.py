@@ -136,7 +136,6 @@ def _segments(piece: PackPassage, text: str | None) -> list[tuple[str, Quote]]:
 
 
 def _one(quotes: Sequence[Quote]) -> Quote:
-    """Return quotes that touch as one."""
     first, last = quotes[0].span, quotes[-1].span
     if len(quotes) == 1 or first is None or last is None:
         return quotes[0]
@@ -154,7 +153,6 @@ def _gap(last: Quote, quote: Quote, text: str | None) -> str | None:
 
 
 def _ends_whole(item: Item) -> bool:
-    """Return whether the end of an item's text is still there."""
     quote, span = item.quotes[-1], item.chunk.span
     if quote.span is None or span is None:
         return item.chunk.text.endswith(quote.text)
@@ -193,7 +191,6 @@ def _joined(ranges: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
 
 
 def _common_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the headings that all of them stand under."""
     shared: list[str] = []
     for level in zip(*paths, strict=False):
         if len(set(level)) > 1:

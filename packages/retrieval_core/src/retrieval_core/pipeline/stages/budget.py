@@ -158,7 +158,6 @@ class _Sheet:
 
 
 def _key(item: Item) -> tuple[object, ...]:
-    """Return what tells an item's text from those of the others."""
     return item.id, item.role, item.quotes, item.shortened
 
 
@@ -178,13 +177,7 @@ def _cut_where_too_long(item: Item, sheet: _Sheet) -> Item:
 def _longer_than_the_budget(
     items: Iterable[Item], alone: Mapping[str, int], settings: ContextConfig
 ) -> tuple[Removed, ...]:
-    """Return the primaries of which there can be nothing, whatever else goes.
-
-    Args:
-        items: As they were found.
-        alone: How many tokens what would be left of each takes, by its id.
-        settings: The budget.
-    """
+    """Return the primaries of which there can be nothing; ``alone`` has the tokens of what would be left of each."""
     reason = f"not even one sentence of it fits into {settings.max_tokens} tokens"
     return tuple(
         Removed(item, reason) for item in items if item.role == "primary" and alone[item.id] > settings.max_tokens
@@ -213,13 +206,7 @@ def _without(dropped: Iterable[Removed], given: Iterable[Item]) -> tuple[tuple[I
 def _dropped_until_it_fits(
     items: Sequence[Item], estimates: Mapping[str, int], sheet: _Sheet
 ) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Drop as few as possible, in their order.
-
-    Args:
-        items: In their order.
-        estimates: About how many tokens each takes, by its id: where the search for the right number begins.
-        sheet: What they are written on.
-    """
+    """Drop as few as possible; ``estimates``, tokens by id, say where the search for the right number begins."""
     order = sorted(items, key=lambda item: (ROLES.index(item.role), item.rank, item.distance))[::-1]
 
     def without(number: int) -> tuple[Item, ...]:
@@ -242,7 +229,6 @@ def _with_the_best(
         items: All that there were, in their order.
         left: Those that are there; nothing but primaries where one is missing.
         fallen: Those that are not.
-        sheet: What they are written on.
     """
     best = [item for item in items if item.role == "primary"][: sheet.settings.min_primaries]
     shown = {item.id for item in left}
@@ -283,7 +269,6 @@ def _grown(items: Sequence[Item], whole: Iterable[Item], sheet: _Sheet) -> tuple
     Args:
         items: In their order.
         whole: Those that were cut to their first sentence, uncut, best first; others are passed over.
-        sheet: What they are written on.
     """
     grown = list(items)
     places = {item.id: place for place, item in enumerate(grown)}

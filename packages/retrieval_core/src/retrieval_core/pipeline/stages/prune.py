@@ -147,7 +147,6 @@ def _at_least_one(answer: Kept, number: int) -> tuple[bool, ...]:
 
 
 def _problem(sizes: Sequence[int], answer: Kept) -> str | None:
-    """Return what is wrong, if anything, with a verdict on each sentence of passages of these sizes."""
     if not _fits(answer.kept, sizes, bool):
         return f"what is kept does not fit the {sizes} sentences of {len(sizes)} passages: {answer.kept!r:.200}"
     if answer.scores and not _fits(answer.scores, sizes, (int, float)):
@@ -156,7 +155,6 @@ def _problem(sizes: Sequence[int], answer: Kept) -> str | None:
 
 
 def _fits(told: object, sizes: Sequence[int], kind: type | tuple[type, ...]) -> bool:
-    """Whether there is one finite value of a kind for each sentence of each passage."""
     rows = cast("Sequence[Sequence[Any]]", told)
     try:
         return [len(row) for row in rows] == list(sizes) and all(

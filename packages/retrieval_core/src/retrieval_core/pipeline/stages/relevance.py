@@ -94,7 +94,6 @@ def _judged(hit: Hit, judgement: Judgement) -> Hit:
 
 
 def _problem(expected: int, answer: Judgements) -> str | None:
-    """Return what is wrong with judgements that are to say something about each of so many passages, if anything."""
     if not are(answer.judgements, _is_judgement):
         return f"it gave {answer!r:.80}, which are no Judgements"
     if len(answer.judgements) != expected:

@@ -107,7 +107,6 @@ async def _fetch(
 
 
 def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:
-    """Return what is wrong with vectors that cannot be compared with the question, or with each other."""
     sizes = {vector.size for vector in vectors.values()}
     expected = embedding.size if embedding is not None else max(sizes, default=0)
     wrong = next(iter(sizes - {expected}), None)

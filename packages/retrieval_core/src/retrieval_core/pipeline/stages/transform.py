@@ -130,7 +130,6 @@ def _distinct(query: Query, variants: list[Variant], plan: Plan, settings: Query
 
 
 def _sound(stage: str, name: str, outcome: Ok[Transformed | str] | Failed) -> Ok[Transformed] | Failed:
-    """Return what a transformer made, as a failure where it cannot be used."""
     if isinstance(outcome, Ok) and isinstance(outcome.value, str):
         outcome = Ok(Transformed(query=outcome.value))
     return cast("Ok[Transformed] | Failed", sound(outcome, stage, name, problem=_problem))

@@ -72,7 +72,6 @@ async def why_nothing_passes(run: Run, store: Store, condition: Filter, found: S
 
 
 def _is_catalogue(value: object) -> TypeGuard[Mapping[str, FieldInfo]]:
-    """Whether a store's answer is one, with at least one field."""
     if not (isinstance(value, Mapping) and value):
         return False
     entries = cast("Mapping[object, object]", value).items()
