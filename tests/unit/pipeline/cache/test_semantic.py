@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.key import partition_key, result_key
 from retrieval_core.pipeline.cache.semantic import SemanticCache
-from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.text.paraphrase import same_meaning
@@ -195,7 +194,7 @@ def test_it_forgets_what_is_too_old() -> None:
     assert known.find("p", "a", towards(1, 0)).match is not None
     clock.advance(0.5)
     assert known.find("p", "a", towards(1, 0)).match is None
-    assert known.statistics() == CacheStatistics(hits=1, misses=1, evictions=0, size=0)
+    assert len(known) == 0
 
 
 def test_what_is_asked_for_stays() -> None:
@@ -207,7 +206,7 @@ def test_what_is_asked_for_stays() -> None:
     known.add("r", "c", towards(1, 0), "c")
     assert known.find("q", "b", towards(1, 0)).match is None
     assert known.find("p", "a", towards(1, 0)).match is not None
-    assert known.statistics().evictions == 1
+    assert len(known) == 2
 
 
 def test_memory_is_bounded_however_many_parts_there_are() -> None:
@@ -239,8 +238,6 @@ def test_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         counts = list(pool.map(work, range(8)))
     assert min(counts) >= 80
-    statistics = known.statistics()
-    assert statistics.hits + statistics.misses == 8 * 100 * 2
     assert len(known) <= 64
 
 

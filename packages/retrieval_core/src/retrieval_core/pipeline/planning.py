@@ -37,15 +37,10 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     sides = _sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")
     wanted = settings.mode if wanted is None else wanted
-    top_k = settings.top_k if top_k is None else top_k
     if wanted not in ("hybrid", "dense", "lexical"):
         msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
         raise InvalidParameterError(msg)
-    most = config.limits.max_results
-    if type(top_k) is not int or not 1 <= top_k <= most:
-        told = "" if most == MAX_TOP_K else ", the limit of limits.max_results"
-        msg = f"top_k must be a whole number between 1 and {most}{told}, got {top_k!r:.80}"
-        raise InvalidParameterError(msg)
+    top_k = checked_number("top_k", settings.top_k if top_k is None else top_k, config.limits.max_results)
     if wanted != "lexical" and parts.embedder is None:
         msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or configure embedder.kind"
         raise InvalidParameterError(msg)
@@ -79,6 +74,19 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         history=turns(options.get("history")),
         session_id=_session(options.get("session_id")),
     )
+
+
+def checked_number(name: str, number: object, most: int) -> int:
+    """Return a number of hits that is asked for.
+
+    Raises:
+        InvalidParameterError: It is no whole number from 1 to ``most``.
+    """
+    if type(number) is not int or not 1 <= number <= most:
+        told = "" if most == MAX_TOP_K else ", the limit of limits.max_results"
+        msg = f"{name} must be a whole number between 1 and {most}{told}, got {number!r:.80}"
+        raise InvalidParameterError(msg)
+    return number
 
 
 def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:

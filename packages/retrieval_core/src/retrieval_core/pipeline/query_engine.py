@@ -300,12 +300,8 @@ class QueryEngine(Lifecycle):
         """Answer a question, and yield what happens as it happens.
 
         The last event is ``done`` with the whole answer, whatever happens on the way; an answer that could not be
-        completed has ``error`` before it. Leaving the iterator ends the model's work.
-
-        Args:
-            query: The question.
-            filters: What every passage must pass, typed or as JSON.
-            options: See :class:`~retrieval_core.pipeline.options.AnswerOptions`.
+        completed has ``error`` before it. Leaving the iterator ends the model's work. The arguments are those of
+        :meth:`aanswer`.
 
         Raises:
             RetrievalError: As :meth:`aretrieve`: at once where something is asked wrongly, and with

@@ -14,7 +14,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.run.lru import CacheStatistics
 from retrieval_core.text.paraphrase import plain_question
 
 if TYPE_CHECKING:
@@ -91,7 +90,6 @@ class SemanticCache:
         self._lock = Lock()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._parts: dict[str, _Part] = {}
-        self._hits = self._misses = self._evictions = 0
 
     def find(self, partition: str, question: str, vector: Vector) -> Lookup:
         """Return the nearest question of a part that asks the same; of equally near ones, the one added last.
@@ -114,11 +112,9 @@ class SemanticCache:
                         self._remove(entry)
                     elif entry.plain == plain:
                         self._entries.move_to_end(entry.place)
-                        self._hits += 1
                         return Lookup(SimilarQuestion(entry.question, entry.key, similarity), compared, refused)
                     else:
                         refused += 1
-            self._misses += 1
             return Lookup(None, compared, refused)
 
     def add(self, partition: str, question: str, vector: Vector, key: str) -> None:
@@ -142,7 +138,6 @@ class SemanticCache:
             self._entries[entry.place] = entry
             if len(self._entries) > self._max_size:
                 self._remove(next(iter(self._entries.values())))
-                self._evictions += 1
 
     def discard(self, partition: str, key: str) -> None:
         """Forget a question, because its result is gone."""
@@ -151,15 +146,10 @@ class SemanticCache:
                 self._remove(entry)
 
     def clear(self) -> None:
-        """Forget all questions; the statistics go on."""
+        """Forget all questions."""
         with self._lock:
             self._entries.clear()
             self._parts.clear()
-
-    def statistics(self) -> CacheStatistics:
-        """Return what was counted so far."""
-        with self._lock:
-            return CacheStatistics(self._hits, self._misses, self._evictions, len(self._entries))
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import OF_EACH, OF_SEVERAL, QueryOptions, check_names, chosen, turns
-from retrieval_core.pipeline.planning import MAX_TOP_K, condition_of
+from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of
 from retrieval_core.pipeline.stages.plan import Plan
 
 if TYPE_CHECKING:
@@ -68,12 +68,11 @@ def make_federated_plan(
         TypeError: There is no such argument.
     """
     check_names(options, (*OF_EACH, *OF_SEVERAL))
-    settings = config.search
     top_k, most = options.get("top_k"), options.get("max_results_per_query")
     allowed = config.limits.max_results
-    top_k = _checked("top_k", settings.top_k if top_k is None else top_k, allowed)
+    top_k = checked_number("top_k", config.search.top_k if top_k is None else top_k, allowed)
     most = config.federation.max_results_per_query if most is None else most
-    most = min(_checked("max_results_per_query", most, MAX_TOP_K), allowed)
+    most = min(checked_number("max_results_per_query", most, MAX_TOP_K), allowed)
     of_each: dict[str, Any] = {name: value for name, value in options.items() if name in OF_EACH}
     names = _names(options.get("indexes"), weights)
     of_each["top_k"] = min(most, max(top_k, reranked, SHARED_CANDIDATES))
@@ -82,17 +81,10 @@ def make_federated_plan(
     if transforms is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
     return FederatedPlan(
-        mode=of_each.get("mode") or settings.mode,
-        has_words=True,
+        mode=of_each.get("mode") or config.search.mode,
         top_k=top_k,
         candidates=top_k,
         condition=condition_of(filters),
-        fusion=settings.fusion,
-        dense_weight=settings.dense_weight,
-        score_threshold=settings.score_threshold,
-        on_unscored=settings.on_unscored,
-        fetch_k=None,
-        lambda_mult=settings.lambda_mult,
         transforms=tuple(dict.fromkeys(config.transform.use if transforms is None else transforms)),
         history=history,
         names=names,
@@ -121,13 +113,6 @@ def _names(indexes: object, weights: Mapping[str, float]) -> tuple[str, ...]:
         msg = f"no index is left to ask: {', '.join(names)} have the weight 0"
         raise InvalidParameterError(msg)
     return left
-
-
-def _checked(name: str, number: object, most: int) -> int:
-    if type(number) is not int or not 1 <= number <= most:
-        msg = f"{name} must be a whole number between 1 and {most}, got {number!r:.80}"
-        raise InvalidParameterError(msg)
-    return number
 
 
 def checked_weights(names: Mapping[str, object], weights: Mapping[str, float]) -> dict[str, float]:

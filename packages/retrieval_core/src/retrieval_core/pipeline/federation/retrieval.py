@@ -14,7 +14,7 @@ from retrieval_core.pipeline.results import make_result
 from retrieval_core.pipeline.search_index import TRANSFORM_SHARE
 from retrieval_core.pipeline.search_loop import Searched, raise_faults, raise_nothing_searched, search_in_rounds
 from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
-from retrieval_core.ports import Side
+from retrieval_core.ports import BOTH_SIDES
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.types import Degradation
 
@@ -29,14 +29,9 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.search_loop import Bounds, Stages
     from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.ports import Side
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query, RetrievalResult
-
-SIDES: dict[str, frozenset[Side]] = {
-    "hybrid": frozenset({"dense", "lexical"}),
-    "dense": frozenset({"dense"}),
-    "lexical": frozenset({"lexical"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +146,13 @@ def _index_result(name: str, pipeline: RetrievalPipeline, result: RetrievalResul
     failed = {item.stage for item in result.degraded}
     if "embed" in failed:
         failed.add("dense")
+    mode = result.metadata["mode"]
+    wanted: frozenset[Side] = frozenset(side for side in BOTH_SIDES if mode in {"hybrid", side})
+    scored: frozenset[Side] = frozenset(
+        side for side in BOTH_SIDES if any(getattr(hit.scores, side) is not None for hit in result.hits)
+    )
     # Where what was asked for failed, the other side stands in, and its scores tell which one that is.
-    scores = [hit.scores for hit in result.hits]
-    there: dict[Side, bool] = {
-        "dense": any(score.dense is not None for score in scores),
-        "lexical": any(score.lexical is not None for score in scores),
-    }
-    wanted = SIDES[str(result.metadata["mode"])]
-    sides = (wanted - failed) or frozenset[Side]([side for side in there if there[side] and side not in failed])
+    sides = wanted - failed or scored - failed
     embedder = pipeline.embedder if "dense" in sides else None
     return IndexResult(name, result.hits, sides, None if embedder is None else embedder.id)
 

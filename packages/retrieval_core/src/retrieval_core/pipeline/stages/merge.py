@@ -99,23 +99,12 @@ def _by_scores(answers: Sequence[IndexResult], method: FusionMethod, dense_weigh
     keys = {
         (answer.name, hit.id): f"{place:06d} {hit.id}" for place, answer in enumerate(answers) for hit in answer.hits
     }
-    dense = [
-        Candidate(keys[answer.name, hit.id], hit.scores.dense)
-        for answer in answers
-        for hit in answer.hits
-        if hit.scores.dense is not None
-    ]
-    lexical = [
-        Candidate(keys[answer.name, hit.id], hit.scores.lexical)
-        for answer in answers
-        for hit in answer.hits
-        if hit.scores.lexical is not None
-    ]
-    for side in (dense, lexical):
-        side.sort(key=lambda candidate: -candidate.score)
+    hits = [(keys[answer.name, hit.id], hit.scores) for answer in answers for hit in answer.hits]
+    dense = [Candidate(key, scores.dense) for key, scores in hits if scores.dense is not None]
+    lexical = [Candidate(key, scores.lexical) for key, scores in hits if scores.lexical is not None]
     pool = fuse(
-        dense if "dense" in sides else None,
-        lexical if "lexical" in sides else None,
+        sorted(dense, key=_falling) if "dense" in sides else None,
+        sorted(lexical, key=_falling) if "lexical" in sides else None,
         method=method,
         dense_weight=dense_weight,
     )
@@ -192,5 +181,5 @@ def candidates_first(hits: Sequence[Hit], weights: Mapping[str, float], count: i
 _score = attrgetter("score")
 
 
-def _falling(hit: Hit) -> float:
-    return -hit.score
+def _falling(found: Hit | Candidate) -> float:
+    return -found.score

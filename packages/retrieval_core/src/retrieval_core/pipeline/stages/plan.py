@@ -19,10 +19,10 @@ class Plan:
 
     Attributes:
         mode: Which sides are searched.
-        has_words: Whether the store can be searched by words at all.
         top_k: The most hits, at least 1.
         candidates: How many to ask of each side, at least ``top_k``.
         condition: What every passage must pass.
+        has_words: Whether the store can be searched by words at all.
         fusion: How the sides are combined; ``native`` leaves it to the store.
         dense_weight: In [0, 1]; the lexical side has the rest.
         score_threshold: The least dense score, in [0, 1]; ``None`` for none.
@@ -38,16 +38,16 @@ class Plan:
     """
 
     mode: SearchMode
-    has_words: bool
     top_k: int
     candidates: int
-    condition: Filter | None
-    fusion: FusionMethod | Literal["native"]
-    dense_weight: float
-    score_threshold: float | None
-    on_unscored: Literal["drop", "keep"]
-    fetch_k: int | None
-    lambda_mult: float
+    condition: Filter | None = None
+    has_words: bool = True
+    fusion: FusionMethod | Literal["native"] = "zscore"
+    dense_weight: float = 0.5
+    score_threshold: float | None = None
+    on_unscored: Literal["drop", "keep"] = "drop"
+    fetch_k: int | None = None
+    lambda_mult: float = 0.5
     reranked: int = 0
     vectors: tuple[tuple[str, float], ...] = ()
     vector_rule: VectorRule = "mean"
