@@ -52,6 +52,10 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     if settings.fusion == "native" and wanted == "hybrid" and not isinstance(parts.store, SearchesBoth):
         msg = "search.fusion = 'native' needs a store with a hybrid search of its own, such as lancedb; use 'zscore'"
         raise InvalidParameterError(msg)
+    session_id = options.get("session_id")
+    if session_id is not None and not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"session_id must be text, got {session_id!r:.80}"
+        raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
     reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
@@ -72,7 +76,7 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         vector_rule=config.vectors.rule,
         transforms=_transforms(parts, config, options),
         history=turns(options.get("history")),
-        session_id=_session(options.get("session_id")),
+        session_id=session_id,
     )
 
 
@@ -95,13 +99,6 @@ def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) ->
         return chosen(wanted, tuple(parts.transformers))
     # A configured one that needs a language model is absent where there is none, as other stages are.
     return tuple([name for name in config.transform.use if name in parts.transformers])
-
-
-def _session(session_id: object) -> str | None:
-    if session_id is None or isinstance(session_id, str):
-        return session_id
-    msg = f"session_id must be text, got {session_id!r:.80}"
-    raise InvalidParameterError(msg)
 
 
 def _sides_of(store: Store) -> frozenset[Side]:
