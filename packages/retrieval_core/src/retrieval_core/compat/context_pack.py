@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -417,11 +417,8 @@ def retrieve(
         return llm_config.sync.run(work)
     if index is not None:
         return index.sync.run(work)
-    bridge = SyncBridge(LibraryConfig().deadline_seconds)
-    try:
+    with closing(SyncBridge(LibraryConfig().deadline_seconds)) as bridge:
         return bridge.run(work)
-    finally:
-        bridge.close()
 
 
 async def aretrieve(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -354,11 +354,8 @@ class HyDEGenerator(_HyDEGenerator):
 
 
 def _once(coroutine: Any) -> Any:
-    bridge = SyncBridge()
-    try:
+    with closing(SyncBridge()) as bridge:
         return bridge.run(coroutine)
-    finally:
-        bridge.close()
 
 
 def select_embedder(name: str, host: str | None = None) -> Embedder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, r
 from retrieval_core.pipeline.answer.values import AnswerOutcome
 from retrieval_core.pipeline.answer.verifying import verify
 from retrieval_core.pipeline.answer.writing import AnswerDraft, write
+from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.text.analysis import Analyzer
@@ -303,9 +304,8 @@ class AnswerWriter:
 
     async def aclose(self) -> None:
         """Close what it was given and can be closed. Closing twice is fine."""
-        for part in (self.verifier, self.scorer, self.llm):
-            if (close := getattr(part, "aclose", None)) is not None and inspect.isawaitable(closing := close()):
-                await closing
+        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
+            close_with(stack, (self.llm, self.scorer, self.verifier))
 
 
 def _degraded(pack: ContextPack | None, failures: Iterable[Failed]) -> tuple[Degradation, ...]:
