@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Message
+from retrieval_core.ports import Message, Variant
 
 if TYPE_CHECKING:
     from retrieval_core.types import SearchMode
@@ -27,6 +27,8 @@ class QueryOptions(TypedDict, total=False):
     """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``)."""
     transforms: Sequence[str] | None
     """Names of the transformers that look at the question first; an empty list for none."""
+    variants: Sequence[Variant] | None
+    """Further texts to search for beside the question, 16 at most, which the caller's own query expansion made."""
     history: Sequence[Message | Mapping[str, Any]] | None
     """The turns of the conversation before the question, oldest first: messages, or objects with ``role`` and
     ``content``. The last 100 count, each with its first 10,000 characters."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_names, chosen, turns
 from retrieval_core.pipeline.stages.plan import Plan
+from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
 from retrieval_core.ports import SearchesBoth
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.search_index import Parts
-    from retrieval_core.ports import Side, Store
+    from retrieval_core.ports import Side, Store, Variant
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
 
@@ -75,6 +76,7 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         vectors=tuple(config.vectors.weighted.items()),
         vector_rule=config.vectors.rule,
         transforms=_transforms(parts, config, options),
+        variants=checked_variants(options.get("variants")),
         history=turns(options.get("history")),
         session_id=session_id,
     )
@@ -99,6 +101,28 @@ def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) ->
         return chosen(wanted, tuple(parts.transformers))
     # A configured one that needs a language model is absent where there is none, as other stages are.
     return tuple([name for name in config.transform.use if name in parts.transformers])
+
+
+def checked_variants(variants: object) -> tuple[Variant, ...]:
+    """Return the further texts that a caller wants searched for.
+
+    Raises:
+        InvalidParameterError: They are no list of at most 16 variants, each with a text and a weight above 0.
+    """
+    if variants is None:
+        return ()
+    if not isinstance(variants, (list, tuple)):
+        msg = f"variants must be a list of Variant, got {type(variants).__name__}"
+        raise InvalidParameterError(msg)
+    given = cast("Sequence[object]", variants)
+    sound = tuple(item for item in given if is_variant(item))
+    if len(sound) < len(given) or len(given) > MOST_VARIANTS:
+        msg = (
+            f"variants must be at most {MOST_VARIANTS} Variant, each with a text, a set of sides and a weight above 0, "
+            f"got {given!r:.160}"
+        )
+        raise InvalidParameterError(msg)
+    return sound
 
 
 def _sides_of(store: Store) -> frozenset[Side]:

@@ -66,7 +66,7 @@ async def search_index(run: Run, parts: Parts, query: Query, plan: Plan, config:
         RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
     """
     question = SearchedQuestion(query)
-    if plan.transforms or plan.history:
+    if plan.transforms or plan.history or plan.variants:
         question = await transform(
             run.until(TRANSFORM_SHARE),
             query,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from llama_index.core.retrievers import BaseRetriever
 
+from llama_index.retrievers.retrieval_core.convert import ScoreKind
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.pipeline import MAX_TOP_K
 from retrieval_core.types import SearchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -53,6 +54,33 @@ def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
         raise InvalidParameterError(msg)
     if mode is not None and mode not in get_args(SearchMode):
         msg = f"mode must be hybrid, dense or lexical, got {mode!r:.80}"
+        raise InvalidParameterError(msg)
+
+
+def one_top_k(top_k: int | None, similarity_top_k: int | None) -> int | None:
+    """Return the number of nodes, which has two names.
+
+    Raises:
+        InvalidParameterError: Both are given.
+    """
+    if top_k is not None and similarity_top_k is not None:
+        msg = f"similarity_top_k is another name of top_k; give one of them, got {similarity_top_k!r} and {top_k!r}"
+        raise InvalidParameterError(msg)
+    return similarity_top_k if top_k is None else top_k
+
+
+def check_node_settings(llm_metadata: object, score: object) -> None:
+    """Refuse settings of nodes that cannot be.
+
+    Raises:
+        InvalidParameterError: ``llm_metadata`` is no list of keys, or there is no such kind of score.
+    """
+    keys = cast("Sequence[object]", llm_metadata) if isinstance(llm_metadata, Sequence) else None
+    if keys is None or isinstance(llm_metadata, str) or not all(isinstance(key, str) for key in keys):
+        msg = f'llm_metadata must be a list of keys of the metadata, such as ["citation"], got {llm_metadata!r:.80}'
+        raise InvalidParameterError(msg)
+    if score not in get_args(ScoreKind):
+        msg = f'score must be "raw" or "relevance", got {score!r:.80}'
         raise InvalidParameterError(msg)
 
 

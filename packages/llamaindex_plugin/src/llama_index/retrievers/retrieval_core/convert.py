@@ -1,18 +1,29 @@
-"""Lossless conversions between hits or chunks and nodes.
+r"""Conversions between hits or chunks and nodes.
 
-A node's metadata are the user's own fields and the provenance, the fields of
-:func:`retrieval_core.index.serialization.hit_to_json` that are not ``None`` or empty. LLMs and embedders do not see
-provenance. Where both have a field of one name, the user's is in the metadata, as it is for filters, and the provenance
-in :data:`SHADOWED`.
+A node's metadata are the user's own fields and the passage's provenance, which is the same whatever the question was
+and has flat values only (text and numbers), as many vector stores of LlamaIndex ask for:
+
+- ``document_id``, ``title``, ``source``, ``chunk_index``, ``total_chunks``, ``parent_id``, ``timestamp``,
+  ``embedding_model``, ``citation``, ``content_hash`` and ``source_index`` as in :class:`retrieval_core.Chunk`;
+- ``section_path`` as one text, ``The moon > Distance``; a ``>`` or ``\`` inside a heading has a ``\`` before it;
+- ranges as two numbers, both included but for the end of the span: ``first_page`` and ``last_page``, ``first_row`` and
+  ``last_row``, ``first_item`` and ``last_item``, ``span_start`` and ``span_end``.
+
+What is ``None`` is left out. Where the user has a field of one of these names, it stays the user's, as it is for
+filters, and the provenance of that name has ``retrieval_core_`` before its own.
+
+What a question adds, such as scores, is in the fields of :class:`PassageNode`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from llama_index.core.bridge.pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 from llama_index.core.schema import (
     MetadataMode,
     NodeRelationship,
@@ -23,27 +34,63 @@ from llama_index.core.schema import (
 )
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.serialization import chunk_to_json, hit_to_json
-from retrieval_core.types import Chunk, Hit, Origin, PageSpan, Scores, Span
+from retrieval_core.types import Chunk, Evidence, Hit, Origin, PageSpan, Scores, Span, format_citation
+from retrieval_core.types.documents import content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from llama_index.core.schema import BaseNode
 
-OF_A_CHUNK = frozenset(
+ScoreKind = Literal["raw", "relevance"]
+"""What a node's score is: ``raw`` orders the hits and is comparable within one query only; ``relevance`` is in [0, 1]
+(the relevance filter's score, else the reranker's, else the cosine) and ``None`` for what was found by words alone."""
+
+PREFIX = "retrieval_core_"
+"""Comes before the name of provenance whose own name is taken by a field of the user."""
+PROVENANCE = frozenset(
     {
-        "document_id", "title", "source", "section_path", "page_span", "row_range", "item_range", "span",
-        "chunk_index", "total_chunks", "parent_id", "timestamp", "embedding_model", "citation",
+        "document_id", "title", "source", "section_path", "first_page", "last_page", "first_row", "last_row",
+        "first_item", "last_item", "span_start", "span_end", "chunk_index", "total_chunks", "parent_id", "timestamp",
+        "embedding_model", "citation", "content_hash", "source_index",
     }
 )  # fmt: skip
-"""Provenance of every node made from a chunk."""
-TOLD_OF_A_HIT = ("relevance_reason", "evidence", "found_by", "excerpts", "source_index")
-"""Optional provenance of a hit."""
-PROVENANCE = OF_A_CHUNK | {"rank", "scores", *TOLD_OF_A_HIT, "degraded", "neighbor_of"}
 """All keys of a node's metadata that are not the user's."""
-SHADOWED = "retrieval_core_shadowed"
-"""The key of the provenance whose own keys the user's metadata use."""
+
+
+class PassageNode(TextNode):
+    """A passage as a node, with what one question found out about it.
+
+    What depends on the question is not in ``metadata``, so that ``hash`` is the same for the same passage, and fusion
+    recognises it. Serialized, it is a ``TextNode`` without ``start_char_idx`` and ``end_char_idx``: LlamaIndex makes
+    pieces of nodes that way, and these are not where the passage is; ``span_start`` and ``span_end`` in the metadata
+    remain the passage's.
+
+    Attributes:
+        rank: Position in the result, from 1; ``None`` for a neighbour.
+        scores: The score of each stage, and the rank on each side, see :class:`retrieval_core.Scores`.
+        degraded: What did not work as configured for the question, one sentence each.
+        relevance_reason: Why the relevance filter kept it.
+        evidence: The reranker's: ``answers``, ``text`` and ``is_quoted``.
+        found_by: The searches beside the question's own that found it, each with ``kind`` and ``text``.
+        excerpts: The parts of the text that bear on the question, each from and up to a code point.
+        neighbor_of: Ids of the nodes that it was added for.
+    """
+
+    rank: int | None = None
+    scores: dict[str, float] = Field(default_factory=dict)
+    degraded: list[str] = Field(default_factory=list)
+    relevance_reason: str | None = None
+    evidence: dict[str, Any] | None = None
+    found_by: list[dict[str, str]] = Field(default_factory=list[dict[str, str]])
+    excerpts: list[tuple[int, int]] = Field(default_factory=list[tuple[int, int]])
+    neighbor_of: list[str] = Field(default_factory=list)
+
+    @model_serializer(mode="wrap")
+    def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Return the node as JSON."""
+        data = super().custom_model_dump(handler, info)
+        return data | {name: None for name in ("start_char_idx", "end_char_idx") if name in data}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,50 +101,85 @@ class Position:
     index: int
 
 
-def node_from_hit(hit: Hit, rank: int, degraded: Sequence[str] = ()) -> NodeWithScore:
+def node_from_hit(
+    hit: Hit,
+    rank: int,
+    degraded: Sequence[str] = (),
+    *,
+    llm_metadata: Sequence[str] = ("citation",),
+    score: ScoreKind = "raw",
+) -> NodeWithScore:
     """Return a hit as a node with its score.
 
     Args:
+        hit: Of several indexes, its index's name and a colon come before the node's id.
         rank: In the result, from 1.
         degraded: The query's degradations, one sentence each.
+        llm_metadata: As of :func:`node_from_chunk`.
+        score: Which one the node gets.
     """
-    written = hit_to_json(hit, rank)
-    scores = {name: value for name, value in written["scores"].items() if value is not None}
-    told = {name: written.get(name) for name in TOLD_OF_A_HIT}
-    node = node_from_chunk(hit.chunk, rank=rank, scores=scores, degraded=list(degraded), **told)
-    return NodeWithScore(node=node, score=hit.score)
+    node = node_from_chunk(
+        hit.chunk,
+        llm_metadata=llm_metadata,
+        source_index=hit.source_index,
+        rank=rank,
+        scores={name: value for name, value in asdict(hit.scores).items() if value is not None},
+        degraded=list(degraded),
+        relevance_reason=hit.relevance_reason,
+        evidence=None if hit.evidence is None else asdict(hit.evidence),
+        found_by=[asdict(origin) for origin in hit.found_by],
+        excerpts=[(span.start, span.end) for span in hit.excerpts],
+    )
+    return NodeWithScore(node=node, score=hit.score if score == "raw" else relevance_of(hit.scores))
 
 
-def node_from_chunk(chunk: Chunk, **facts: Any) -> TextNode:
+def relevance_of(scores: Scores) -> float | None:
+    """Return a relevance in [0, 1]: the relevance filter's, else the reranker's, else the cosine, else ``None``."""
+    known = (scores.relevance, scores.rerank, scores.dense)
+    return next((value for value in known if value is not None and 0 <= value <= 1), None)
+
+
+def node_from_chunk(
+    chunk: Chunk, *, llm_metadata: Sequence[str] = ("citation",), source_index: str | None = None, **facts: Any
+) -> PassageNode:
     """Return a chunk as a node.
 
     Args:
         chunk: Its id becomes the node's, its span ``start_char_idx`` and ``end_char_idx``.
-        facts: Further provenance: ``rank``, ``scores``, ``degraded`` or ``neighbor_of``.
+        llm_metadata: Keys of the metadata that language models see, of the provenance or the user's. What is embedded
+            is the text alone.
+        source_index: Of several indexes, the name of the one it is from.
+        facts: Fields of :class:`PassageNode`.
     """
     own: dict[str, Any] = _thawed(chunk.metadata)
-    provenance = {name: value for name, value in chunk_to_json(chunk).items() if name in OF_A_CHUNK} | facts
-    shadowed = {name: provenance.pop(name, None) for name in PROVENANCE & own.keys()}
-    # None and empty lists say nothing; a rank or position of 0 does.
-    provenance = {name: value for name, value in provenance.items() if value not in (None, [], {})}
-    if SHADOWED in own:
-        shadowed[SHADOWED] = own[SHADOWED]
-    if shadowed:
-        provenance[SHADOWED] = shadowed
-    return TextNode(
-        id_=chunk.id,
+    metadata, shown = dict(own), {name for name in llm_metadata if name in own}
+    for name, value in _provenance(chunk, source_index).items():
+        key = name
+        while key in own or PREFIX + key in own:
+            key = PREFIX + key
+        if value is not None or key != name:
+            metadata[key] = value
+        if name in llm_metadata:
+            shown.discard(name)
+            shown.add(key)
+    prefix = "" if source_index is None else f"{source_index}:"
+    return PassageNode(
+        id_=prefix + chunk.id,
         text=chunk.text,
-        metadata={**own, **provenance},
-        excluded_llm_metadata_keys=sorted(provenance),
-        excluded_embed_metadata_keys=sorted(provenance),
-        relationships=dict(_relationships(chunk)),
+        metadata=metadata,  # pyright: ignore[reportCallIssue] - the field's alias is extra_info
+        excluded_llm_metadata_keys=sorted(metadata.keys() - shown),
+        excluded_embed_metadata_keys=sorted(metadata),
+        relationships=dict(_relationships(chunk, prefix)),
         start_char_idx=chunk.span.start if chunk.span else None,
         end_char_idx=chunk.span.end if chunk.span else None,
+        **facts,
     )
 
 
 def chunk_from_node(node: BaseNode) -> Chunk:
     """Return a node as a chunk: the one it was made from or, for another retriever's node, as much as the node has.
+
+    A piece of a passage, as ``CitationQueryEngine`` makes them, has the passage's id and provenance but no span.
 
     Raises:
         InvalidParameterError: The metadata hold something that JSON cannot express, or changed provenance that cannot
@@ -108,18 +190,20 @@ def chunk_from_node(node: BaseNode) -> Chunk:
     if facts is None:
         return _foreign_chunk(node, text)
     try:
+        span = _pair(facts, "span_start", "span_end")
+        pages = _pair(facts, "first_page", "last_page")
         return Chunk(
-            id=node.node_id,
+            id=node.node_id.removeprefix(f"{facts['source_index']}:"),
             document_id=facts["document_id"],
             text=text,
             chunk_index=facts["chunk_index"],
             total_chunks=facts["total_chunks"],
-            page_span=PageSpan(*facts["page_span"]) if facts["page_span"] else None,
-            section_path=tuple(facts["section_path"] or ()),
-            span=Span(*facts["span"]) if facts["span"] else None,
+            page_span=PageSpan(*pages) if pages else None,
+            section_path=_headings(facts["section_path"]),
+            span=Span(*span) if span and facts["content_hash"] == content_hash(text) else None,
             parent_id=facts["parent_id"],
-            row_range=_pair(facts["row_range"]),
-            item_range=_pair(facts["item_range"]),
+            row_range=_pair(facts, "first_row", "last_row"),
+            item_range=_pair(facts, "first_item", "last_item"),
             title=facts["title"],
             source=facts["source"],
             timestamp=datetime.fromisoformat(facts["timestamp"]) if facts["timestamp"] else None,
@@ -134,22 +218,31 @@ def chunk_from_node(node: BaseNode) -> Chunk:
 def hit_from_node(item: NodeWithScore) -> Hit:
     """Return a node with its score as a hit; a node without a score has score 0.
 
+    Scores of single stages, excerpts and the like are those of a :class:`PassageNode` whose text is still the passage.
+
     Raises:
         InvalidParameterError: As of :func:`chunk_from_node`.
     """
-    chunk = chunk_from_node(item.node)
-    facts, _ = _told_apart(item.node.metadata)
-    try:
-        known: dict[str, Any] = {"final": item.score} if facts is None else facts["scores"] or {}
-        scores = Scores(**known)
-        facts = facts or {}
-        found_by = tuple(Origin(**origin) for origin in facts.get("found_by") or ())
-        excerpts = tuple(Span(*span) for span in facts.get("excerpts") or ())
-    except TypeError as error:
-        msg = f"node {item.node.node_id!r:.80}: its scores cannot be read back, or what found it ({error})"
-        raise InvalidParameterError(msg) from error
+    chunk, node = chunk_from_node(item.node), item.node
     score = item.score if item.score is not None else 0.0
-    return Hit(chunk, score, scores, found_by=found_by, excerpts=excerpts, source_index=facts.get("source_index"))
+    facts = _told_apart(node.metadata)[0] or {}
+    source_index = facts.get("source_index")
+    if not isinstance(node, PassageNode) or facts.get("content_hash") != content_hash(chunk.text):
+        return Hit(chunk, score, Scores(final=item.score), source_index=source_index)
+    try:
+        return Hit(
+            chunk,
+            score,
+            Scores(**cast("dict[str, Any]", node.scores)),
+            relevance_reason=node.relevance_reason,
+            evidence=None if node.evidence is None else Evidence(**node.evidence),
+            found_by=tuple(Origin(**origin) for origin in node.found_by),
+            source_index=source_index,
+            excerpts=tuple(Span(*span) for span in node.excerpts),
+        )
+    except TypeError as error:
+        msg = f"node {node.node_id!r:.80}: its scores cannot be read back, or what found it ({error})"
+        raise InvalidParameterError(msg) from error
 
 
 def position_of(node: BaseNode) -> Position | None:
@@ -167,25 +260,72 @@ def position_of(node: BaseNode) -> Position | None:
     return None
 
 
-def _relationships(chunk: Chunk) -> Iterable[tuple[NodeRelationship, RelatedNodeInfo]]:
-    yield NodeRelationship.SOURCE, RelatedNodeInfo(node_id=chunk.document_id, node_type=ObjectType.DOCUMENT)
+def _provenance(chunk: Chunk, source_index: str | None) -> dict[str, Any]:
+    pages = chunk.page_span
+    first_row, last_row = chunk.row_range or (None, None)
+    first_item, last_item = chunk.item_range or (None, None)
+    return {
+        "citation": format_citation(chunk),
+        "document_id": chunk.document_id,
+        "title": chunk.title,
+        "source": chunk.source,
+        "section_path": _path_text(chunk.section_path),
+        "first_page": pages.first if pages else None,
+        "last_page": pages.last if pages else None,
+        "first_row": first_row,
+        "last_row": last_row,
+        "first_item": first_item,
+        "last_item": last_item,
+        "span_start": chunk.span.start if chunk.span else None,
+        "span_end": chunk.span.end if chunk.span else None,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "parent_id": chunk.parent_id,
+        "timestamp": chunk.timestamp.isoformat() if chunk.timestamp else None,
+        "embedding_model": chunk.embedding_model,
+        "content_hash": content_hash(chunk.text),
+        "source_index": source_index,
+    }
+
+
+def _path_text(path: Sequence[str]) -> str | None:
+    return " > ".join(re.sub(r"[\\>]", r"\\\g<0>", heading) for heading in path) if path else None
+
+
+def _headings(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    # Each part is plain characters and escaped ones; the separator's blanks are what is left around an unescaped ">".
+    parts = re.findall(r"(?:^| > )((?:[^\\>]|\\.)*?)(?= > |\Z)", text, re.DOTALL)
+    return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
+
+
+def _relationships(chunk: Chunk, prefix: str) -> Iterable[tuple[NodeRelationship, RelatedNodeInfo]]:
+    def to(name: str, kind: ObjectType = ObjectType.TEXT) -> RelatedNodeInfo:
+        return RelatedNodeInfo(node_id=prefix + name, node_type=kind)
+
+    yield NodeRelationship.SOURCE, to(chunk.document_id, ObjectType.DOCUMENT)
     if chunk.parent_id is not None:
-        yield NodeRelationship.PARENT, RelatedNodeInfo(node_id=chunk.parent_id, node_type=ObjectType.TEXT)
+        yield NodeRelationship.PARENT, to(chunk.parent_id)
     if chunk.id != f"{chunk.document_id}#{chunk.chunk_index}":
         return  # the ids of its neighbours cannot be told from its own
     if chunk.chunk_index > 0:
-        before = f"{chunk.document_id}#{chunk.chunk_index - 1}"
-        yield NodeRelationship.PREVIOUS, RelatedNodeInfo(node_id=before, node_type=ObjectType.TEXT)
+        yield NodeRelationship.PREVIOUS, to(f"{chunk.document_id}#{chunk.chunk_index - 1}")
     if chunk.chunk_index + 1 < chunk.total_chunks:
-        after = f"{chunk.document_id}#{chunk.chunk_index + 1}"
-        yield NodeRelationship.NEXT, RelatedNodeInfo(node_id=after, node_type=ObjectType.TEXT)
+        yield NodeRelationship.NEXT, to(f"{chunk.document_id}#{chunk.chunk_index + 1}")
 
 
 def _told_apart(metadata: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return provenance, ``None`` where a node was not made here, and the user's own metadata."""
-    found = metadata.get(SHADOWED)
-    shadowed = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    facts = {name: shadowed[name] if name in shadowed else metadata.get(name) for name in PROVENANCE}
+    keys: dict[str, str] = {}
+    for key in metadata:
+        name = key
+        while name.startswith(PREFIX):
+            name = name.removeprefix(PREFIX)
+        # Of several keys of one name, the one with the most prefixes is ours.
+        if name in PROVENANCE and len(key) > len(keys.get(name, "")):
+            keys[name] = key
+    facts = {name: metadata.get(keys.get(name, name)) for name in PROVENANCE}
     ours = (
         isinstance(facts["document_id"], str)
         and type(facts["chunk_index"]) is int
@@ -194,14 +334,8 @@ def _told_apart(metadata: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dic
     )
     if not ours:
         return None, dict(metadata)
-    own = {
-        name: value
-        for name, value in metadata.items()
-        if name != SHADOWED and (name not in PROVENANCE or name in shadowed)
-    }
-    if SHADOWED in shadowed:
-        own[SHADOWED] = shadowed[SHADOWED]
-    return facts, own
+    taken = set(keys.values())
+    return facts, {key: value for key, value in metadata.items() if key not in taken}
 
 
 def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
@@ -218,11 +352,14 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
     )
 
 
-def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
-    if value is None:
+def _pair(facts: Mapping[str, Any], first: str, last: str) -> tuple[int, int] | None:
+    pair = facts[first], facts[last]
+    if pair == (None, None):
         return None
-    first, last = value
-    return first, last
+    if not all(type(number) is int for number in pair):
+        msg = f"{first} and {last} are two whole numbers, got {pair!r:.80}"
+        raise ValueError(msg)
+    return pair
 
 
 def _thawed(value: Any) -> Any:

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Self, TypedDict
 
 from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 
 from llama_index.retrievers.retrieval_core.checks import (
     check_abilities,
     check_index_file,
+    check_node_settings,
     check_pipeline,
     check_query_settings,
+    one_top_k,
 )
-from llama_index.retrievers.retrieval_core.convert import node_from_hit
+from llama_index.retrievers.retrieval_core.convert import ScoreKind, node_from_hit, relevance_of
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
-from llama_index.retrievers.retrieval_core.filters import as_filter
-from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question
+from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
+from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question, settings_left_behind
 from retrieval_core.adapters.registry import EMBEDDERS
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
+from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
-from retrieval_core.types.filters import all_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
-
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import NodeWithScore, QueryBundle
-
-    from llama_index.retrievers.retrieval_core.filters import Filters
-    from retrieval_core.index.index import Index
-    from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.ports import Embedder
-    from retrieval_core.types import RetrievalResult, SearchMode
-    from retrieval_core.types.filters import Filter
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Embedder, Variant
+from retrieval_core.types import RetrievalResult, SearchMode
+from retrieval_core.types.filters import Filter, all_of
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +44,7 @@ class _Arguments(TypedDict):
     filters: Filter | None
     top_k: int | None
     mode: SearchMode | None
+    variants: list[Variant]
 
 
 class RetrievalCoreRetriever(BaseRetriever):
@@ -57,24 +53,32 @@ class RetrievalCoreRetriever(BaseRetriever):
     ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
     no loop. One retriever may serve any number of queries at once.
 
-    A node's score is the hit's; its metadata are the user's fields and the provenance, which prompts and embedders do
-    not see, see :mod:`llama_index.retrievers.retrieval_core.convert`. If something did not work as configured, each
-    node has it in its metadata under ``degraded``, a warning is logged once a query, and a
+    The nodes are :class:`~llama_index.retrievers.retrieval_core.PassageNode`: their metadata are the user's fields and
+    the provenance, and what the question found out about them is in fields of their own. If something did not work as
+    configured, each node has it in ``degraded``, a warning is logged once a query, and a
     :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. If nothing could be searched at all, an error
     is raised.
 
-    Of a query bundle the text is searched for; the pipeline embeds it itself, so an ``embedding`` is not used. Other
-    texts to embed, as query transformations such as HyDE set them, and images are not used either, and are listed as
-    degraded.
+    Of a query bundle the text is searched for, and by meaning the texts in ``custom_embedding_strs`` too, as query
+    transformations such as HyDE set them. The pipeline embeds the question itself, so an ``embedding`` is not used;
+    images are not used either, and are listed as degraded.
 
     Args:
         pipeline: Stays the caller's to close.
         top_k: The most nodes, 1 to 1000; by default the pipeline's.
+        similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
         mode: Dense, lexical or hybrid search; by default the pipeline's.
         filters: Conditions on every node of every query: a filter, JSON, or ``MetadataFilters``.
+        llm_metadata: Keys of the nodes' metadata that language models see before the text, of the provenance or the
+            user's; what is embedded is the text alone.
+        score: ``"raw"`` orders the hits and is comparable within one query only; ``"relevance"`` is in [0, 1], for
+            ``SimilarityPostprocessor``: the relevance filter's score, else the reranker's, else the cosine of question
+            and passage, and 0 for what was found by words alone.
+        objects: What ``IndexNode`` among the nodes lead to, as for every retriever of LlamaIndex.
+        object_map: The same by the ids of these nodes.
 
     Raises:
-        InvalidParameterError: ``pipeline`` is not a pipeline, or ``top_k`` or ``mode`` is outside its range.
+        InvalidParameterError: ``pipeline`` is not a pipeline, or an argument is outside its range.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -84,20 +88,70 @@ class RetrievalCoreRetriever(BaseRetriever):
         pipeline: RetrievalPipeline,
         *,
         top_k: int | None = None,
+        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
         filters: Filters | None = None,
+        llm_metadata: Sequence[str] = ("citation",),
+        score: ScoreKind = "raw",
         callback_manager: CallbackManager | None = None,
+        object_map: dict[str, Any] | None = None,
+        objects: list[IndexNode] | None = None,
         verbose: bool = False,
     ) -> None:
         check_pipeline(pipeline)
-        check_query_settings(top_k, mode)
         self.pipeline = pipeline
-        self._top_k = top_k
+        self._top_k = one_top_k(top_k, similarity_top_k)
         self._mode: SearchMode | None = mode
+        check_query_settings(self._top_k, mode)
+        check_node_settings(llm_metadata, score)
         self._filter = as_filter(filters)
+        self._llm_metadata = tuple(llm_metadata)
+        self._score: ScoreKind = score
         self._own_index: Index | None = None
-        # It has an argument of bare Dict, which is not given here.
-        super().__init__(callback_manager=callback_manager, verbose=verbose)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(callback_manager, object_map, objects, verbose)  # pyright: ignore[reportUnknownMemberType]
+
+    @property
+    def similarity_top_k(self) -> int | None:
+        """The most nodes of a query without a number of its own; ``None`` for the pipeline's."""
+        return self._top_k
+
+    @similarity_top_k.setter
+    def similarity_top_k(self, top_k: int | None) -> None:
+        check_query_settings(top_k, None)
+        self._top_k = top_k
+
+    def bound(
+        self, *, filters: Filters | None = None, top_k: int | None = None, mode: SearchMode | None = None
+    ) -> RetrievalCoreRetriever:
+        """Return a retriever over the same pipeline with settings for every query, whatever the query is made of.
+
+        What makes new queries of a query, as HyDE, sub-questions and fusion do, drops the settings of a
+        :class:`RetrievalQueryBundle`; a bound retriever keeps them.
+
+        Args:
+            filters: Conditions on every node, on top of this retriever's.
+            top_k: The most nodes, 1 to 1000; by default this retriever's.
+            mode: Dense, lexical or hybrid search; by default this retriever's.
+
+        Raises:
+            InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
+            FilterError: As of the constructor.
+        """
+        return RetrievalCoreRetriever(
+            self.pipeline,
+            top_k=self._top_k if top_k is None else top_k,
+            mode=self._mode if mode is None else mode,
+            filters=all_of(self._filter, as_filter(filters)),
+            llm_metadata=self._llm_metadata,
+            score=self._score,
+            callback_manager=self.callback_manager,
+            object_map=self.object_map,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            verbose=self._verbose,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        msg = "a RetrievalCoreRetriever cannot be pickled or copied, because its index cannot; make a new one instead"
+        raise TypeError(msg)
 
     @classmethod
     def from_index_file(
@@ -107,9 +161,14 @@ class RetrievalCoreRetriever(BaseRetriever):
         config: RetrievalConfig | str | Path | None = None,
         embedder: Embedder | None = None,
         top_k: int | None = None,
+        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
         filters: Filters | None = None,
+        llm_metadata: Sequence[str] = ("citation",),
+        score: ScoreKind = "raw",
         callback_manager: CallbackManager | None = None,
+        object_map: dict[str, Any] | None = None,
+        objects: list[IndexNode] | None = None,
         verbose: bool = False,
         **overrides: Any,
     ) -> Self:
@@ -138,7 +197,17 @@ class RetrievalCoreRetriever(BaseRetriever):
             check_index_file(Path(path or settings.index))
         index = open_index(path, config=settings, embedder=embedder)
         retriever = cls(
-            index, top_k=top_k, mode=mode, filters=filters, callback_manager=callback_manager, verbose=verbose
+            index,
+            top_k=top_k,
+            similarity_top_k=similarity_top_k,
+            mode=mode,
+            filters=filters,
+            llm_metadata=llm_metadata,
+            score=score,
+            callback_manager=callback_manager,
+            object_map=object_map,
+            objects=objects,
+            verbose=verbose,
         )
         retriever._own_index = index
         return retriever
@@ -176,10 +245,10 @@ class RetrievalCoreRetriever(BaseRetriever):
         return await self.aretrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(query_bundle, self.pipeline.retrieve(**self._arguments(query_bundle)))
+        return self._nodes(query_bundle, self.pipeline.retrieve(**self._arguments(query_bundle)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(query_bundle, await self.pipeline.aretrieve(**self._arguments(query_bundle)))
+        return self._nodes(query_bundle, await self.pipeline.aretrieve(**self._arguments(query_bundle)))
 
     def _arguments(self, query: QueryBundle) -> _Arguments:
         asked = query if isinstance(query, RetrievalQueryBundle) else RetrievalQueryBundle(query.query_str)
@@ -188,7 +257,36 @@ class RetrievalCoreRetriever(BaseRetriever):
             "filters": all_of(self._filter, as_filter(asked.filters)),
             "top_k": self._top_k if asked.top_k is None else asked.top_k,
             "mode": self._mode if asked.mode is None else asked.mode,
+            "variants": [
+                Variant("passage", text, sides=frozenset({"dense"}), is_passage=True)
+                for text in query.custom_embedding_strs or ()
+                if text != query.query_str and text.strip()
+            ],
         }
+
+    def _nodes(self, query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
+        """Return the hits as nodes, and report degradations.
+
+        Raises:
+            SearchError: Nothing could be searched.
+        """
+        degraded = [f"{item.stage}: {item.reason}" for item in result.degraded]
+        if not result.hits and (error := result.metadata.get("error")) is not None:
+            msg = f"nothing could be searched: {error}"
+            raise SearchError(msg, {"degraded": degraded})
+        if query.image_path is not None:
+            degraded.append("query: the image is not used")
+        if (left_behind := settings_left_behind(query)) is not None:
+            degraded.append(left_behind)
+        if self._score == "relevance" and result.hits and not any(relevance_of(hit.scores) for hit in result.hits):
+            degraded.append('score: no relevance is known of what was found by words alone; use score="raw"')
+        if degraded:
+            logger.warning("a query was answered, but not as configured: %s", "; ".join(degraded))
+            report(RetrievalDegradedEvent(query_str=query.query_str, degraded=degraded))
+        return [
+            node_from_hit(hit, rank, degraded, llm_metadata=self._llm_metadata, score=self._score)
+            for rank, hit in enumerate(result.hits, start=1)
+        ]
 
     def close(self) -> None:
         """Close the index that :meth:`from_index_file` opened; a pipeline that was given stays open.
@@ -240,7 +338,6 @@ def _as_keyword(problem: str, given: Iterable[str]) -> str:
         for name, of in signature(RetrievalCoreRetriever.from_index_file).parameters.items()
         if of.kind is of.KEYWORD_ONLY
     ]
-    # LlamaIndex says similarity_top_k where this says top_k.
     meant = [name for name in keywords if key.endswith(f"_{name}")] or get_close_matches(key, keywords, n=1)
     if meant:
         return f"{key}: unknown setting; did you mean {meant[0]}?"
@@ -261,30 +358,3 @@ def _merged(config: RetrievalConfig | str | Path | None, changes: dict[str, Any]
         else:
             tree[name] = value
     return load_config(overrides=tree | changes)
-
-
-def _nodes(query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
-    """Return the hits as nodes, and report degradations.
-
-    Raises:
-        SearchError: Nothing could be searched.
-    """
-    degraded = [f"{item.stage}: {item.reason}" for item in result.degraded]
-    if not result.hits and (error := result.metadata.get("error")) is not None:
-        msg = f"nothing could be searched: {error}"
-        raise SearchError(msg, {"degraded": degraded})
-    degraded += _unused(query)
-    if degraded:
-        logger.warning("a query was answered, but not as configured: %s", "; ".join(degraded))
-        report(RetrievalDegradedEvent(query_str=query.query_str, degraded=degraded))
-    return [node_from_hit(hit, rank, degraded) for rank, hit in enumerate(result.hits, start=1)]
-
-
-def _unused(query: QueryBundle) -> list[str]:
-    """Return a message for each part of a query that this retriever does not use."""
-    parts: list[str] = []
-    if query.embedding_strs not in ([], [query.query_str]):
-        parts.append("query: custom_embedding_strs are not used, the query's text was embedded")
-    if query.image_path is not None:
-        parts.append("query: the image is not used")
-    return parts

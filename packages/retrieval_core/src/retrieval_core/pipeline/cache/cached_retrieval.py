@@ -149,6 +149,13 @@ class CachedRetrieval:
             if identities is None:
                 return None
             parameters["plugged_in"] = identities
+        if plan.variants:
+            parameters["variants"] = tuple(
+                [
+                    (each.kind, each.text, tuple(sorted(each.sides)), each.is_passage, each.weight)
+                    for each in plan.variants
+                ]
+            )
         if plan.history:
             parameters["history"] = tuple([(turn.role, turn.content) for turn in plan.history])
         name = partial(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import OF_EACH, OF_SEVERAL, QueryOptions, check_names, chosen, turns
-from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of
+from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, checked_variants, condition_of
 from retrieval_core.pipeline.stages.plan import Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class FederatedPlan(Plan):
     @property
     def without_transforms(self) -> FederatedPlan:
         """The same for a question that was rewritten: it stands alone, and is searched for as it is."""
-        of_each: QueryOptions = {**self.of_each, "transforms": (), "history": None}
+        of_each: QueryOptions = {**self.of_each, "transforms": (), "variants": None, "history": None}
         return replace(self, of_each=of_each, history=(), instead={})
 
 
@@ -77,6 +77,7 @@ def make_federated_plan(
     names = _names(options.get("indexes"), weights)
     of_each["top_k"] = min(most, max(top_k, reranked, SHARED_CANDIDATES))
     history = turns(options.get("history"))
+    checked_variants(options.get("variants"))
     transforms = options.get("transforms")
     if transforms is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say

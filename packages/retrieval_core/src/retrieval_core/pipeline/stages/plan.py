@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.pipeline.stages.fuse import FusionMethod
-    from retrieval_core.ports import Message
+    from retrieval_core.ports import Message, Variant
     from retrieval_core.types import SearchMode
     from retrieval_core.types.filters import Filter
 
@@ -33,6 +33,7 @@ class Plan:
         vectors: Which further vectors of the chunks are searched, with their weights; the passage's own has 1.
         vector_rule: How they become one dense score.
         transforms: Names of the transformers that look at the question first, in their order.
+        variants: Further texts to search for, which the caller gave.
         history: The turns of the conversation before the question, oldest first.
         session_id: Whose question it is, where results are not shared between sessions.
     """
@@ -52,6 +53,7 @@ class Plan:
     vectors: tuple[tuple[str, float], ...] = ()
     vector_rule: VectorRule = "mean"
     transforms: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
     history: tuple[Message, ...] = ()
     session_id: str | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.search import are_candidates, is_finite
@@ -68,7 +68,7 @@ async def transform(
     """
     context = QueryContext(plan.history)
     failures: list[Failed] = []
-    variants: list[Variant] = []
+    variants = list(plan.variants)
     linked: list[Linked] = []
     current = query
     if plan.history and condenser is not None:
@@ -143,7 +143,7 @@ def _problem(made: object) -> str | None:
     if not isinstance(made.variants, (tuple, list)) or not isinstance(made.linked, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
         return f"it gave {made!r:.120}, whose variants or linked are no tuple"
     for variant in cast("tuple[object, ...]", made.variants):
-        if not _is_variant(variant):
+        if not is_variant(variant):
             return f"it gave {variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
     for link in cast("tuple[object, ...]", made.linked):
         if not _is_linked(link):
@@ -159,7 +159,8 @@ def _is_weight(value: Any) -> bool:
     return is_finite(value) and 0 < value <= HEAVIEST
 
 
-def _is_variant(value: Any) -> bool:
+def is_variant(value: Any) -> TypeGuard[Variant]:
+    """Whether a value is a variant that can be searched for."""
     return (
         isinstance(value, Variant)
         and _is_text(value.text)
