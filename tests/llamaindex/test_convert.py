@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,19 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llama_index.retrievers.retrieval_core import chunk_from_node, hit_from_node, node_from_chunk, node_from_hit
+from llama_index.retrievers.retrieval_core import (
+    PassageNode,
+    chunk_from_node,
+    hit_from_node,
+    node_from_chunk,
+    node_from_hit,
+)
 from llama_index.retrievers.retrieval_core.convert import PROVENANCE
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.serialization import hit_to_json
 from retrieval_core.testing.filter_strategies import metadata, texts
-from retrieval_core.types import Chunk, Hit, Origin, Scores, Span
+from retrieval_core.types import Chunk, Hit, Scores, Span, format_citation
 from support.examples import times
-from support.llamaindex_library import CHUNKS, hits
+from support.llamaindex_library import CHUNKS, hits, passage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,22 +56,46 @@ def test_a_hit_survives_the_way_to_a_node_and_back(hit: Hit, rank: int, degraded
 @given(hits())
 @settings(max_examples=times(150))
 def test_a_node_survives_json(hit: Hit) -> None:
-    """Stores of LlamaIndex keep nodes as JSON."""
+    """Stores of LlamaIndex keep nodes as JSON; what they read is a node of its own, without what the question added."""
     item = node_from_hit(hit, 1)
-    again = TextNode.from_dict(json.loads(json.dumps(item.node.to_dict())))
-    assert hit_from_node(NodeWithScore(node=again, score=item.score)) == hit
+    written = json.loads(json.dumps(item.node.to_dict()))
+    assert hit_from_node(NodeWithScore(node=PassageNode.from_dict(written), score=item.score)) == hit
+    again = TextNode.from_dict(written)
+    assert again.hash == item.node.hash
+    assert hit_from_node(NodeWithScore(node=again, score=item.score)) == Hit(
+        hit.chunk, hit.score, Scores(final=hit.score), source_index=hit.source_index
+    )
 
 
 @given(hits())
 @settings(max_examples=times(150))
-def test_the_users_metadata_stay_as_they_are_and_are_all_that_a_prompt_sees(hit: Hit) -> None:
-    """The provenance is in the metadata, and in neither text."""
+def test_the_users_metadata_stay_as_they_are_and_a_model_sees_the_citation_alone(hit: Hit) -> None:
+    """Whatever names they have; what is embedded is the text."""
     node = node_from_hit(hit, 1).node
     own = json.loads(json.dumps(hit.chunk.metadata))
-    own.pop("retrieval_core_shadowed", None)
     assert {name: node.metadata[name] for name in own} == own
-    for excluded in (node.excluded_llm_metadata_keys, node.excluded_embed_metadata_keys):
-        assert set(node.metadata) - set(excluded) == set(own)
+    shown = set(node.metadata) - set(node.excluded_llm_metadata_keys)
+    assert [node.metadata[key] for key in shown] == [format_citation(hit.chunk)]
+    assert node.get_content(MetadataMode.EMBED) == hit.chunk.text
+
+
+@given(hits(), hits())
+@settings(max_examples=times(150))
+def test_what_a_question_adds_changes_neither_hash_nor_metadata(one: Hit, other: Hit) -> None:
+    """Fusion recognises a passage by its node's hash; and the metadata added are flat."""
+    same = replace(other, chunk=one.chunk, source_index=one.source_index)
+    first, second = node_from_hit(one, 1, ["embed: gone"]).node, node_from_hit(same, 7).node
+    assert first.hash == second.hash
+    assert first.metadata == second.metadata
+    added = [value for name, value in first.metadata.items() if name not in one.chunk.metadata]
+    assert all(value is None or isinstance(value, (str, int)) for value in added)
+
+
+@given(st.lists(st.text("a >\\\n", max_size=5), max_size=4))
+@settings(max_examples=times(300))
+def test_headings_survive_as_one_text(path: list[str]) -> None:
+    """Also those that hold what separates them."""
+    assert chunk_from_node(node_from_chunk(Chunk("a", "d", "t", section_path=tuple(path)))).section_path == tuple(path)
 
 
 @given(texts(), texts(), metadata(), st.none() | st.floats(-10, 10))
@@ -98,7 +127,7 @@ def test_a_node_says_what_it_is_and_where_it_comes_from() -> None:
     """Names are those of the JSON that the command line prints."""
     item = node_from_hit(HIT, 1)
     node = item.node
-    assert isinstance(node, TextNode)
+    assert isinstance(node, PassageNode)
     assert (item.score, node.node_id, node.text, node.ref_doc_id) == (1.5, "moon.md#1", CHUNKS[1].text, "moon.md")
     assert (node.start_char_idx, node.end_char_idx) == (100, 100 + len(CHUNKS[1].text))
     assert node.metadata == {
@@ -107,25 +136,62 @@ def test_a_node_says_what_it_is_and_where_it_comes_from() -> None:
         "document_id": "moon.md",
         "title": "Moon",
         "source": "moon.md",
-        "section_path": ["moon"],
-        "span": [100, 100 + len(CHUNKS[1].text)],
+        "section_path": "moon",
+        "span_start": 100,
+        "span_end": 100 + len(CHUNKS[1].text),
+        "content_hash": CHUNKS[1].content_hash,
         "chunk_index": 1,
         "total_chunks": 4,
         "parent_id": "moon.md/section",
         "timestamp": datetime(2026, 1, 2, tzinfo=UTC).isoformat(),
         "citation": "Doc: moon.md | Section: moon",
-        "rank": 1,
-        "scores": {"dense": 0.7, "dense_rank": 1, "lexical": 3.25, "lexical_rank": 2, "fused": 1.5, "final": 1.5},
     }
-    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-        assert node.get_content(mode) == "kind: moon\nyear: 1970\n\nThe moon is 384,400 km away."
+    assert node.rank == 1
+    assert node.scores == {
+        "dense": 0.7,
+        "dense_rank": 1,
+        "lexical": 3.25,
+        "lexical_rank": 2,
+        "fused": 1.5,
+        "final": 1.5,
+    }
+    assert (
+        node.get_content(MetadataMode.LLM) == "citation: Doc: moon.md | Section: moon\n\nThe moon is 384,400 km away."
+    )
 
 
-def test_every_name_of_the_json_form_is_known_as_provenance() -> None:
-    """A field that the core adds must not be taken for the user's."""
-    full = replace(HIT, found_by=(Origin("keywords", "q"),), excerpts=(Span(0, 3),), source_index="docs")
-    names = hit_to_json(full, 1).keys() - {"id", "text", "score", "metadata", "content_hash"}
-    assert names | {"degraded", "neighbor_of"} == PROVENANCE
+def test_every_field_of_a_chunk_and_of_a_hit_has_its_place() -> None:
+    """A field that the core adds must not be lost without a word."""
+    ranges = {"page_span": "first_page last_page", "row_range": "first_row last_row", "span": "span_start span_end"}
+    ranges["item_range"] = "first_item last_item"
+    of_a_chunk = {field.name for field in fields(Chunk)} - {"id", "text", "metadata"}
+    names = {name for field in of_a_chunk for name in ranges.get(field, field).split()}
+    assert names | {"citation", "source_index"} == PROVENANCE
+    of_a_hit = {field.name for field in fields(Hit)} - {"chunk", "score", "source_index"}
+    added = PassageNode.model_fields.keys() - TextNode.model_fields.keys()
+    assert of_a_hit | {"rank", "degraded", "neighbor_of"} == added
+
+
+def test_passages_of_several_indexes_have_ids_of_their_own() -> None:
+    """Two indexes may have the same ids, and LlamaIndex drops what has the id of another node."""
+    one, other = (node_from_hit(replace(HIT, source_index=name), 1) for name in ("docs", "blog"))
+    assert (one.node.node_id, one.node.ref_doc_id) == ("docs:moon.md#1", "docs:moon.md")
+    assert one.node.node_id != other.node.node_id
+    assert hit_from_node(one) == replace(HIT, source_index="docs")
+
+
+@pytest.mark.parametrize(
+    ("scores", "relevance"),
+    [
+        (Scores(dense=0.7, final=12.0), 0.7),
+        (Scores(dense=0.7, rerank=0.2, final=0.2), 0.2),
+        (Scores(dense=0.7, rerank=0.2, relevance=0.9, final=0.2), 0.9),
+        (Scores(lexical=12.5, final=12.5), 0.0),
+    ],
+)
+def test_a_score_may_be_a_relevance(scores: Scores, relevance: float) -> None:
+    """For what has a cutoff."""
+    assert node_from_hit(replace(HIT, scores=scores), 1, score="relevance").score == relevance
 
 
 @pytest.mark.parametrize(
@@ -149,11 +215,16 @@ def test_relationships_name_the_neighbours_where_their_ids_are_known(
 
 
 def test_a_users_field_with_a_name_of_provenance_stays() -> None:
-    """It is the user's, so prompts see it; the provenance of that name is elsewhere."""
-    node = node_from_chunk(Chunk("a", "d", "t", title="Ours", metadata={"title": "Yours", "neighbor_of": 1}))
-    assert node.metadata["title"] == "Yours"
-    assert node.metadata["retrieval_core_shadowed"] == {"title": "Ours", "neighbor_of": None}
-    assert "title" not in node.excluded_llm_metadata_keys
+    """The provenance of that name has another one."""
+    chunk = Chunk("a", "d", "t", title="Ours", metadata={"title": "Yours", "citation": "Mine", "first_page": 3})
+    node = node_from_chunk(chunk, llm_metadata=["title", "citation"])
+    assert (node.metadata["title"], node.metadata["retrieval_core_title"]) == ("Yours", "Ours")
+    assert node.metadata["retrieval_core_first_page"] is None
+    assert node.get_content(MetadataMode.LLM) == "retrieval_core_title: Ours\nretrieval_core_citation: Doc: d\n\nt" or (
+        node.get_content(MetadataMode.LLM) == "retrieval_core_citation: Doc: d\nretrieval_core_title: Ours\n\nt"
+    )
+    assert chunk_from_node(node) == chunk
+    assert node_from_chunk(chunk, llm_metadata=[]).get_content(MetadataMode.LLM) == "t"
 
 
 def test_metadata_of_a_node_may_be_changed() -> None:
@@ -167,7 +238,7 @@ def test_metadata_of_a_node_may_be_changed() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"span": "ab c"}, {"page_span": [1, 2, 3]}, {"timestamp": "soon"}, {"row_range": [1]}, {"own": datetime.now}],
+    [{"span_start": "ab"}, {"first_page": 1}, {"timestamp": "soon"}, {"last_row": 2.5}, {"own": datetime.now}],
 )
 def test_provenance_that_was_changed_into_nonsense_is_an_error_of_ours(change: dict[str, Any]) -> None:
     """The message names the node."""
@@ -180,6 +251,6 @@ def test_provenance_that_was_changed_into_nonsense_is_an_error_of_ours(change: d
 def test_scores_that_were_changed_into_nonsense_are_an_error_of_ours() -> None:
     """The message names the node."""
     item = node_from_hit(HIT, 1)
-    item.node.metadata["scores"] = {"charm": 1}
+    passage(item).scores = {"charm": 1}
     with pytest.raises(InvalidParameterError, match="moon"):
         hit_from_node(item)

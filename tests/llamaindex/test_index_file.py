@@ -114,7 +114,7 @@ def test_a_wrong_setting_or_filter_is_an_error_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("similarity_top_k", "top_k"),
+        ("similarity_topk", "similarity_top_k"),
         ("topk", "top_k"),
         ("filter", "filters"),
         ("vector_store_query_mode", "mode"),
@@ -122,7 +122,7 @@ def test_a_wrong_setting_or_filter_is_an_error_at_once(file: Path) -> None:
     ],
 )
 def test_an_unknown_keyword_is_an_error_with_the_one_that_was_meant(file: Path, given: str, meant: str) -> None:
-    """Those of LlamaIndex, of this method and of the settings; other problems stand beside it."""
+    """Those of this method and of the settings; other problems stand beside it."""
     hint = f"{given}: unknown setting; did you mean {meant}?"
     with pytest.raises(ConfigurationError) as caught:
         RetrievalCoreRetriever.from_index_file(file, search__top_k=0, **cast("Any", {given: 2}))

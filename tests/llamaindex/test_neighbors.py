@@ -23,7 +23,7 @@ from retrieval_core.errors import FilterError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
-from support.llamaindex_library import CHUNKS, Library, chunk
+from support.llamaindex_library import CHUNKS, Library, chunk, passage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,8 +67,7 @@ def test_neighbours_stand_around_their_node_and_say_whose_they_are(library: Libr
     assert ids(result) == ["long.md#4", "long.md#5", "long.md#6", "long.md#7"]
     assert result[1] is given[0]
     assert [item.score for item in result] == [None, 1.0, None, None]
-    assert [item.node.metadata.get("neighbor_of") for item in result] == [["long.md#5"], None, *[["long.md#5"]] * 2]
-    assert "neighbor_of" in result[0].node.excluded_llm_metadata_keys
+    assert [passage(item).neighbor_of for item in result] == [["long.md#5"], [], *[["long.md#5"]] * 2]
 
 
 def test_windows_that_touch_become_one_run_at_the_place_of_its_first_node(library: Library) -> None:
@@ -79,7 +78,7 @@ def test_windows_that_touch_become_one_run_at_the_place_of_its_first_node(librar
         *["moon.md#0", "moon.md#1"],
         *[f"long.md#{n}" for n in (9, 10, 11)],
     ]
-    assert result[2].node.metadata["neighbor_of"] == ["long.md#4", "long.md#6"]
+    assert passage(result[2]).neighbor_of == ["long.md#4", "long.md#6"]
     assert [item.score for item in result if item.score is not None] == pytest.approx([0.8, 1.0, 0.9, 0.7])
 
 

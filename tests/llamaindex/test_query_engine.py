@@ -54,13 +54,12 @@ def test_an_engine_answers_with_the_right_sources(engine: RetrieverQueryEngine) 
     asyncio.run(inside())
 
 
-def test_the_prompt_holds_passages_and_the_users_fields_and_no_provenance(engine: RetrieverQueryEngine) -> None:
+def test_the_prompt_holds_passages_with_their_citations_and_nothing_else(engine: RetrieverQueryEngine) -> None:
     """The mock model answers with its prompt."""
     prompt = str(engine.query(QUESTION))
-    assert "kind: moon\nyear: 1970\n\nThe moon is 384,400 km away." in prompt
-    assert "citation" not in prompt
-    assert "neighbor_of" not in prompt
-    assert "score" not in prompt
+    assert "citation: Doc: moon.md | Section: moon\n\nThe moon is 384,400 km away." in prompt
+    for name in ("kind", "year", "neighbor_of", "score", "source"):
+        assert f"{name}:" not in prompt
 
 
 def test_settings_of_a_query_pass_through_the_engine(engine: RetrieverQueryEngine) -> None:

@@ -35,7 +35,7 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types.filters import Eq
-from support.llamaindex_library import CHUNKS, Library
+from support.llamaindex_library import CHUNKS, Library, passage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_nodes_are_the_hits_of_the_pipeline(library: Library, retriever: Retriev
     """The same passages in the same order, with the same scores, and nothing lost."""
     nodes = retriever.retrieve(QUESTION)
     assert ids(nodes)[0] == "moon.md#1"
-    assert [item.node.metadata["rank"] for item in nodes] == [1, 2, 3]
+    assert [passage(item).rank for item in nodes] == [1, 2, 3]
     assert tuple(map(hit_from_node, nodes)) == library.pipeline.retrieve(QUESTION, top_k=3).hits
 
 
@@ -136,7 +136,7 @@ def test_a_blocking_call_in_the_async_path_would_be_noticed(retriever: Retrieval
 
     slow = RetrievalCoreRetriever(pipeline=RetrievalPipeline(retriever.pipeline.store, Slow()))
     nodes = asyncio.run(slow.aretrieve(QUESTION))
-    assert "Blocking call to time.sleep" in nodes[0].node.metadata["degraded"][0]
+    assert "Blocking call to time.sleep" in passage(nodes[0]).degraded[0]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_settings_of_a_query_win_and_go_with_it(library: Library) -> None:
     bundle = RetrievalQueryBundle(QUESTION, filters={"kind": "moon"}, top_k=1, mode="dense")
     nodes = retriever.retrieve(bundle)
     assert len(nodes) == 1
-    assert set(nodes[0].node.metadata["scores"]) == {"dense", "dense_rank", "final"}
+    assert set(passage(nodes[0]).scores) == {"dense", "dense_rank", "final"}
     more = retriever.retrieve_with(bundle, top_k=2)
-    assert [len(more), *more[0].node.metadata["scores"]] == [2, "dense", "dense_rank", "final"]
+    assert [len(more), *passage(more[0]).scores] == [2, "dense", "dense_rank", "final"]
     assert len(retriever.retrieve_with(QueryBundle(QUESTION), top_k=2)) == 2
     assert len(asyncio.run(retriever.aretrieve_with(QUESTION, top_k=2, mode="hybrid"))) == 2
 
@@ -206,8 +206,7 @@ def test_what_did_not_work_is_in_the_nodes_the_log_and_an_event(
     library.embedder.failure = EmbeddingError("the model is gone")
     with caplog.at_level(logging.WARNING):
         nodes = retriever.retrieve(QUESTION)
-    assert [item.node.metadata["degraded"] for item in nodes] == [["embed: the model is gone"]] * 3
-    assert "degraded" in nodes[0].node.excluded_llm_metadata_keys
+    assert [passage(item).degraded for item in nodes] == [["embed: the model is gone"]] * 3
     ours = [record for record in caplog.records if record.name.startswith("llama_index.")]
     assert [record.getMessage() for record in ours] == [
         "a query was answered, but not as configured: embed: the model is gone"
@@ -216,7 +215,7 @@ def test_what_did_not_work_is_in_the_nodes_the_log_and_an_event(
     assert [(event.query_str, event.degraded) for event in degraded] == [(QUESTION, ["embed: the model is gone"])]
     assert degraded[0].model_dump()["class_name"] == "RetrievalDegradedEvent"
     library.embedder.failure = None
-    assert "degraded" not in asyncio.run(retriever.aretrieve(QUESTION))[0].node.metadata
+    assert not passage(asyncio.run(retriever.aretrieve(QUESTION))[0]).degraded
 
 
 def test_an_answer_without_hits_because_nothing_could_be_searched_is_an_error(
@@ -245,14 +244,13 @@ def test_strict_settings_raise_what_would_be_degraded() -> None:
 
 
 def test_parts_of_a_bundle_that_are_not_used_are_listed(library: Library, retriever: RetrievalCoreRetriever) -> None:
-    """An embedding is for the same text, and the pipeline makes its own; other texts and images would matter."""
+    """An embedding is for the same text, and the pipeline makes its own; an image would matter."""
     library.embedder.queries.clear()
     fine = QueryBundle(QUESTION, embedding=[0.0], custom_embedding_strs=[QUESTION])
-    assert "degraded" not in retriever.retrieve(fine)[0].node.metadata
+    assert not passage(retriever.retrieve(fine)[0]).degraded
     assert library.embedder.queries == [QUESTION]
-    other = QueryBundle(QUESTION, custom_embedding_strs=["a made-up answer"], image_path="moon.png")
-    degraded = retriever.retrieve_with(other)[0].node.metadata["degraded"]
-    assert [reason.split()[1] for reason in degraded] == ["custom_embedding_strs", "the"]
+    other = QueryBundle(QUESTION, image_path="moon.png")
+    assert passage(retriever.retrieve_with(other)[0]).degraded == ["query: the image is not used"]
 
 
 def test_events_are_those_of_any_retriever(retriever: RetrievalCoreRetriever, events: list[Any]) -> None:

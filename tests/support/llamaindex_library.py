@@ -22,7 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
+    from llama_index.core.schema import NodeWithScore
+
+    from llama_index.retrievers.retrieval_core import PassageNode
     from retrieval_core.ports import Candidate, Fetched, FetchRequest, SearchRequest
+
+
+def passage(item: NodeWithScore) -> PassageNode:
+    """Return the node of a passage with its type."""
+    from llama_index.retrievers.retrieval_core import PassageNode
+
+    assert isinstance(item.node, PassageNode)
+    return item.node
+
 
 MOON = ("The moon is bright.", "The moon is 384,400 km away.", "The moon has no air.", "Moon rocks are old.")
 SUN = ("The sun is a star.", "The sun is eight light minutes away.")
@@ -111,7 +123,15 @@ _TIMES = st.none() | st.datetimes(
 # Names that provenance uses too, and the one under which it then is.
 _COLLIDING = st.dictionaries(
     st.sampled_from(
-        ["title", "source", "citation", "document_id", "scores", "rank", "excerpts", "retrieval_core_shadowed"]
+        [
+            "title",
+            "source",
+            "citation",
+            "document_id",
+            "span_start",
+            "retrieval_core_title",
+            "retrieval_core_retrieval_core_title",
+        ]
     ),
     st.one_of(texts(), st.integers(), st.none(), st.dictionaries(st.just("title"), texts())),
     max_size=3,

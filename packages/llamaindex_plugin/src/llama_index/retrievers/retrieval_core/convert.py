@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ScoreKind = Literal["raw", "relevance"]
 """What a node's score is: ``raw`` orders the hits and is comparable within one query only; ``relevance`` is in [0, 1]
-(the relevance filter's score, else the reranker's, else the cosine) and ``None`` for what was found by words alone."""
+(the relevance filter's score, else the reranker's, else the cosine), and 0 for what was found by words alone."""
 
 PREFIX = "retrieval_core_"
 """Comes before the name of provenance whose own name is taken by a field of the user."""
@@ -130,7 +130,7 @@ def node_from_hit(
         found_by=[asdict(origin) for origin in hit.found_by],
         excerpts=[(span.start, span.end) for span in hit.excerpts],
     )
-    return NodeWithScore(node=node, score=hit.score if score == "raw" else relevance_of(hit.scores))
+    return NodeWithScore(node=node, score=hit.score if score == "raw" else relevance_of(hit.scores) or 0.0)
 
 
 def relevance_of(scores: Scores) -> float | None:
@@ -153,10 +153,9 @@ def node_from_chunk(
     """
     own: dict[str, Any] = _thawed(chunk.metadata)
     metadata, shown = dict(own), {name for name in llm_metadata if name in own}
+    taken = _keys(own)
     for name, value in _provenance(chunk, source_index).items():
-        key = name
-        while key in own or PREFIX + key in own:
-            key = PREFIX + key
+        key = PREFIX + taken[name] if name in taken else name
         if value is not None or key != name:
             metadata[key] = value
         if name in llm_metadata:
@@ -317,14 +316,7 @@ def _relationships(chunk: Chunk, prefix: str) -> Iterable[tuple[NodeRelationship
 
 def _told_apart(metadata: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return provenance, ``None`` where a node was not made here, and the user's own metadata."""
-    keys: dict[str, str] = {}
-    for key in metadata:
-        name = key
-        while name.startswith(PREFIX):
-            name = name.removeprefix(PREFIX)
-        # Of several keys of one name, the one with the most prefixes is ours.
-        if name in PROVENANCE and len(key) > len(keys.get(name, "")):
-            keys[name] = key
+    keys = _keys(metadata)
     facts = {name: metadata.get(keys.get(name, name)) for name in PROVENANCE}
     ours = (
         isinstance(facts["document_id"], str)
@@ -336,6 +328,18 @@ def _told_apart(metadata: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dic
         return None, dict(metadata)
     taken = set(keys.values())
     return facts, {key: value for key, value in metadata.items() if key not in taken}
+
+
+def _keys(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the key of each name of provenance that metadata have, of several ones that with the most prefixes."""
+    keys: dict[str, str] = {}
+    for key in metadata:
+        name = key
+        while name.startswith(PREFIX):
+            name = name.removeprefix(PREFIX)
+        if name in PROVENANCE and len(key) > len(keys.get(name, "")):
+            keys[name] = key
+    return keys
 
 
 def _foreign_chunk(node: BaseNode, text: str) -> Chunk:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
+from llama_index.core.callbacks.base import global_stack_trace
 from llama_index.core.schema import QueryBundle
 
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
@@ -48,26 +49,42 @@ class RetrievalQueryBundle(QueryBundle):
     mode: SearchMode | None = None
 
     def __post_init__(self) -> None:
+        self._call: str | None = None
         if not (self.filters is self.top_k is self.mode is None):
             _LATEST.set(ref(self))
 
+    def left_behind_by(self, query: QueryBundle, call: str) -> str | None:
+        """Return what to say of a query that reaches a retriever in the course of a call, if it is another one.
+
+        Args:
+            query: May be this bundle itself.
+            call: Names the call of an engine, or of a retriever of retrievers, that led to it. Only what belongs to the
+                first call that this bundle was part of was made of it.
+        """
+        if isinstance(query, RetrievalQueryBundle):
+            self._call = call
+            return None
+        self._call = self._call or call
+        if call != self._call:
+            return None
+        names = [name for name in ("filters", "top_k", "mode") if getattr(self, name) is not None]
+        return (
+            f"query: it came without the {', '.join(names)} of the RetrievalQueryBundle {self.query_str!r:.60}; what "
+            "makes new queries (HyDE, sub-questions, fusion) leaves them behind: give the engine "
+            f"retriever.bound({names[0]}=…)"
+        )
+
 
 def settings_left_behind(query: QueryBundle) -> str | None:
-    """Return what to say of a query without settings that reaches a retriever while one with settings is asked.
+    """Return what to say of a query that was made of one with settings, and has lost them.
 
-    LlamaIndex does not tell of which query another one was made, so this looks for a bundle with settings that was made
-    in this context, and that somebody still holds.
+    LlamaIndex does not tell what a query was made of. It is taken for one of the latest bundle with settings that was
+    made in this context, as long as somebody holds that, and not where a retriever is asked directly.
     """
-    latest = _LATEST.get()
+    latest, calls = _LATEST.get(), global_stack_trace.get()
     bundle = None if latest is None else latest()
-    if bundle is None or isinstance(query, RetrievalQueryBundle):
-        return None
-    names = [name for name in ("filters", "top_k", "mode") if getattr(bundle, name) is not None]
-    return (
-        f"query: it came without the {', '.join(names)} of the RetrievalQueryBundle {bundle.query_str!r:.60}; what "
-        "makes new queries (HyDE, sub-questions, fusion) leaves them behind: give the engine "
-        f"retriever.bound({names[0]}=…)"
-    )
+    # The first entry stands for no call, and the last one for that of the retriever itself.
+    return None if bundle is None or len(calls) < 3 else bundle.left_behind_by(query, calls[1])
 
 
 def question(
