@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,3 +28,13 @@ def blocking_calls_of_the_plugin_fail() -> Iterator[None]:
         for function in ("os.stat", "sqlite3.Connection.execute"):
             blocker.functions[function].can_block_in("retrieval_core/checks.py", {"check_index_file"})
         yield
+
+
+@pytest.fixture(autouse=True)
+def loop_that_is_closed() -> Iterator[None]:
+    """LlamaIndex's synchronous methods take the thread's event loop, or make one that nobody closes."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
