@@ -29,6 +29,17 @@ def check_abilities(value: object, name: str, abilities: Sequence[str], advice: 
         raise InvalidParameterError(msg)
 
 
+def check_kind(value: object, name: str, kind: type, wanted: str) -> None:
+    """Refuse an argument that is no object of a class. The message has its type alone, as the value may be a secret.
+
+    Raises:
+        InvalidParameterError: It is none.
+    """
+    if not isinstance(value, kind):
+        msg = f"{name} must be {wanted}, got {_kind(value)}"
+        raise InvalidParameterError(msg)
+
+
 def check_pipeline(value: object) -> None:
     """Refuse what is not a pipeline; LlamaIndex's retrievers have methods of the same names with other arguments.
 

@@ -1,0 +1,25 @@
+"""Parts of LlamaIndex as parts of retrieval-core: embedding models, rerankers, vector stores and retrievers."""
+
+from llama_index.retrievers.retrieval_core.adapters.build import from_index, pipeline_from
+from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
+from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetriever, LlamaIndexRetrieverStore
+from llama_index.retrievers.retrieval_core.adapters.store import (
+    LlamaIndexHybridStore,
+    LlamaIndexStore,
+    StoreAbilities,
+    abilities_of,
+)
+
+__all__ = [
+    "LlamaIndexEmbedder",
+    "LlamaIndexHybridStore",
+    "LlamaIndexReranker",
+    "LlamaIndexRetriever",
+    "LlamaIndexRetrieverStore",
+    "LlamaIndexStore",
+    "StoreAbilities",
+    "abilities_of",
+    "from_index",
+    "pipeline_from",
+]

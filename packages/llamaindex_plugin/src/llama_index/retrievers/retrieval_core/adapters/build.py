@@ -1,0 +1,164 @@
+"""From parts of LlamaIndex to a pipeline."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.indices.vector_store.base import VectorStoreIndex
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+
+from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
+from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
+from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexHybridStore, LlamaIndexStore
+from llama_index.retrievers.retrieval_core.checks import check_abilities, check_kind
+from retrieval_core.adapters.registry import EMBEDDERS, LLMS, RERANKERS
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.index.builders.backends import build_analyzer
+from retrieval_core.index.open import build_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.storage.docstore.types import BaseDocumentStore
+    from llama_index.core.vector_stores.types import BasePydanticVectorStore
+
+    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.ports import LLM, Embedder, Reranker, Store
+
+
+def from_index(
+    index: VectorStoreIndex,
+    *,
+    embed_model: BaseEmbedding | Embedder | None = None,
+    llm: BaseLLM | LLM | None = None,
+    rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
+    config: RetrievalConfig | str | Path | None = None,
+    docstore: BaseDocumentStore | None = None,
+) -> RetrievalPipeline:
+    """Return a pipeline over a ``VectorStoreIndex``, which stays as it is; see :func:`pipeline_from`."""
+    return pipeline_from(index=index, embed_model=embed_model, llm=llm, rerank=rerank, config=config, docstore=docstore)
+
+
+def pipeline_from(
+    *,
+    vector_store: BasePydanticVectorStore | None = None,
+    index: VectorStoreIndex | None = None,
+    retriever: BaseRetriever | None = None,
+    embed_model: BaseEmbedding | Embedder | None = None,
+    llm: BaseLLM | LLM | None = None,
+    rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
+    config: RetrievalConfig | str | Path | None = None,
+    docstore: BaseDocumentStore | None = None,
+) -> RetrievalPipeline:
+    """Return a pipeline over parts of LlamaIndex, which stay the caller's; closing it leaves them open.
+
+    Exactly one of ``vector_store``, ``index`` and ``retriever`` is searched. A vector store is searched by meaning, and
+    by words where it can be or where there are nodes in a docstore; see :class:`LlamaIndexStore`. Where it cannot, and
+    ``search.mode`` of the configuration is not ``dense``, every result has that under ``degraded``. A retriever is
+    asked with the question as text, and answers alone: the pipeline's mode is then ``lexical``.
+
+    Args:
+        vector_store: Of LlamaIndex; with it, ``embed_model`` has to be the one whose vectors it holds.
+        index: Gives vector store, docstore, ids and embedding model.
+        retriever: Of LlamaIndex.
+        embed_model: Of LlamaIndex, or an embedder; in place of the index's.
+        llm: Of LlamaIndex, or a language model of this library; in place of the configured one.
+        rerank: Reranking postprocessors of LlamaIndex, or rerankers; of several, each stands in for those before it.
+            In place of the configured one.
+        config: Settings, the name of a preset, or a TOML file; by default the defaults. Its store and embedder are not
+            used.
+        docstore: Holds the nodes of the vector store; in place of the index's.
+
+    Raises:
+        InvalidParameterError: A part is of another kind, or they do not fit together.
+        ConfigurationError: A setting is wrong, or something that it needs is missing.
+    """
+    given = {"vector_store": vector_store, "index": index, "retriever": retriever}
+    named = [name for name, part in given.items() if part is not None]
+    if len(named) != 1:
+        msg = f"give one of vector_store, index and retriever, got {' and '.join(named) or 'none'}"
+        raise InvalidParameterError(msg)
+    if retriever is not None and docstore is not None:
+        msg = "a docstore goes with a vector store or an index; a retriever has its own"
+        raise InvalidParameterError(msg)
+    settings = config if isinstance(config, RetrievalConfig) else load_config(config)
+    check_complete(settings, with_embedder=False, with_store=False, with_llm=llm is None)
+    store: Store
+    if retriever is not None:
+        store = LlamaIndexRetrieverStore(retriever)
+        settings = settings.model_copy(update={"search": settings.search.model_copy(update={"mode": "lexical"})})
+    else:
+        node_ids = None
+        if index is not None:
+            check_kind(index, "index", VectorStoreIndex, "a VectorStoreIndex; of another kind give its retriever")
+            vector_store, node_ids = index.vector_store, _node_ids(index, docstore)
+            docstore = docstore or index.docstore
+            embed_model = embed_model or cast("BaseEmbedding", getattr(index, "_embed_model", None))
+        store = _store(cast("BasePydanticVectorStore", vector_store), docstore, node_ids, settings)
+        if embed_model is None:
+            msg = "a vector store needs embed_model, the one whose vectors it holds, such as Settings.embed_model"
+            raise InvalidParameterError(msg)
+    return build_pipeline(
+        settings,
+        store,
+        None if embed_model is None else _embedder(embed_model),
+        llm=None if llm is None else _llm(llm),
+        reranker=None if rerank is None else _rerankers(rerank),
+    )
+
+
+def _node_ids(index: VectorStoreIndex, docstore: BaseDocumentStore | None) -> Mapping[str, str] | None:
+    """Return the index's map of ids; ``None`` for another docstore, of whose nodes an index need not know."""
+    return index.index_struct.nodes_dict if docstore is None or docstore is index.docstore else None
+
+
+def _store(
+    vector_store: BasePydanticVectorStore,
+    docstore: BaseDocumentStore | None,
+    node_ids: Mapping[str, str] | None,
+    settings: RetrievalConfig,
+) -> Store:
+    options: dict[str, Any] = {
+        "docstore": docstore,
+        "node_ids": node_ids,
+        "analyzer": build_analyzer(settings.analysis),
+        "words": settings.search.mode != "dense",
+    }
+    made = LlamaIndexStore(vector_store, **options)
+    return LlamaIndexHybridStore(vector_store, **options) if made.abilities.is_hybrid else made
+
+
+def _embedder(model: BaseEmbedding | Embedder) -> Embedder:
+    if isinstance(model, BaseEmbedding):
+        return LlamaIndexEmbedder(model)
+    check_abilities(model, "embed_model", EMBEDDERS.abilities, "give an embedding model of LlamaIndex, or an embedder")
+    return model
+
+
+def _rerankers(
+    given: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker],
+) -> Sequence[Reranker]:
+    several = given if isinstance(given, (list, tuple)) else (given,)
+    return [_reranker(one) for one in cast("Sequence[BaseNodePostprocessor | Reranker]", several)]
+
+
+def _reranker(given: BaseNodePostprocessor | Reranker) -> Reranker:
+    if isinstance(given, BaseNodePostprocessor):
+        return LlamaIndexReranker(given)
+    check_abilities(given, "rerank", RERANKERS.abilities, "give a reranking postprocessor of LlamaIndex, or a reranker")
+    return given
+
+
+def _llm(given: BaseLLM | LLM) -> LLM:
+    if isinstance(given, BaseLLM):
+        adapters = import_module("llama_index.retrievers.retrieval_core.adapters.llm")
+        return cast("LLM", adapters.LlamaIndexLLM(given))
+    check_abilities(given, "llm", LLMS.abilities, "give a language model of LlamaIndex, or one of this library")
+    return given

@@ -1,0 +1,133 @@
+"""A reranking postprocessor of LlamaIndex as a reranker."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import exp, isfinite
+from typing import TYPE_CHECKING
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.checks import check_kind
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.ports import RerankScores
+from retrieval_core.types.escapes import valid_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BATCH = 1000
+"""Passages of one call: in effect all, as some rerankers compare passages with each other."""
+_LIMITS = ("top_n", "top_k")
+"""Fields in which rerankers of LlamaIndex say how many nodes they give back."""
+_MODELS = ("model_name", "model")
+
+
+class LlamaIndexReranker:
+    """Scores with a reranking postprocessor of LlamaIndex; a :class:`~retrieval_core.ports.Reranker`.
+
+    Its order counts. Its scores are taken as they are where they lie in [0, 1] and fall in that order, and through the
+    logistic function where they fall but have another range. A postprocessor that gives no such scores, as those that
+    let a model sort, has the passages scored by place: 1 for the first, falling evenly to more than 0. A passage that
+    the postprocessor drops scores 0, and where it gives one twice, the better place counts.
+
+    A limit of its own (``top_n``) is set, in a copy, to the number of passages: the pipeline decides how many stay.
+
+    Args:
+        postprocessor: Stays the caller's.
+        name: The :attr:`id`; needed for two of one class that do not tell their model.
+        batch_size: The most passages of one call, at least 1.
+        is_async: Whether its asynchronous method leaves the event loop free; looked for where it is not given.
+
+    Raises:
+        InvalidParameterError: ``postprocessor`` is no postprocessor of LlamaIndex, or ``batch_size`` is below 1.
+    """
+
+    def __init__(
+        self,
+        postprocessor: BaseNodePostprocessor,
+        *,
+        name: str | None = None,
+        batch_size: int = BATCH,
+        is_async: bool | None = None,
+    ) -> None:
+        check_kind(postprocessor, "postprocessor", BaseNodePostprocessor, "a reranking postprocessor of LlamaIndex")
+        if type(batch_size) is not int or batch_size < 1:
+            msg = f"batch_size must be a whole number of at least 1, got {batch_size!r:.40}"
+            raise InvalidParameterError(msg)
+        self._postprocessor = postprocessor
+        self._batch_size = batch_size
+        self._id = name or _identity(postprocessor)
+        if is_async is None:
+            is_async = awaits(postprocessor, "_apostprocess_nodes", BaseNodePostprocessor)
+        self._calls = Calls(postprocessor, is_async=is_async)
+
+    @property
+    def id(self) -> str:
+        """Names class and model."""
+        return self._id
+
+    @property
+    def batch_size(self) -> int:
+        """The most passages of one call."""
+        return self._batch_size
+
+    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+        """Score passages in [0, 1].
+
+        Raises:
+            MalformedAnswerError: The postprocessor gave nodes that it was not given.
+            ServiceError: It failed.
+        """
+        if not passages:
+            return RerankScores(())
+        nodes = [
+            NodeWithScore(node=TextNode(id_=str(row), text=valid_unicode(text))) for row, text in enumerate(passages)
+        ]
+        own = _for(self._postprocessor, len(passages))
+        given = await self._calls.either(
+            own.apostprocess_nodes, own.postprocess_nodes, nodes, QueryBundle(valid_unicode(query))
+        )
+        best: dict[int, float | None] = {}
+        for item in given:
+            row = item.node.node_id
+            if not (row.isdecimal() and row.isascii() and int(row) < len(passages)):
+                msg = f"{self._id} gave a node that it was not given; it does more than to rerank"
+                raise MalformedAnswerError(msg, self._id)
+            best.setdefault(int(row), item.score)
+        scores = dict(zip(best, _scaled(list(best.values())), strict=True))
+        return RerankScores(tuple(scores.get(row, 0.0) for row in range(len(passages))))
+
+    async def aclose(self) -> None:
+        """Stop the threads; the postprocessor stays open. Closing twice is fine."""
+        await self._calls.aclose()
+
+
+def _for(postprocessor: BaseNodePostprocessor, passages: int) -> BaseNodePostprocessor:
+    """Return a postprocessor as one that gives back so many nodes."""
+    limits = [name for name in _LIMITS if name in type(postprocessor).model_fields]
+    return postprocessor.model_copy(update=dict.fromkeys(limits, passages)) if limits else postprocessor
+
+
+def _scaled(scores: Sequence[float | None]) -> list[float]:
+    """Return the scores of nodes, best first, as numbers in [0, 1]."""
+    numbers = [float(score) for score in scores if score is not None]
+    falls = len(numbers) == len(scores) and all(map(isfinite, numbers)) and all(a >= b for a, b in pairwise(numbers))
+    if not falls:
+        return [1 - place / len(scores) for place in range(len(scores))]
+    return numbers if all(0 <= number <= 1 for number in numbers) else [_logistic(number) for number in numbers]
+
+
+def _logistic(number: float) -> float:
+    if number >= 0:
+        return 1 / (1 + exp(-number))
+    return (part := exp(number)) / (1 + part)
+
+
+def _identity(postprocessor: BaseNodePostprocessor) -> str:
+    model = next((value for name in _MODELS if isinstance(value := getattr(postprocessor, name, None), str)), "")
+    language_model = getattr(getattr(postprocessor, "llm", None), "metadata", None)
+    named = model or getattr(language_model, "model_name", "")
+    return "/".join(filter(None, ("llama-index", type(postprocessor).__name__, str(named))))

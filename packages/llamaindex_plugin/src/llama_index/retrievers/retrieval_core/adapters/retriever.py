@@ -1,0 +1,208 @@
+"""A retriever of LlamaIndex as a source of passages: beside an index, or in place of one."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from math import isfinite
+from typing import TYPE_CHECKING, NoReturn
+
+from llama_index.core.retrievers import BaseRetriever
+
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from llama_index.retrievers.retrieval_core.checks import check_kind
+from llama_index.retrievers.retrieval_core.convert import chunk_from_node
+from retrieval_core.adapters.stores.checks import check_search
+from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
+from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.run.lru import LruCache
+from retrieval_core.types.filters import chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from llama_index.core.schema import NodeWithScore
+
+    from retrieval_core.ports import Change, FetchRequest, SearchRequest, Side
+    from retrieval_core.types import Chunk
+
+MOST_REMEMBERED = 4096
+"""Passages that can be read by id after the retriever gave them."""
+REMEMBERED_SECONDS = 300.0
+
+
+class LlamaIndexRetriever:
+    """Asks a retriever of LlamaIndex; a :class:`~retrieval_core.ports.Retriever`, to be asked beside an index.
+
+    It gives as many nodes as it does by itself (``similarity_top_k``), of which the best are used. Scores are its own
+    where they fall in its order, and 1, 1/2, 1/3 … where they do not or are missing.
+
+    Args:
+        retriever: Stays the caller's.
+        name: The :attr:`id`; needed to tell two of one class apart.
+        is_async: True for one whose ``aretrieve`` leaves the event loop free. By default ``retrieve`` is called in a
+            thread, as most retrievers of LlamaIndex await something that blocks.
+
+    Raises:
+        InvalidParameterError: ``retriever`` is no retriever of LlamaIndex.
+    """
+
+    def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
+        check_kind(retriever, "retriever", BaseRetriever, "a retriever of LlamaIndex, as index.as_retriever() gives it")
+        self._retriever = retriever
+        self._id = name or f"llama-index/{type(retriever).__name__}"
+        self._calls = Calls(retriever, is_async=is_async)
+
+    @property
+    def id(self) -> str:
+        """Names the class."""
+        return self._id
+
+    async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
+        """Find passages, best first, each with its chunk; at most ``k``.
+
+        Raises:
+            IncompleteSearchError: Some of its nodes cannot be read; it carries the others.
+            ServiceError: The retriever failed.
+        """
+        found, problem = await self.found(query)
+        if problem is not None:
+            raise IncompleteSearchError(problem, found[:k])
+        return found[:k]
+
+    async def found(self, query: str) -> tuple[tuple[Candidate, ...], str | None]:
+        """Return all that the retriever gives for a question, and what is wrong with nodes that were left out.
+
+        Raises:
+            ServiceError: The retriever failed.
+        """
+        retriever = self._retriever
+        nodes = await self._calls.either(retriever.aretrieve, retriever.retrieve, query)
+        chunks: dict[str, tuple[Chunk, float]] = {}
+        problems: list[str] = []
+        for item, score in zip(nodes, _scores(nodes), strict=True):
+            try:
+                chunk = chunk_from_node(item.node)
+            except InvalidParameterError as error:
+                problems.append(str(error))
+            else:
+                chunks.setdefault(chunk.id, (chunk, score))
+        told = f"{self._id}: {len(problems)} nodes could not be read: {problems[0]}" if problems else None
+        return tuple([Candidate(name, score, chunk) for name, (chunk, score) in chunks.items()]), told
+
+    async def aclose(self) -> None:
+        """Stop the threads; the retriever stays open. Closing twice is fine."""
+        await self._calls.aclose()
+
+
+class LlamaIndexRetrieverStore:
+    """Stands a retriever of LlamaIndex in place of an index; a :class:`~retrieval_core.ports.Store` for reading.
+
+    Questions go to it as text, so it counts as a search by words, whatever it does. It cannot be handed a filter:
+    its nodes are tested, and where it gave some that do not match and fewer than were wanted are left, the result says
+    that there may be others. Passages can be read by id for some minutes after it gave them; it has no neighbours.
+
+    Args:
+        retriever: As of :class:`LlamaIndexRetriever`, like the rest.
+
+    Raises:
+        InvalidParameterError: As :class:`LlamaIndexRetriever`.
+    """
+
+    sides: frozenset[Side] = frozenset({"lexical"})
+
+    def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
+        self._retriever = LlamaIndexRetriever(retriever, name=name, is_async=is_async)
+        self._remembered: LruCache[str, Chunk] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
+        self._closed = False
+
+    @property
+    def id(self) -> str:
+        """Names the retriever's class."""
+        return self._retriever.id
+
+    async def describe(self) -> StoreInfo:
+        """Refuse: a retriever does not tell what it searches.
+
+        Raises:
+            StoreError: Always.
+        """
+        msg = f"{self.id} is a retriever of LlamaIndex, which does not tell what it searches"
+        raise StoreError(msg)
+
+    async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
+        """Refuse.
+
+        Raises:
+            StoreError: Always.
+        """
+        self._refuse()
+
+    async def delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
+        """Refuse.
+
+        Raises:
+            StoreError: Always.
+        """
+        self._refuse()
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the retriever's passages that match, in its order.
+
+        Raises:
+            IncompleteSearchError: There may be others that match, or nodes could not be read; it carries what was
+                found.
+            SearchError: It was to be searched with a vector.
+            InvalidParameterError: The request is not well formed.
+            ServiceError: The retriever failed.
+        """
+        self._check_open()
+        check_search(request)
+        if request.text is None:
+            msg = f"{self.id} is a retriever, which takes a question and no vector; set search.mode = 'lexical'"
+            raise SearchError(msg)
+        found, problem = await self._retriever.found(request.text)
+        for item in found:
+            if item.chunk is not None:
+                self._remembered.set(item.chunk_id, item.chunk)
+        passing = [
+            item for item in found if item.chunk is not None and matches(request.filter, chunk_fields(item.chunk))
+        ]
+        problems = [] if problem is None else [problem]
+        if len(passing) < min(request.limit, len(found)):
+            problems.append(
+                f"of {len(found)} nodes that {self.id} gave {len(passing)} match the filter, which it cannot evaluate, "
+                "and there may be others; have it give more (similarity_top_k), or filter in the retriever itself"
+            )
+        if problems:
+            raise IncompleteSearchError("; ".join(problems), passing[: request.limit])
+        return tuple(passing[: request.limit])
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return those of the requested chunks that the retriever gave in the last minutes, and that match."""
+        self._check_open()
+        known = {name: chunk for name in request.chunk_ids if (chunk := self._remembered.get(name)) is not None}
+        return Fetched({name: chunk for name, chunk in known.items() if matches(request.filter, chunk_fields(chunk))})
+
+    async def aclose(self) -> None:
+        """Stop the threads; the retriever stays open. Closing twice is fine."""
+        self._closed = True
+        await self._retriever.aclose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+
+    def _refuse(self) -> NoReturn:
+        self._check_open()
+        msg = f"{self.id} is a retriever of LlamaIndex, which is only read"
+        raise StoreError(msg)
+
+
+def _scores(nodes: Sequence[NodeWithScore]) -> list[float]:
+    """Return the scores of nodes where they fall in their order, and otherwise 1, 1/2, 1/3 and so on."""
+    numbers = [item.score for item in nodes if item.score is not None and isfinite(item.score)]
+    if len(numbers) == len(nodes) and all(one >= other for one, other in pairwise(numbers)):
+        return numbers
+    return [1 / place for place in range(1, len(nodes) + 1)]

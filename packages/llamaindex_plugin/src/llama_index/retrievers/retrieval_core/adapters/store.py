@@ -1,0 +1,578 @@
+"""A vector store of LlamaIndex as a store."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+
+import numpy as np
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryMode
+
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.adapters._docstore import DocstorePassages, Passages
+from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
+from llama_index.retrievers.retrieval_core.checks import check_kind
+from llama_index.retrievers.retrieval_core.convert import chunk_from_node
+from retrieval_core.adapters.stores.checks import check_search, unit_rows
+from retrieval_core.adapters.stores.fields import first_fields
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    IncompleteSearchError,
+    InvalidParameterError,
+    SearchError,
+    ServiceError,
+    StoreError,
+)
+from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.run.lru import LruCache
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from llama_index.core.schema import BaseNode
+    from llama_index.core.vector_stores.types import VectorStoreQueryResult
+
+    from retrieval_core.ports import Change, FetchRequest, FieldInfo, SearchRequest, Side
+    from retrieval_core.types import Chunk, Vector
+    from retrieval_core.types.filters import Filter
+
+MOST_RESULTS = 10_000
+"""The most results that are asked of a store in one query; Pinecone's limit."""
+MOST_REMEMBERED = 4096
+"""Passages that a search found and that can be read by id, where the store cannot read by id."""
+REMEMBERED_SECONDS = 300.0
+_TOLERANCE = 1e-3
+_REFUSED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAbilities:
+    """What a vector store of LlamaIndex can be asked; :func:`abilities_of` looks for it.
+
+    Attributes:
+        is_async: Whether ``aquery`` leaves the event loop free.
+        operators: Operators of ``MetadataFilters`` that the store is asked to evaluate. Each must let pass every node
+            that this library lets pass, and may let pass more: results are tested once more in any case. What is not
+            among these is evaluated on results alone, of which more are then asked for.
+        words: The mode in which the store searches by words, ``SPARSE`` or ``TEXT_SEARCH``; ``None`` where it does not.
+        is_hybrid: Whether mode ``HYBRID`` searches by words as well.
+        reads_by_id: Whether ``get_nodes(node_ids=…)`` works.
+        narrows_by_id: Whether a query is held to its ``node_ids``.
+        most_results: The most results of one query.
+    """
+
+    is_async: bool = False
+    operators: frozenset[FilterOperator] = frozenset()
+    words: VectorStoreQueryMode | None = None
+    is_hybrid: bool = False
+    reads_by_id: bool = False
+    narrows_by_id: bool = False
+    most_results: int = MOST_RESULTS
+
+
+OF_PINECONE = frozenset(
+    {
+        FilterOperator.EQ,
+        FilterOperator.IN,
+        FilterOperator.GT,
+        FilterOperator.GTE,
+        FilterOperator.LT,
+        FilterOperator.LTE,
+    }
+)
+"""What Pinecone is asked. Of ``!=`` and ``nin`` it does not document what becomes of nodes without the field, and
+LlamaIndex's ``any``, ``all``, ``contains``, ``text_match``, ``is_empty`` and ``NOT`` raise ``ValueError`` for it."""
+
+
+def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
+    """Look for what a vector store can do.
+
+    Known are ``SimpleVectorStore``, of which no operator is used, as its ``==`` is never true of a list, and others
+    raise for values of mixed types; and ``PineconeVectorStore``, which has words where it was made with
+    ``add_sparse_vector``, and sends a vector of zeros in all other modes but the default. Of any other store it is
+    seen whether it has an asynchronous query and reads by id; its operators and modes have to be told.
+    """
+    if isinstance(vector_store, SimpleVectorStore):
+        return StoreAbilities(narrows_by_id=True)
+    if _is_pinecone(vector_store):
+        is_sparse = getattr(vector_store, "add_sparse_vector", False) is True
+        words = VectorStoreQueryMode.SPARSE if is_sparse else None
+        return StoreAbilities(operators=OF_PINECONE, words=words, is_hybrid=is_sparse)
+    base = BasePydanticVectorStore
+    return StoreAbilities(
+        is_async=awaits(vector_store, "aquery", base),
+        reads_by_id=type(vector_store).get_nodes is not base.get_nodes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one query came to: matching candidates, best first, and what is wrong with the others."""
+
+    candidates: list[Candidate]
+    last: float
+    returned: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One result of a query."""
+
+    chunk: Chunk
+    similarity: float | None
+    vector: Vector | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    chunk: Chunk
+    vector: Vector | None = field(default=None)
+
+
+class LlamaIndexStore:
+    """Searches a vector store of LlamaIndex; a :class:`~retrieval_core.ports.Store` for reading.
+
+    *By meaning* the store is queried in its default mode. Scores are cosines with the vectors that come along, or the
+    store's similarities where none come.
+
+    *By words* it is queried in its own mode, if it has one; otherwise the nodes of the docstore are, by BM25 in memory.
+    Where there is neither, such a search fails with words about it: in a hybrid one meaning answers alone, and every
+    result says so under ``degraded``.
+
+    *Filters* mean what :func:`retrieval_core.types.filters.matches` says, whatever the store makes of them: it is asked
+    for what it evaluates safely, every result is tested, and more are asked for until enough match or there are no
+    more. Where that cannot be told within ``most_results``, the result says that it may be incomplete.
+
+    Args:
+        vector_store: Stays the caller's, and is written with LlamaIndex.
+        docstore: Holds the nodes; needed for a store that keeps no text.
+        node_ids: For each id in the vector store the id of its node, as an index keeps them in
+            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it, all are
+            but documents and nodes with children, and both ids are the same.
+        analyzer: Turns text into terms for BM25.
+        abilities: What the store can do; looked for by :func:`abilities_of` where it is not given.
+        similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, which the
+            scores 1, 1/2, 1/3 … express. With ``cosine``, results of such a store say so.
+        words: False for a store that is not to be searched by words.
+        refresh_seconds: How long nodes of the docstore are used before it is asked what changed. By default it is asked
+            with each search where it is in this process (``SimpleDocumentStore``), and else once a minute.
+
+    Raises:
+        InvalidParameterError: One of the arguments is of another kind; the store keeps no text and there is no
+            docstore; it embeds questions itself; or it cannot search in the modes of ``abilities``.
+    """
+
+    def __init__(
+        self,
+        vector_store: BasePydanticVectorStore,
+        *,
+        docstore: BaseDocumentStore | None = None,
+        node_ids: Mapping[str, str] | None = None,
+        analyzer: Analyzer | None = None,
+        abilities: StoreAbilities | None = None,
+        similarities: Literal["cosine", "order"] = "cosine",
+        words: bool = True,
+        refresh_seconds: float | None = None,
+    ) -> None:
+        check_kind(vector_store, "vector_store", BasePydanticVectorStore, "a vector store of LlamaIndex")
+        if docstore is not None:
+            check_kind(docstore, "docstore", BaseDocumentStore, "a document store of LlamaIndex, as in index.docstore")
+        self._store = vector_store
+        self._who = type(vector_store).__name__
+        self.abilities = abilities_of(vector_store) if abilities is None else abilities
+        self._check(docstore, similarities)
+        self._node_ids = node_ids
+        self._similarities = similarities
+        self._calls = Calls(vector_store, is_async=self.abilities.is_async)
+        analyzer = analyzer or Analyzer()
+        self._nothing = Passages(analyzer)
+        self._passages = None
+        if docstore is not None:
+            only = None if node_ids is None else lambda: list(node_ids.values())
+            self._passages = DocstorePassages(docstore, analyzer, only, refresh_seconds, time.monotonic)
+        self._remembered: LruCache[str, _Remembered] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
+        self._closed = False
+        self.sides: frozenset[Side] = frozenset({"dense", "lexical"} if words else {"dense"})
+
+    def _check(self, docstore: BaseDocumentStore | None, similarities: str) -> None:
+        problem = None
+        if similarities not in {"cosine", "order"}:
+            problem = f"similarities must be 'cosine' or 'order', got {similarities!r:.40}"
+        elif not self._store.stores_text and docstore is None:
+            problem = f"{self._who} keeps no text; give the docstore with its nodes, or the index: from_index(index)"
+        elif not self._store.is_embedding_query:
+            problem = (
+                f"{self._who} embeds questions itself and cannot be searched with a vector; use its retriever: "
+                "pipeline_from(retriever=index.as_retriever(similarity_top_k=50))"
+            )
+        elif self.abilities.words not in {None, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH}:
+            problem = f"words are searched for in mode SPARSE or TEXT_SEARCH, got {self.abilities.words!r:.60}"
+        elif _is_pinecone(self._store) and (self.abilities.words, self.abilities.is_hybrid) != (None, False):
+            own = abilities_of(self._store)
+            if (self.abilities.words, self.abilities.is_hybrid) != (own.words, own.is_hybrid):
+                problem = (
+                    f"{self._who} sends a vector of zeros in mode TEXT_SEARCH, and in SPARSE without a sparse model; "
+                    "make it with add_sparse_vector=True, or give the docstore for searching by words"
+                )
+        if problem is not None:
+            raise InvalidParameterError(problem)
+
+    @property
+    def id(self) -> str:
+        """Names the store's class and, where it has them, its index and namespace."""
+        parts = (getattr(self._store, name, None) for name in ("index_name", "collection_name", "namespace"))
+        return "/".join(("llama-index", self._who, *[part for part in parts if isinstance(part, str) and part]))
+
+    async def describe(self) -> StoreInfo:
+        """Return the store's contents and abilities.
+
+        Documents are those that the docstore's nodes name; without a docstore they are not known, and 0.
+
+        Raises:
+            StoreError: It is closed, or cannot count what it keeps.
+        """
+        passages = await self._current()
+        sides: set[Side] = {"dense"}
+        if self.abilities.words is not None or self._has_words(passages):
+            sides.add("lexical")
+        if self._has_words(passages):
+            chunks = len(passages.chunks)
+        else:
+            chunks = await self._calls.in_thread(self._count)
+        return StoreInfo(
+            location=self.id,
+            manifest=None,
+            generation=None,
+            documents=len(passages.by_document),
+            chunks=chunks,
+            sides=frozenset(sides & self.sides),
+            filter_operators=OPERATORS,
+        )
+
+    async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
+        """Refuse; what LlamaIndex writes is found with the next search.
+
+        Raises:
+            StoreError: Always.
+        """
+        self._refuse()
+
+    async def delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
+        """Refuse; see :meth:`upsert`.
+
+        Raises:
+            StoreError: Always.
+        """
+        self._refuse()
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
+
+        Raises:
+            IncompleteSearchError: There may be others that match, or nodes could not be read, or the similarities are
+                no cosines; it carries what was found.
+            DimensionMismatchError: The vectors have another dimension than the question's.
+            SearchError: It cannot be searched by words.
+            InvalidParameterError: The request is not well formed.
+            ServiceError: The store failed.
+        """
+        check_search(request)
+        if request.vector_name is not None:
+            msg = f"{self._who} has no vectors named {request.vector_name!r:.80}"
+            raise InvalidParameterError(msg)
+        passages = await self._current()
+        if request.vector is not None:
+            return await self._query(request, passages, VectorStoreQueryMode.DEFAULT)
+        if self.abilities.words is not None:
+            return await self._query(request, passages, self.abilities.words)
+        if not self._has_words(passages):
+            told = "there is no docstore" if self._passages is None else "the docstore holds none of its nodes"
+            msg = (
+                f"{self._who} cannot be searched by words: it has no such mode, and {told}. Give a docstore with the "
+                "nodes, or set search.mode = 'dense' to search by meaning alone"
+            )
+            raise SearchError(msg)
+        found = await self._calls.in_thread(_by_words, passages, request)
+        return self._complete(found[: request.limit], _unread(passages))
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return those of the requested chunks that exist; there are no documents and sections.
+
+        They come from the docstore, or from the vector store where it reads by id, or are those that a search found in
+        the last minutes. Neighbours come from the docstore alone.
+
+        Raises:
+            ServiceError: The store failed.
+        """
+        passages = await self._current()
+        chunks = {name: passages.chunks[name] for name in request.chunk_ids if name in passages.chunks}
+        for part in request.ranges:
+            of_document = passages.by_document.get(part.document_id, ())
+            chunks |= {chunk.id: chunk for chunk in of_document if part.first <= chunk.chunk_index <= part.last}
+        vectors: dict[str, Vector] = {}
+        missing = [name for name in dict.fromkeys(request.chunk_ids) if name not in chunks]
+        if missing and self.abilities.reads_by_id:
+            for node in await self._calls.in_thread(self._store.get_nodes, missing):
+                chunk = chunk_from_node(node)
+                chunks[chunk.id] = chunk
+                if (vector := _vector(node.embedding)) is not None:
+                    vectors[chunk.id] = vector
+        elif missing:
+            chunks |= {name: item.chunk for name in missing if (item := self._remembered.get(name)) is not None}
+        passing = {name: chunk for name, chunk in chunks.items() if matches(request.filter, chunk_fields(chunk))}
+        if request.with_vectors:
+            vectors |= self._vectors_of([name for name in passing if name not in vectors])
+        return Fetched(chunks=passing, vectors={name: vector for name, vector in vectors.items() if name in passing})
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of the docstore's passages by their paths; none where there is no docstore.
+
+        Raises:
+            InvalidParameterError: The limit is less than 1.
+        """
+        passages = await self._current()
+        return first_fields(passages.fields, limit)
+
+    async def aclose(self) -> None:
+        """Stop the threads; vector store and docstore stay open. Closing twice is fine."""
+        self._closed = True
+        await self._calls.aclose()
+
+    async def _current(self) -> Passages:
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+        return self._nothing if self._passages is None else await self._calls.in_thread(self._passages.current)
+
+    def _has_words(self, passages: Passages) -> bool:
+        """Whether a docstore holds the nodes: LlamaIndex keeps them elsewhere where the vector store keeps text."""
+        return self._passages is not None and (passages.is_whole or not self._store.stores_text)
+
+    def _refuse(self) -> NoReturn:
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+        msg = f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)"
+        raise StoreError(msg)
+
+    def _count(self) -> int:
+        if isinstance(self._store, SimpleVectorStore):
+            return len(self._store.data.embedding_dict)
+        if _is_pinecone(self._store):
+            counts = self._store.client.describe_index_stats().namespaces
+            name = getattr(self._store, "namespace", None) or ""
+            summary = counts.get(name) or (counts.get("__default__") if not name else None)
+            return 0 if summary is None else summary.vector_count
+        msg = f"{self._who} cannot tell how many passages it keeps, and there is no docstore with its nodes"
+        raise StoreError(msg)
+
+    async def _query(
+        self, request: SearchRequest, passages: Passages, mode: VectorStoreQueryMode
+    ) -> tuple[Candidate, ...]:
+        """Query the store, and again for more, until enough match or there are no more."""
+        vector = None if request.vector is None else unit_rows(request.vector)
+        query = VectorStoreQuery(
+            query_embedding=None if vector is None else vector.tolist(),
+            query_str=request.text,
+            mode=mode,
+            filters=pushed(request.filter, self.abilities.operators),
+        )
+        if request.filter is not None and self.abilities.narrows_by_id and self._has_words(passages):
+            query.node_ids = self._matching(passages, request.filter)
+            if not query.node_ids:
+                return ()
+        most = self.abilities.most_results
+        query.similarity_top_k = min(request.limit + 1, most)
+        found = await self._ask(query, vector, passages, request)
+        while True:
+            is_all = found.returned < query.similarity_top_k
+            is_enough = len(found.candidates) >= request.limit
+            # Where the limit cuts through equal scores, the ids decide, and they have to be known.
+            if is_all or (is_enough and found.candidates[request.limit - 1].score > found.last):
+                break
+            if query.similarity_top_k == most or (more := await self._more(query, vector, passages, request)) is None:
+                break
+            found = more
+        problems = list(found.problems)
+        if not (is_all or is_enough):
+            problems.append(
+                f"of the {found.returned} best only {len(found.candidates)} match the filter, which it was not asked "
+                "to evaluate in full, and there may be others; add a condition that it can evaluate"
+            )
+        return self._complete(found.candidates[: request.limit], problems)
+
+    async def _more(
+        self, query: VectorStoreQuery, vector: Vector | None, passages: Passages, request: SearchRequest
+    ) -> _Found | None:
+        """Ask for four times as many; ``None`` where the store refuses so many."""
+        before = query.similarity_top_k
+        query.similarity_top_k = min(4 * before, self.abilities.most_results)
+        try:
+            return await self._ask(query, vector, passages, request)
+        except ServiceError as error:
+            if error.status != _REFUSED:
+                raise
+            query.similarity_top_k = before
+            return None
+
+    def _complete(self, candidates: Sequence[Candidate], problems: Sequence[str]) -> tuple[Candidate, ...]:
+        if problems:
+            msg = f"{self._who}: {'; '.join(problems)}"
+            raise IncompleteSearchError(msg, candidates)
+        return tuple(candidates)
+
+    async def _ask(
+        self, query: VectorStoreQuery, vector: Vector | None, passages: Passages, request: SearchRequest
+    ) -> _Found:
+        result = await self._calls.either(self._store.aquery, self._sync_query, query)
+        items, returned, problems = self._items(result, passages)
+        scores, problem = self._scores(items, vector)
+        if problem:
+            problems = (*problems, problem)
+        best: dict[str, Candidate] = {}
+        for item, score in zip(items, scores, strict=True):
+            self._remembered.set(item.chunk.id, _Remembered(item.chunk, item.vector))
+            is_relevant = vector is not None or score > 0  # by words, 0 says that none of them is there
+            if is_relevant and item.chunk.id not in best and matches(request.filter, chunk_fields(item.chunk)):
+                kept = item.vector if request.with_vectors else None
+                best[item.chunk.id] = Candidate(item.chunk.id, score, item.chunk, kept)
+        ordered = sorted(best.values(), key=lambda candidate: (-candidate.score, candidate.chunk_id))
+        return _Found(ordered, min(scores, default=0.0), returned, problems)
+
+    def _sync_query(self, query: VectorStoreQuery) -> VectorStoreQueryResult:
+        # LlamaIndex divides by the length of a vector, which may be 0.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._store.query(query)
+
+    def _items(self, result: VectorStoreQueryResult, passages: Passages) -> tuple[list[_Item], int, tuple[str, ...]]:
+        """Return the results that can be read, how many there were, and why the others cannot."""
+        nodes = list(result.nodes or ())
+        ids = list(result.ids or ())
+        count = len(nodes) or len(ids)
+        similarities = list(result.similarities or ()) or [None] * count
+        items: list[_Item] = []
+        problems: list[str] = []
+        for place in range(count):
+            node = nodes[place] if nodes else None
+            try:
+                chunk = self._chunk(node, None if node is not None else str(ids[place]), passages)
+            except InvalidParameterError as error:
+                problems.append(str(error))
+                continue
+            vector = _vector(node.embedding) if node is not None else self._vector_of_id(ids[place])
+            items.append(_Item(chunk, similarities[place], vector))
+        told = (f"{len(problems)} of the best could not be read: {problems[0]}",) if problems else ()
+        return items, count, told
+
+    def _chunk(self, node: BaseNode | None, name: str | None, passages: Passages) -> Chunk:
+        """Return the chunk of a result: the docstore's, which knows its place in the document, or the node's."""
+        if node is not None:
+            return passages.chunks.get(node.node_id) or chunk_from_node(node)
+        node_id = (self._node_ids or {}).get(cast("str", name), cast("str", name))
+        if (chunk := passages.chunks.get(node_id)) is None:
+            raise InvalidParameterError(passages.unreadable.get(node_id, f"the docstore has no node {node_id!r:.80}"))
+        return chunk
+
+    def _scores(self, items: Sequence[_Item], vector: Vector | None) -> tuple[list[float], str | None]:
+        """Return scores in the store's order, and what is wrong with its own; ``None`` for nothing."""
+        if vector is not None and all(item.vector is not None for item in items):
+            return [_cosine(vector, cast("Vector", item.vector), self._who) for item in items], None
+        own = [item.similarity for item in items]
+        numbers = [float(value) for value in own if value is not None and isfinite(value)]
+        falls = len(numbers) == len(own) and all(numbers[row] >= numbers[row + 1] for row in range(len(numbers) - 1))
+        if falls and vector is None:
+            return numbers, None
+        if falls and self._similarities == "cosine" and all(abs(number) <= 1 + _TOLERANCE for number in numbers):
+            return [min(1.0, max(-1.0, number)) for number in numbers], None
+        by_place = [1 / place for place in range(1, len(items) + 1)]
+        if self._similarities == "order":
+            return by_place, None
+        seen = ", ".join("none" if value is None else f"{value:g}" for value in own[:3])
+        return by_place, (
+            f"its similarities ({seen} …) are not falling cosines, so its order counts and its scores do not; "
+            "similarities='order' says that this is known"
+        )
+
+    def _vector_of_id(self, name: str) -> Vector | None:
+        store = self._store
+        return _vector(store.data.embedding_dict.get(name)) if isinstance(store, SimpleVectorStore) else None
+
+    def _vectors_of(self, names: Iterable[str]) -> dict[str, Vector]:
+        stored = {node_id: name for name, node_id in (self._node_ids or {}).items()}
+        found: dict[str, Vector] = {}
+        for name in names:
+            vector = self._vector_of_id(stored.get(name, name))
+            if vector is None and (item := self._remembered.get(name)) is not None:
+                vector = item.vector
+            if vector is not None:
+                found[name] = unit_rows(vector)
+        return found
+
+    def _matching(self, passages: Passages, condition: Filter) -> list[str]:
+        """Return the vector store's ids of the passages that match."""
+        passing = {name for name, chunk in passages.chunks.items() if matches(condition, chunk_fields(chunk))}
+        if self._node_ids is None:
+            return sorted(passing)
+        return [name for name, node_id in list(self._node_ids.items()) if node_id in passing]
+
+
+class LlamaIndexHybridStore(LlamaIndexStore):
+    """A :class:`LlamaIndexStore` whose vector store combines both sides itself; ``search.fusion = "native"`` asks it.
+
+    Raises:
+        InvalidParameterError: The vector store has no such mode; or as :class:`LlamaIndexStore`.
+    """
+
+    def __init__(self, vector_store: BasePydanticVectorStore, **options: Any) -> None:
+        super().__init__(vector_store, **options)
+        if not self.abilities.is_hybrid:
+            msg = f"{self._who} has no hybrid mode, or abilities do not tell of it (StoreAbilities.is_hybrid)"
+            raise InvalidParameterError(msg)
+
+    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates of both sides, best first, in the store's mode ``HYBRID`` and with its scores.
+
+        Raises:
+            RetrievalError: As :meth:`search`.
+        """
+        passages = await self._current()
+        return await self._query(request, passages, VectorStoreQueryMode.HYBRID)
+
+
+def _is_pinecone(vector_store: BasePydanticVectorStore) -> bool:
+    return any(kind.__name__ == "PineconeVectorStore" for kind in type(vector_store).__mro__)
+
+
+def _by_words(passages: Passages, request: SearchRequest) -> list[Candidate]:
+    found: list[Candidate] = []
+    for name, score in passages.words.search(request.text or ""):
+        chunk = passages.chunks[name]
+        if matches(request.filter, chunk_fields(chunk)):
+            found.append(Candidate(name, score, chunk))
+            if len(found) == request.limit:
+                break
+    return found
+
+
+def _unread(passages: Passages) -> list[str]:
+    if not passages.unreadable:
+        return []
+    name, reason = next(iter(passages.unreadable.items()))
+    return [f"{len(passages.unreadable)} nodes of the docstore could not be read, such as {name!r:.80}: {reason}"]
+
+
+def _vector(numbers: Any) -> Vector | None:
+    return None if numbers is None or len(numbers) == 0 else np.asarray(numbers, dtype=np.float32)
+
+
+def _cosine(query: Vector, vector: Vector, who: str) -> float:
+    if vector.shape != query.shape:
+        raise DimensionMismatchError(vector.size, query.size, who)
+    return min(1.0, max(-1.0, float(unit_rows(vector) @ query)))
