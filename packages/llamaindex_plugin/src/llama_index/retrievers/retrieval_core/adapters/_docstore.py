@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
@@ -97,6 +98,10 @@ class DocstorePassages:
         refresh_seconds: How long nodes are used before the docstore is asked what changed. By default a docstore in
             this process is asked each time, and any other once in :data:`REFRESH_SECONDS`.
         now: Tells the time in seconds.
+
+    Attributes:
+        is_asked_each_time: Whether nothing of the docstore is used that is older than the call.
+        version: Names the passages that were last returned; others have another.
     """
 
     def __init__(
@@ -112,6 +117,8 @@ class DocstorePassages:
         self._node_ids = node_ids
         is_near = isinstance(docstore, SimpleDocumentStore)
         self._refresh = (0.0 if is_near else REFRESH_SECONDS) if refresh_seconds is None else refresh_seconds
+        self.is_asked_each_time = self._refresh == 0
+        self.version = token_hex(16)
         self._now = now
         self._lock = Lock()
         self._asked_at: float | None = None
@@ -146,6 +153,7 @@ class DocstorePassages:
         self._read = known | read
         self._passages = _passages(self._analyzer, self._read)
         self._state = (wanted, hashes)
+        self.version = token_hex(16)
 
     def _reading(self, node: BaseNode, value: str | None) -> _Read:
         chunk, terms, problem = None, Counter[str](), ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import exp, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -16,7 +17,9 @@ from retrieval_core.ports import RerankScores
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    _Parse: TypeAlias = Callable[[str, int], tuple[list[int], list[float]]]
 
 BATCH = 1000
 """Passages of one call: in effect all, as some rerankers compare passages with each other."""
@@ -106,18 +109,39 @@ class LlamaIndexReranker:
 
 
 def _for(postprocessor: BaseNodePostprocessor, passages: int) -> BaseNodePostprocessor:
-    """Return a postprocessor as one that gives back so many nodes."""
+    """Return a postprocessor as one that gives back so many nodes, and passes over what its model made up."""
     limits = [name for name in _LIMITS if name in type(postprocessor).model_fields]
-    return postprocessor.model_copy(update=dict.fromkeys(limits, passages)) if limits else postprocessor
+    own: Any = postprocessor.model_copy(update=dict.fromkeys(limits, passages)) if limits else postprocessor
+    if isinstance(postprocessor, LLMRerank):
+        own._parse_choice_select_answer_fn = _within(own._parse_choice_select_answer_fn)  # noqa: SLF001
+    return own
+
+
+def _within(parse: _Parse) -> _Parse:
+    """Return the parser of a model's choices without those that are none: LlamaIndex takes 0 for the last passage."""
+
+    def within(answer: str, passages: int) -> tuple[list[int], list[float]]:
+        choices, relevances = parse(answer, passages)
+        if relevances and len(relevances) != len(choices):
+            msg = f"the model named {len(choices)} passages and gave {len(relevances)} of them a relevance"
+            raise MalformedAnswerError(msg, answer=answer)
+        kept = [place for place, choice in enumerate(choices) if 1 <= int(choice) <= passages]
+        return [choices[place] for place in kept], [relevances[place] for place in kept] if relevances else []
+
+    return within
 
 
 def _scaled(scores: Sequence[float | None]) -> list[float]:
     """Return the scores of nodes, best first, as numbers in [0, 1]."""
     numbers = [float(score) for score in scores if score is not None]
     falls = len(numbers) == len(scores) and all(map(isfinite, numbers)) and all(a >= b for a, b in pairwise(numbers))
-    if not falls:
-        return [1 - place / len(scores) for place in range(len(scores))]
-    return numbers if all(0 <= number <= 1 for number in numbers) else [_logistic(number) for number in numbers]
+    if falls and all(0 <= number <= 1 for number in numbers):
+        return numbers
+    squashed = [_logistic(number) for number in numbers] if falls else []
+    # Of numbers far from 0 it leaves no difference.
+    if falls and len(set(squashed)) == len(set(numbers)):
+        return squashed
+    return [1 - place / len(scores) for place in range(len(scores))]
 
 
 def _logistic(number: float) -> float:

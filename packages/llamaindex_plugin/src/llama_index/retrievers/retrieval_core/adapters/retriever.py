@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from math import isfinite
+from secrets import token_hex
 from typing import TYPE_CHECKING, NoReturn
 
 from llama_index.core.retrievers import BaseRetriever
@@ -39,7 +40,7 @@ class LlamaIndexRetriever:
 
     Args:
         retriever: Stays the caller's.
-        name: The :attr:`id`; needed to tell two of one class apart.
+        name: The :attr:`id`, the same for the same retriever in every process, so that they may share a cache.
         is_async: True for one whose ``aretrieve`` leaves the event loop free. By default ``retrieve`` is called in a
             thread, as most retrievers of LlamaIndex await something that blocks.
 
@@ -50,12 +51,13 @@ class LlamaIndexRetriever:
     def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
         check_kind(retriever, "retriever", BaseRetriever, "a retriever of LlamaIndex, as index.as_retriever() gives it")
         self._retriever = retriever
-        self._id = name or f"llama-index/{type(retriever).__name__}"
+        self._id = name or f"llama-index/{type(retriever).__name__}/{token_hex(8)}"
+        self._who = type(retriever).__name__
         self._calls = Calls(retriever, is_async=is_async)
 
     @property
     def id(self) -> str:
-        """Names the class."""
+        """Names the retriever: what was given as ``name``, or the class and something that no other object has."""
         return self._id
 
     async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
@@ -87,7 +89,7 @@ class LlamaIndexRetriever:
                 problems.append(str(error))
             else:
                 chunks.setdefault(chunk.id, (chunk, score))
-        told = f"{self._id}: {len(problems)} nodes could not be read: {problems[0]}" if problems else None
+        told = f"{self._who}: {len(problems)} nodes could not be read: {problems[0]}" if problems else None
         return tuple([Candidate(name, score, chunk) for name, (chunk, score) in chunks.items()]), told
 
     async def aclose(self) -> None:
@@ -113,12 +115,13 @@ class LlamaIndexRetrieverStore:
 
     def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
         self._retriever = LlamaIndexRetriever(retriever, name=name, is_async=is_async)
+        self._who = type(retriever).__name__
         self._remembered: LruCache[str, Chunk] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
         self._closed = False
 
     @property
     def id(self) -> str:
-        """Names the retriever's class."""
+        """The retriever's."""
         return self._retriever.id
 
     async def describe(self) -> StoreInfo:
@@ -127,7 +130,7 @@ class LlamaIndexRetrieverStore:
         Raises:
             StoreError: Always.
         """
-        msg = f"{self.id} is a retriever of LlamaIndex, which does not tell what it searches"
+        msg = f"{self._who} is a retriever of LlamaIndex, which does not tell what it searches"
         raise StoreError(msg)
 
     async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
@@ -159,7 +162,7 @@ class LlamaIndexRetrieverStore:
         self._check_open()
         check_search(request)
         if request.text is None:
-            msg = f"{self.id} is a retriever, which takes a question and no vector; set search.mode = 'lexical'"
+            msg = f"{self._who} is a retriever, which takes a question and no vector; set search.mode = 'lexical'"
             raise SearchError(msg)
         found, problem = await self._retriever.found(request.text)
         for item in found:
@@ -171,7 +174,7 @@ class LlamaIndexRetrieverStore:
         problems = [] if problem is None else [problem]
         if len(passing) < min(request.limit, len(found)):
             problems.append(
-                f"of {len(found)} nodes that {self.id} gave {len(passing)} match the filter, which it cannot evaluate, "
+                f"of {len(found)} nodes that {self._who} gave {len(passing)} match the filter, which it cannot evaluate, "
                 "and there may be others; have it give more (similarity_top_k), or filter in the retriever itself"
             )
         if problems:
@@ -196,7 +199,7 @@ class LlamaIndexRetrieverStore:
 
     def _refuse(self) -> NoReturn:
         self._check_open()
-        msg = f"{self.id} is a retriever of LlamaIndex, which is only read"
+        msg = f"{self._who} is a retriever of LlamaIndex, which is only read"
         raise StoreError(msg)
 
 

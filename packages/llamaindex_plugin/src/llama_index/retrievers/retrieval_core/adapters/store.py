@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import numpy as np
@@ -33,7 +34,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from llama_index.core.schema import BaseNode
     from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -154,8 +155,9 @@ class LlamaIndexStore:
         vector_store: Stays the caller's, and is written with LlamaIndex.
         docstore: Holds the nodes; needed for a store that keeps no text.
         node_ids: For each id in the vector store the id of its node, as an index keeps them in
-            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it, all are
-            but documents and nodes with children, and both ids are the same.
+            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it both ids are
+            the same, and all nodes are used but documents and nodes with children. Of a ``SimpleVectorStore``, those
+            with vectors are.
         analyzer: Turns text into terms for BM25.
         abilities: What the store can do; looked for by :func:`abilities_of` where it is not given.
         similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, which the
@@ -163,6 +165,7 @@ class LlamaIndexStore:
         words: False for a store that is not to be searched by words.
         refresh_seconds: How long nodes of the docstore are used before it is asked what changed. By default it is asked
             with each search where it is in this process (``SimpleDocumentStore``), and else once a minute.
+        name: The :attr:`id`, the same for the same index in every process, so that they may share a cache.
 
     Raises:
         InvalidParameterError: One of the arguments is of another kind; the store keeps no text and there is no
@@ -180,12 +183,14 @@ class LlamaIndexStore:
         similarities: Literal["cosine", "order"] = "cosine",
         words: bool = True,
         refresh_seconds: float | None = None,
+        name: str | None = None,
     ) -> None:
         check_kind(vector_store, "vector_store", BasePydanticVectorStore, "a vector store of LlamaIndex")
         if docstore is not None:
             check_kind(docstore, "docstore", BaseDocumentStore, "a document store of LlamaIndex, as in index.docstore")
         self._store = vector_store
         self._who = type(vector_store).__name__
+        self._id = name or f"llama-index/{self._who}/{token_hex(8)}"
         self.abilities = abilities_of(vector_store) if abilities is None else abilities
         self._check(docstore, similarities)
         self._node_ids = node_ids
@@ -195,8 +200,9 @@ class LlamaIndexStore:
         self._nothing = Passages(analyzer)
         self._passages = None
         if docstore is not None:
-            only = None if node_ids is None else lambda: list(node_ids.values())
-            self._passages = DocstorePassages(docstore, analyzer, only, refresh_seconds, time.monotonic)
+            self._passages = DocstorePassages(docstore, analyzer, self._listed(), refresh_seconds, time.monotonic)
+            if self._passages.is_asked_each_time and not vector_store.stores_text:
+                self.version = self._version  # makes it a Versioned: all that is found is in this process
         self._remembered: LruCache[str, _Remembered] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
         self._closed = False
         self.sides: frozenset[Side] = frozenset({"dense", "lexical"} if words else {"dense"})
@@ -226,9 +232,12 @@ class LlamaIndexStore:
 
     @property
     def id(self) -> str:
-        """Names the store's class and, where it has them, its index and namespace."""
-        parts = (getattr(self._store, name, None) for name in ("index_name", "collection_name", "namespace"))
-        return "/".join(("llama-index", self._who, *[part for part in parts if isinstance(part, str) and part]))
+        """Names the index: what was given as ``name``, or the class and something that no other object has."""
+        return self._id
+
+    async def _version(self) -> str:
+        await self._current()
+        return cast("DocstorePassages", self._passages).version
 
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities.
@@ -300,7 +309,10 @@ class LlamaIndexStore:
             )
             raise SearchError(msg)
         found = await self._calls.in_thread(_by_words, passages, request)
-        return self._complete(found[: request.limit], _unread(passages))
+        if request.with_vectors:
+            vectors = self._vectors_of([item.chunk_id for item in found])
+            found = [replace(item, vector=vectors.get(item.chunk_id)) for item in found]
+        return self._complete(found, _unread(passages))
 
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that exist; there are no documents and sections.
@@ -351,6 +363,16 @@ class LlamaIndexStore:
             raise StoreError(msg)
         return self._nothing if self._passages is None else await self._calls.in_thread(self._passages.current)
 
+    def _listed(self) -> Callable[[], Collection[str]] | None:
+        """Return what lists the nodes of the index: those with vectors, where the store can tell."""
+        store, node_ids = self._store, self._node_ids
+        if isinstance(store, SimpleVectorStore):
+            return lambda: [self._node_id(name) for name in list(store.data.embedding_dict)]
+        return None if node_ids is None else lambda: list(node_ids.values())
+
+    def _node_id(self, name: str) -> str:
+        return name if self._node_ids is None else self._node_ids.get(name, name)
+
     def _has_words(self, passages: Passages) -> bool:
         """Whether a docstore holds the nodes: LlamaIndex keeps them elsewhere where the vector store keeps text."""
         return self._passages is not None and (passages.is_whole or not self._store.stores_text)
@@ -378,6 +400,10 @@ class LlamaIndexStore:
     ) -> tuple[Candidate, ...]:
         """Query the store, and again for more, until enough match or there are no more."""
         vector = None if request.vector is None else unit_rows(request.vector)
+        if vector is not None and isinstance(self._store, SimpleVectorStore):
+            stored = next(iter(self._store.data.embedding_dict.values()), None)
+            if stored is not None and len(stored) != vector.size:
+                raise DimensionMismatchError(len(stored), vector.size, self._who)
         query = VectorStoreQuery(
             query_embedding=None if vector is None else vector.tolist(),
             query_str=request.text,
@@ -389,17 +415,21 @@ class LlamaIndexStore:
             if not query.node_ids:
                 return ()
         most = self.abilities.most_results
-        query.similarity_top_k = min(request.limit + 1, most)
-        found = await self._ask(query, vector, passages, request)
+        asked = min(request.limit + 1, most)
+        found = await self._ask(replace(query, similarity_top_k=asked), vector, passages, request)
         while True:
-            is_all = found.returned < query.similarity_top_k
+            is_all = found.returned < asked
             is_enough = len(found.candidates) >= request.limit
             # Where the limit cuts through equal scores, the ids decide, and they have to be known.
-            if is_all or (is_enough and found.candidates[request.limit - 1].score > found.last):
+            if is_all or asked == most or (is_enough and found.candidates[request.limit - 1].score > found.last):
                 break
-            if query.similarity_top_k == most or (more := await self._more(query, vector, passages, request)) is None:
+            asked = min(4 * asked, most)
+            try:
+                found = await self._ask(replace(query, similarity_top_k=asked), vector, passages, request)
+            except ServiceError as error:
+                if error.status != _REFUSED:  # that is how services refuse so many
+                    raise
                 break
-            found = more
         problems = list(found.problems)
         if not (is_all or is_enough):
             problems.append(
@@ -407,20 +437,6 @@ class LlamaIndexStore:
                 "to evaluate in full, and there may be others; add a condition that it can evaluate"
             )
         return self._complete(found.candidates[: request.limit], problems)
-
-    async def _more(
-        self, query: VectorStoreQuery, vector: Vector | None, passages: Passages, request: SearchRequest
-    ) -> _Found | None:
-        """Ask for four times as many; ``None`` where the store refuses so many."""
-        before = query.similarity_top_k
-        query.similarity_top_k = min(4 * before, self.abilities.most_results)
-        try:
-            return await self._ask(query, vector, passages, request)
-        except ServiceError as error:
-            if error.status != _REFUSED:
-                raise
-            query.similarity_top_k = before
-            return None
 
     def _complete(self, candidates: Sequence[Candidate], problems: Sequence[str]) -> tuple[Candidate, ...]:
         if problems:
@@ -475,7 +491,7 @@ class LlamaIndexStore:
         """Return the chunk of a result: the docstore's, which knows its place in the document, or the node's."""
         if node is not None:
             return passages.chunks.get(node.node_id) or chunk_from_node(node)
-        node_id = (self._node_ids or {}).get(cast("str", name), cast("str", name))
+        node_id = self._node_id(cast("str", name))
         if (chunk := passages.chunks.get(node_id)) is None:
             raise InvalidParameterError(passages.unreadable.get(node_id, f"the docstore has no node {node_id!r:.80}"))
         return chunk
