@@ -65,7 +65,7 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, the examples of the documentation among them."""
-    session.install(*editable(), *group("test", "test-files", "test-observe", "test-redis"))
+    session.install(*editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -91,7 +91,9 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
-    session.install(*editable(), "nox", *group("test", "test-files", "test-observe", "types", "benchmarks"))
+    session.install(
+        *editable(), "nox", *group("test", "test-files", "test-llamaindex", "test-observe", "types", "benchmarks")
+    )
     session.run("pyright")
 
 
@@ -136,7 +138,7 @@ def coverage(session: nox.Session) -> None:
 
     An example that fails becomes an explicit one of its test.
     """
-    session.install(*editable(), *group("test", "test-files", "test-observe", "test-redis"))
+    session.install(*editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"))
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs, env=at_random)
@@ -150,7 +152,7 @@ def build(session: nox.Session) -> None:
     """Run all tests against the core's wheel with every other interpreter that is found."""
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     requirement = f"retrieval-core[{EXTRAS}] @ {core}"
-    groups = group("test", "test-files", "test-observe", "test-redis")
+    groups = group("test", "test-files", "test-llamaindex", "test-observe", "test-redis")
     session.install("--force-reinstall", requirement, *groups)
     session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import SummaryIndex
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
@@ -72,8 +73,8 @@ class KeepsText(BasePydanticVectorStore):
     """
 
     stores_text: bool = True
-    nodes: list[Any] = []
-    asked: list[VectorStoreQuery] = []
+    nodes: list[Any] = Field(default_factory=list)
+    asked: list[VectorStoreQuery] = Field(default_factory=list)
     give: Any = None
 
     @property
@@ -147,7 +148,7 @@ def test_an_index_becomes_a_hybrid_search() -> None:
     retriever = RetrievalCoreRetriever(pipeline, top_k=2)
     engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
     response = engine.query("XQ-77")
-    assert [item.node.node_id for item in response.source_nodes][0] == "sea-5"
+    assert response.source_nodes[0].node.node_id == "sea-5"
     result = pipeline.retrieve("how far away is the moon", top_k=2)
     assert names(result)[0] == "moon-1"
     assert result.hits[0].scores.dense is not None
@@ -232,7 +233,7 @@ def test_other_nodes_of_a_shared_docstore_are_not_found() -> None:
 
 def test_where_there_are_no_words_every_result_says_so() -> None:
     """Meaning answers alone, and not silently; who wants only that says so and hears nothing."""
-    index = index_of(vector_store=KeepsText(nodes=[], asked=[]))
+    index = index_of(vector_store=KeepsText())
     result = ask(from_index(index), "moon")
     assert "moon-0" in names(result)
     assert len(reasons(result)) == 1
@@ -246,8 +247,8 @@ def test_where_there_are_no_words_every_result_says_so() -> None:
 
 
 def test_images_in_the_docstore_do_not_pass_for_its_text() -> None:
-    """Of a store that keeps text LlamaIndex keeps images alone in the docstore: words over those would miss the rest."""
-    index = index_of(vector_store=KeepsText(nodes=[], asked=[]))
+    """Of a store that keeps text, LlamaIndex keeps images alone in the docstore: words there would miss the rest."""
+    index = index_of(vector_store=KeepsText())
     index.insert_nodes([ImageNode(id_="image", text="the moon in a picture")])
     assert "image" in index.docstore.docs
     assert "cannot be searched by words" in reasons(ask(from_index(index), "moon"))[0]
@@ -256,16 +257,16 @@ def test_images_in_the_docstore_do_not_pass_for_its_text() -> None:
 def test_a_docstore_gives_words_to_a_store_that_keeps_text() -> None:
     docstore = SimpleDocumentStore()
     docstore.add_documents(nodes())
-    index = index_of(vector_store=KeepsText(nodes=[], asked=[]))
+    index = index_of(vector_store=KeepsText())
     result = ask(from_index(index, docstore=docstore), "XQ-77")
     assert (names(result)[0], result.degraded) == ("sea-5", ())
-    overridden = index_of(vector_store=KeepsText(nodes=[], asked=[]), store_nodes_override=True)
+    overridden = index_of(vector_store=KeepsText(), store_nodes_override=True)
     assert ask(from_index(overridden), "XQ-77").degraded == ()
 
 
 def test_a_mode_of_the_store_is_used_where_it_is_told() -> None:
     """In its own mode, with its own scores; nodes with none of the words are not found."""
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     index_of(vector_store=kept)
     kept.asked.clear()
     store = LlamaIndexStore(kept, abilities=StoreAbilities(words=VectorStoreQueryMode.TEXT_SEARCH))
@@ -334,7 +335,7 @@ def test_filters_that_simple_vector_store_gets_wrong_are_right() -> None:
 
 def test_more_is_asked_for_until_enough_match() -> None:
     """A store that evaluates no filter is asked for more, and nothing that matches is missed."""
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     many = [TextNode(id_=f"n{row:03}", text=f"moon {row}", metadata={"row": row}) for row in range(300)]
     index_of(nodes=many, vector_store=kept)
     kept.asked.clear()
@@ -354,7 +355,7 @@ def test_more_is_asked_for_until_enough_match() -> None:
 
 
 def test_where_the_most_results_do_not_suffice_the_result_says_so() -> None:
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     index_of(
         nodes=[TextNode(id_=f"n{row:03}", text=f"moon {row}", metadata={"row": row}) for row in range(100)],
         vector_store=kept,
@@ -370,7 +371,7 @@ def test_where_the_most_results_do_not_suffice_the_result_says_so() -> None:
 
 def test_only_told_operators_are_asked_of_the_store() -> None:
     """What is asked passes at least what the filter passes: an ``$or`` as a whole or not at all."""
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     index_of(vector_store=kept)
     abilities = StoreAbilities(operators=frozenset({FilterOperator.EQ, FilterOperator.IN, FilterOperator.GT}))
     store = LlamaIndexStore(kept, abilities=abilities)
@@ -417,7 +418,7 @@ def test_similarities_that_are_no_cosines_are_told() -> None:
 
         return give
 
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     index_of(vector_store=kept)
     vector = FakeEmbedder(DIMENSION)._vector("moon")
     request = SearchRequest(6, vector=vector)
@@ -434,7 +435,7 @@ def test_similarities_that_are_no_cosines_are_told() -> None:
 
 def test_vectors_that_come_along_make_exact_cosines() -> None:
     """The store's own numbers, here products of long vectors, are not needed then; and MMR has what to compare."""
-    kept = KeepsText(nodes=[], asked=[])
+    kept = KeepsText()
     index = index_of(vector_store=kept)
     result = ask(from_index(index), "moon", mode="dense", top_k=1)
     assert result.hits[0].score <= 1
@@ -471,7 +472,7 @@ def test_a_vector_whose_node_is_gone_is_told() -> None:
 
 
 def test_a_node_that_no_json_holds_is_told() -> None:
-    index = index_of(vector_store=KeepsText(nodes=[], asked=[]))
+    index = index_of(vector_store=KeepsText())
     index.insert_nodes([TextNode(id_="odd", text="moon", metadata={"set": {1, 2}})])
     result = ask(from_index(index), "moon", mode="dense")
     assert "odd" not in names(result)
@@ -493,7 +494,7 @@ def test_abilities_are_looked_for() -> None:
 
     assert abilities_of(SimpleVectorStore()) == StoreAbilities(narrows_by_id=True)
     assert abilities_of(Blocks()) == StoreAbilities()
-    kept = Awaits(nodes=[], asked=[])
+    kept = Awaits()
     assert abilities_of(kept) == StoreAbilities(is_async=True, reads_by_id=True)
     index_of(vector_store=kept)
     store = LlamaIndexStore(kept)

@@ -182,7 +182,7 @@ def test_a_key_stays_out_of_errors() -> None:
 
 def test_vectors_that_cannot_be_used_are_refused() -> None:
     class Odd(WordEmbedding):
-        answer: list[list[float]] = []
+        answer: list[list[float]]
 
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
             return self.answer
@@ -207,7 +207,7 @@ def test_the_dimension_of_a_model_that_fails_is_an_error() -> None:
 
 def test_arguments_are_checked_when_they_are_given() -> None:
     wrong: Any = "text-embedding-3-small"
-    with pytest.raises(InvalidParameterError, match="an embedding model of LlamaIndex.*got a value of type str"):
+    with pytest.raises(InvalidParameterError, match=r"an embedding model of LlamaIndex.*got a value of type str"):
         LlamaIndexEmbedder(wrong)
     with pytest.raises(InvalidParameterError, match="dimension must be a whole number"):
         LlamaIndexEmbedder(WordEmbedding(), dimension=0)

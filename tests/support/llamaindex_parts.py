@@ -34,10 +34,10 @@ class WordEmbedding(BaseEmbedding):
     embed_dim: int | None = None
     query_instruction: str | None = None
     _fake: FakeEmbedder = PrivateAttr()
-    _calls: list[tuple[str, list[str]]] = PrivateAttr(default_factory=list)
+    _calls: list[tuple[str, list[str]]] = PrivateAttr(default_factory=list[tuple[str, list[str]]])
 
-    def __init__(self, dimension: int = DIMENSION, **fields: Any) -> None:
-        super().__init__(**{"model_name": "words", **fields})
+    def __init__(self, dimension: int = DIMENSION, *, model_name: str = "words", **fields: Any) -> None:
+        super().__init__(model_name=model_name, **fields)
         self._fake = FakeEmbedder(dimension)
 
     @property

@@ -174,8 +174,8 @@ class LlamaIndexRetrieverStore:
         problems = [] if problem is None else [problem]
         if len(passing) < min(request.limit, len(found)):
             problems.append(
-                f"of {len(found)} nodes that {self._who} gave {len(passing)} match the filter, which it cannot evaluate, "
-                "and there may be others; have it give more (similarity_top_k), or filter in the retriever itself"
+                f"of {len(found)} nodes that {self._who} gave {len(passing)} match the filter, which it cannot "
+                "evaluate, and there may be others; have it give more (similarity_top_k), or let it filter itself"
             )
         if problems:
             raise IncompleteSearchError("; ".join(problems), passing[: request.limit])

@@ -34,7 +34,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from llama_index.core.schema import BaseNode
     from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -50,6 +50,11 @@ MOST_REMEMBERED = 4096
 REMEMBERED_SECONDS = 300.0
 _TOLERANCE = 1e-3
 _REFUSED = 400
+"""The status with which services refuse answers that would be too large; Pinecone's may have 4 MB."""
+_MOST_NUMBERS = 100_000
+"""Numbers of the vectors in one answer of Pinecone, of about 20 characters each."""
+_FEW = 12
+"""Results that no service refuses for their size; a query for as many is not made smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +160,9 @@ class LlamaIndexStore:
         vector_store: Stays the caller's, and is written with LlamaIndex.
         docstore: Holds the nodes; needed for a store that keeps no text.
         node_ids: For each id in the vector store the id of its node, as an index keeps them in
-            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it both ids are
-            the same, and all nodes are used but documents and nodes with children. Of a ``SimpleVectorStore``, those
-            with vectors are.
+            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it both ids
+            are the same, and all nodes are used but documents and nodes with children; of a ``SimpleVectorStore``,
+            those with vectors.
         analyzer: Turns text into terms for BM25.
         abilities: What the store can do; looked for by :func:`abilities_of` where it is not given.
         similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, which the
@@ -399,44 +404,49 @@ class LlamaIndexStore:
         self, request: SearchRequest, passages: Passages, mode: VectorStoreQueryMode
     ) -> tuple[Candidate, ...]:
         """Query the store, and again for more, until enough match or there are no more."""
-        vector = None if request.vector is None else unit_rows(request.vector)
-        if vector is not None and isinstance(self._store, SimpleVectorStore):
-            stored = next(iter(self._store.data.embedding_dict.values()), None)
-            if stored is not None and len(stored) != vector.size:
-                raise DimensionMismatchError(len(stored), vector.size, self._who)
+        vector = None if request.vector is None else self._checked(request.vector)
         query = VectorStoreQuery(
             query_embedding=None if vector is None else vector.tolist(),
             query_str=request.text,
             mode=mode,
             filters=pushed(request.filter, self.abilities.operators),
+            node_ids=self._matching(passages, request.filter),
         )
-        if request.filter is not None and self.abilities.narrows_by_id and self._has_words(passages):
-            query.node_ids = self._matching(passages, request.filter)
-            if not query.node_ids:
-                return ()
+        if query.node_ids is not None and not query.node_ids:
+            return ()
+
+        def ask(top_k: int) -> Awaitable[_Found]:
+            return self._ask(replace(query, similarity_top_k=top_k), vector, passages, request)
+
         most = self.abilities.most_results
         asked = min(request.limit + 1, most)
-        found = await self._ask(replace(query, similarity_top_k=asked), vector, passages, request)
-        while True:
-            is_all = found.returned < asked
-            is_enough = len(found.candidates) >= request.limit
-            # Where the limit cuts through equal scores, the ids decide, and they have to be known.
-            if is_all or asked == most or (is_enough and found.candidates[request.limit - 1].score > found.last):
+        found = await _unless_refused(ask(asked))
+        for _ in range(2):
+            if isinstance(found, ServiceError) and asked >= _FEW:
+                most = asked = asked // 4
+                found = await _unless_refused(ask(asked))
+        if isinstance(found, ServiceError):
+            raise found
+        while asked < most and not _is_enough(found, asked, request.limit):
+            more = await _unless_refused(ask(min(4 * asked, most)))
+            if isinstance(more, ServiceError):
                 break
-            asked = min(4 * asked, most)
-            try:
-                found = await self._ask(replace(query, similarity_top_k=asked), vector, passages, request)
-            except ServiceError as error:
-                if error.status != _REFUSED:  # that is how services refuse so many
-                    raise
-                break
+            found, asked = more, min(4 * asked, most)
+        return self._complete(found.candidates[: request.limit], self._missing(found, asked, request))
+
+    def _missing(self, found: _Found, asked: int, request: SearchRequest) -> list[str]:
+        """Return what is wrong with what was found, in the end."""
         problems = list(found.problems)
-        if not (is_all or is_enough):
+        if found.returned < asked or len(found.candidates) >= request.limit:
+            return problems
+        if request.filter is None:
+            problems.append(f"it refuses to give more than {found.returned} at once, and {request.limit} were wanted")
+        else:
             problems.append(
                 f"of the {found.returned} best only {len(found.candidates)} match the filter, which it was not asked "
                 "to evaluate in full, and there may be others; add a condition that it can evaluate"
             )
-        return self._complete(found.candidates[: request.limit], problems)
+        return problems
 
     def _complete(self, candidates: Sequence[Candidate], problems: Sequence[str]) -> tuple[Candidate, ...]:
         if problems:
@@ -447,7 +457,12 @@ class LlamaIndexStore:
     async def _ask(
         self, query: VectorStoreQuery, vector: Vector | None, passages: Passages, request: SearchRequest
     ) -> _Found:
-        result = await self._calls.either(self._store.aquery, self._sync_query, query)
+        options: dict[str, Any] = {}
+        if _is_pinecone(self._store):
+            # Vectors make exact cosines and serve MMR, but not of answers that Pinecone refuses for their size.
+            numbers = query.similarity_top_k * len(query.query_embedding or ())
+            options["include_values"] = 0 < numbers <= _MOST_NUMBERS
+        result = await self._calls.either(self._store.aquery, self._sync_query, query, **options)
         items, returned, problems = self._items(result, passages)
         scores, problem = self._scores(items, vector)
         if problem:
@@ -462,10 +477,10 @@ class LlamaIndexStore:
         ordered = sorted(best.values(), key=lambda candidate: (-candidate.score, candidate.chunk_id))
         return _Found(ordered, min(scores, default=0.0), returned, problems)
 
-    def _sync_query(self, query: VectorStoreQuery) -> VectorStoreQueryResult:
+    def _sync_query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         # LlamaIndex divides by the length of a vector, which may be 0.
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._store.query(query)
+            return self._store.query(query, **options)
 
     def _items(self, result: VectorStoreQueryResult, passages: Passages) -> tuple[list[_Item], int, tuple[str, ...]]:
         """Return the results that can be read, how many there were, and why the others cannot."""
@@ -531,8 +546,17 @@ class LlamaIndexStore:
                 found[name] = unit_rows(vector)
         return found
 
-    def _matching(self, passages: Passages, condition: Filter) -> list[str]:
-        """Return the vector store's ids of the passages that match."""
+    def _checked(self, vector: Vector) -> Vector:
+        if isinstance(self._store, SimpleVectorStore):  # which would fail with words about shapes
+            stored = next(iter(self._store.data.embedding_dict.values()), None)
+            if stored is not None and len(stored) != vector.size:
+                raise DimensionMismatchError(len(stored), vector.size, self._who)
+        return unit_rows(vector)
+
+    def _matching(self, passages: Passages, condition: Filter | None) -> list[str] | None:
+        """Return the vector store's ids of the passages that match; ``None`` where a query is not held to ids."""
+        if condition is None or not self.abilities.narrows_by_id or not self._has_words(passages):
+            return None
         passing = {name for name, chunk in passages.chunks.items() if matches(condition, chunk_fields(chunk))}
         if self._node_ids is None:
             return sorted(passing)
@@ -564,6 +588,25 @@ class LlamaIndexHybridStore(LlamaIndexStore):
 
 def _is_pinecone(vector_store: BasePydanticVectorStore) -> bool:
     return any(kind.__name__ == "PineconeVectorStore" for kind in type(vector_store).__mro__)
+
+
+def _is_enough(found: _Found, asked: int, limit: int) -> bool:
+    """Whether more results would change nothing: there are none, or those that are wanted are better than the last.
+
+    Where the limit cuts through equal scores, the ids decide, and they have to be known.
+    """
+    best = found.candidates
+    return found.returned < asked or (len(best) >= limit and best[limit - 1].score > found.last)
+
+
+async def _unless_refused(asking: Awaitable[_Found]) -> _Found | ServiceError:
+    """Return what a query came to, or the error with which the service refuses so large an answer."""
+    try:
+        return await asking
+    except ServiceError as error:
+        if error.status != _REFUSED:
+            raise
+        return error
 
 
 def _by_words(passages: Passages, request: SearchRequest) -> list[Candidate]:
