@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,7 +75,7 @@ class KeepsText(BasePydanticVectorStore):
 
     stores_text: bool = True
     nodes: list[Any] = Field(default_factory=list)
-    asked: list[VectorStoreQuery] = Field(default_factory=list)
+    asked: list[VectorStoreQuery] = Field(default_factory=list[VectorStoreQuery])
     give: Any = None
 
     @property
@@ -226,6 +227,13 @@ def test_other_nodes_of_a_shared_docstore_are_not_found() -> None:
     pipeline.close()
     alone = LlamaIndexStore(KeepsText(), docstore=index.docstore)  # without the index: no parents, no documents
     assert {item.chunk_id for item in search(alone, SearchRequest(1000, text="comets"))} == set(found)
+
+
+def test_a_language_model_of_llamaindex_writes_answers() -> None:
+    pytest.importorskip("llama_index.retrievers.retrieval_core.adapters.llm", reason="the bridge is not there")
+    pipeline = from_index(index_of(), llm=MockLLM())
+    assert pipeline.answer("how far away is the moon").text
+    pipeline.close()
 
 
 # --- words
@@ -389,7 +397,7 @@ def test_only_told_operators_are_asked_of_the_store() -> None:
     assert asked({"kind": "moon", "year": {"$ne": 3}}) == {"filters": [one], "condition": "and"}
     either = asked({"$or": [{"kind": "moon"}, {"year": {"$gt": 3}}]})
     assert either["condition"] == "or"
-    for left in (
+    left_to_us: tuple[dict[str, Any], ...] = (
         {"$or": [{"kind": "moon"}, {"year": {"$ne": 3}}]},
         {"$not": {"kind": "moon"}},
         {"year": {"$gt": "text"}},
@@ -399,7 +407,8 @@ def test_only_told_operators_are_asked_of_the_store() -> None:
         {"year": 2**60},
         {"document_id": "moon"},
         {"kind": {"$exists": True}},
-    ):
+    )
+    for left in left_to_us:
         assert asked(left) is None, left
 
 
@@ -556,6 +565,18 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         LlamaIndexHybridStore(KeepsText())
     with pytest.raises(InvalidParameterError, match="similarities must be"):
         LlamaIndexStore(KeepsText(), similarities=odd)
+
+
+def test_adapters_are_not_pickled() -> None:
+    index = index_of()
+    for adapter in (
+        LlamaIndexStore(index.vector_store, docstore=index.docstore),
+        LlamaIndexEmbedder(WordEmbedding()),
+        LlamaIndexRetriever(index.as_retriever()),
+        from_index(index).store,
+    ):
+        with pytest.raises(TypeError, match="cannot be pickled, since it has threads; make a new one"):
+            pickle.dumps(adapter)
 
 
 # --- retrievers

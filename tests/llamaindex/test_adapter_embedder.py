@@ -53,13 +53,13 @@ class HalfAsyncEmbedding(WordEmbedding):
 class TestInThreads(EmbedderConformance):
     @pytest.fixture
     def embedder(self) -> LlamaIndexEmbedder:
-        return LlamaIndexEmbedder(WordEmbedding(256))
+        return LlamaIndexEmbedder(WordEmbedding(size=256))
 
 
 class TestOnTheLoop(EmbedderConformance):
     @pytest.fixture
     def embedder(self) -> LlamaIndexEmbedder:
-        return LlamaIndexEmbedder(AsyncEmbedding(256))
+        return LlamaIndexEmbedder(AsyncEmbedding(size=256))
 
 
 def query(embedder: LlamaIndexEmbedder, text: str = "moon") -> Vector:

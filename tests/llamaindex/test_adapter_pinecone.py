@@ -328,7 +328,7 @@ def test_an_index_over_it_works_in_three_lines() -> None:
 def test_trap_values_that_make_an_answer_too_large_are_left_out() -> None:
     """LlamaIndex asks for all vectors; those of 201 records, as long as OpenAI's, exceed Pinecone's 4 MB."""
     size = 1536
-    model = Dense(size)
+    model = Dense(size=size)
     with WireServer(PineconeService(size)) as server, Pinecone(api_key=KEY).Index(host=server.url) as client:
         quiet = {"show_progress": False}
         store = PineconeVectorStore(pinecone_index=client, insert_kwargs=quiet, batch_size=20)

@@ -31,21 +31,18 @@ PASSAGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 class WordEmbedding(BaseEmbedding):
     """Embeds as :class:`FakeEmbedder` does, longer than 1, and counts how it was called; it works in the thread."""
 
+    model_name: str = "words"
+    size: int = DIMENSION
     embed_dim: int | None = None
     query_instruction: str | None = None
-    _fake: FakeEmbedder = PrivateAttr()
     _calls: list[tuple[str, list[str]]] = PrivateAttr(default_factory=list[tuple[str, list[str]]])
-
-    def __init__(self, dimension: int = DIMENSION, *, model_name: str = "words", **fields: Any) -> None:
-        super().__init__(model_name=model_name, **fields)
-        self._fake = FakeEmbedder(dimension)
 
     @property
     def calls(self) -> list[tuple[str, list[str]]]:
         return self._calls
 
     def vector(self, text: str) -> list[float]:
-        return [3.0 * float(number) for number in self._fake._vector(text)]
+        return [3.0 * float(number) for number in FakeEmbedder(self.size)._vector(text)]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         self._calls.append(("query", [query]))

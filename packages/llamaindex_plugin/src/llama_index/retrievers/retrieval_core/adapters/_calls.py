@@ -7,7 +7,7 @@ import dis
 import inspect
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from retrieval_core.adapters.vendors.http import retry_after, what_was_said
@@ -40,6 +40,10 @@ class Calls:
         self._is_async = is_async
         self._loop: ref[asyncio.AbstractEventLoop] | None = None
         self._pool = ThreadPool(f"retrieval-{self._who}", threads=THREADS, patience=PATIENCE)
+
+    def __getstate__(self) -> NoReturn:
+        msg = f"an adapter of {self._who} cannot be pickled, since it has threads; make a new one in the other process"
+        raise TypeError(msg)
 
     async def either(
         self, waits: Callable[P, Awaitable[T]], blocks: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from secrets import token_hex
@@ -337,10 +338,10 @@ class LlamaIndexStore:
         missing = [name for name in dict.fromkeys(request.chunk_ids) if name not in chunks]
         if missing and self.abilities.reads_by_id:
             for node in await self._calls.in_thread(self._store.get_nodes, missing):
-                chunk = chunk_from_node(node)
-                chunks[chunk.id] = chunk
+                with suppress(InvalidParameterError):  # what cannot be read is told where it is searched for
+                    chunks[node.node_id] = chunk_from_node(node)
                 if (vector := _vector(node.embedding)) is not None:
-                    vectors[chunk.id] = vector
+                    vectors[node.node_id] = unit_rows(vector)
         elif missing:
             chunks |= {name: item.chunk for name in missing if (item := self._remembered.get(name)) is not None}
         passing = {name: chunk for name, chunk in chunks.items() if matches(request.filter, chunk_fields(chunk))}
@@ -487,7 +488,8 @@ class LlamaIndexStore:
         nodes = list(result.nodes or ())
         ids = list(result.ids or ())
         count = len(nodes) or len(ids)
-        similarities = list(result.similarities or ()) or [None] * count
+        given = list(result.similarities or ())
+        similarities = given if len(given) == count else [None] * count
         items: list[_Item] = []
         problems: list[str] = []
         for place in range(count):
