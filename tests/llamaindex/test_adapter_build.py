@@ -17,6 +17,8 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import Document as LlamaDocument
 from llama_index.core.schema import ImageNode, NodeRelationship, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
+from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import (
     FilterOperator,
     MetadataFilter,
@@ -38,6 +40,7 @@ from llama_index.retrievers.retrieval_core.adapters import (
     from_index,
     pipeline_from,
 )
+from llama_index.retrievers.retrieval_core.adapters._docstore import REFRESH_SECONDS, DocstorePassages
 from llama_index.retrievers.retrieval_core.adapters._words import WordIndex
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
@@ -283,6 +286,42 @@ def test_a_mode_of_the_store_is_used_where_it_is_told() -> None:
     assert found[0].score == 2
     assert "moon-2" not in {item.chunk_id for item in found}
     assert {query.mode for query in kept.asked} == {VectorStoreQueryMode.TEXT_SEARCH}
+
+
+def test_a_docstore_elsewhere_is_asked_once_in_a_while() -> None:
+    """And nodes that did not change are not read again."""
+
+    class Elsewhere(KVDocumentStore):
+        def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+            reads.append(sorted(node_ids))
+            return super().get_nodes(node_ids, raise_error)
+
+    reads: list[list[str]] = []
+    seconds = [0.0]
+    docstore = Elsewhere(SimpleKVStore())
+    docstore.add_documents(nodes())
+    names_of = [node.node_id for node in nodes()]
+    passages = DocstorePassages(docstore, Analyzer(), lambda: names_of, None, lambda: seconds[0])
+    assert not passages.is_asked_each_time
+    first = passages.current()
+    docstore.add_documents([TextNode(id_="new", text="A comet has a tail.")])
+    names_of.append("new")
+    seconds[0] = REFRESH_SECONDS - 1
+    assert passages.current() is first
+    seconds[0] = REFRESH_SECONDS
+    assert [name for name, _ in passages.current().words.search("comet")] == ["new"]
+    assert reads == [sorted(node.node_id for node in nodes()), ["new"]]
+
+
+def test_nodes_of_a_docstore_that_cannot_be_read_are_told() -> None:
+    kept = KeepsText()
+    docstore = SimpleDocumentStore()
+    docstore.add_documents([*nodes(), TextNode(id_="odd", text="moon", metadata={"number": float("inf")})])
+    with pytest.raises(
+        IncompleteSearchError, match="1 nodes of the docstore could not be read, such as 'odd'"
+    ) as found:
+        search(LlamaIndexStore(kept, docstore=docstore), SearchRequest(2, text="apollo"))
+    assert [item.chunk_id for item in found.value.found] == ["moon-2"]
 
 
 _TEXTS = st.lists(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from llama_index.core import llms
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.base import VectorStoreIndex
-from llama_index.core.llms import LLM as LlamaLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
@@ -37,7 +37,7 @@ def from_index(
     index: VectorStoreIndex,
     *,
     embed_model: BaseEmbedding | Embedder | None = None,
-    llm: LlamaLLM | LLM | None = None,
+    llm: llms.LLM | LLM | None = None,
     rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
     config: RetrievalConfig | str | Path | None = None,
     docstore: BaseDocumentStore | None = None,
@@ -52,7 +52,7 @@ def pipeline_from(
     index: VectorStoreIndex | None = None,
     retriever: BaseRetriever | None = None,
     embed_model: BaseEmbedding | Embedder | None = None,
-    llm: LlamaLLM | LLM | None = None,
+    llm: llms.LLM | LLM | None = None,
     rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
     config: RetrievalConfig | str | Path | None = None,
     docstore: BaseDocumentStore | None = None,
@@ -156,8 +156,8 @@ def _reranker(given: BaseNodePostprocessor | Reranker) -> Reranker:
     return given
 
 
-def _llm(given: LlamaLLM | LLM) -> LLM:
-    if isinstance(given, LlamaLLM):
+def _llm(given: llms.LLM | LLM) -> LLM:
+    if isinstance(given, llms.LLM):
         adapters = import_module("llama_index.retrievers.retrieval_core.adapters.llm")
         return cast("LLM", adapters.LlamaIndexLLM(given))
     check_abilities(given, "llm", LLMS.abilities, "give a language model of LlamaIndex, or one of this library")
