@@ -9,6 +9,7 @@ from llama_index.retrievers.retrieval_core.convert import (
 )
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent
 from llama_index.retrievers.retrieval_core.filters import as_filter, from_metadata_filters
+from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle
 from llama_index.retrievers.retrieval_core.retriever import RetrievalCoreRetriever
 
@@ -19,6 +20,7 @@ __all__ = [
     "RetrievalQueryBundle",
     "as_filter",
     "chunk_from_node",
+    "chunks_from_nodes",
     "from_metadata_filters",
     "hit_from_node",
     "node_from_chunk",

@@ -33,6 +33,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 
+from llama_index.retrievers.retrieval_core.reserved import RESERVED
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types import Chunk, Evidence, Hit, Origin, PageSpan, Scores, Span, format_citation
 from retrieval_core.types.documents import content_hash
@@ -343,15 +344,31 @@ def _keys(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
+    """Return another retriever's node as a chunk, with the provenance that readers of LlamaIndex put into metadata.
+
+    These stay in the metadata too. The relationships ``PREVIOUS`` and ``NEXT`` become its place in its document with
+    :func:`~llama_index.retrievers.retrieval_core.chunks_from_nodes`.
+    """
     start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
     parent = node.relationships.get(NodeRelationship.PARENT)
     source = node.relationships.get(NodeRelationship.SOURCE)
+
+    def told(*names: str) -> str | None:
+        texts = (node.metadata.get(name) for name in names)
+        return next((value for value in texts if isinstance(value, str) and value.strip()), None)
+
+    page = node.metadata.get("page_label")
+    # Labels may be roman numerals too, or digits of any length; PageSpan counts from 1.
+    counted = isinstance(page, str) and page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
     return Chunk(
         id=node.node_id,
         document_id=source.node_id if isinstance(source, RelatedNodeInfo) else node.node_id,
         text=text,
+        page_span=PageSpan(int(page), int(page)) if counted else None,
         span=Span(start, end) if start is not None and end is not None else None,
         parent_id=parent.node_id if isinstance(parent, RelatedNodeInfo) else None,
+        title=told("title", "document_title", "file_name"),
+        source=told("file_path", "source", "url"),
         metadata=node.metadata,
     )
 
@@ -369,7 +386,7 @@ def _pair(facts: Mapping[str, Any], first: str, last: str) -> tuple[int, int] | 
 def _thawed(value: Any) -> Any:
     """Return frozen JSON as what users of LlamaIndex may change: plain dictionaries and lists."""
     if isinstance(value, Mapping):
-        return {key: _thawed(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        return {key: _thawed(item) for key, item in cast("Mapping[str, Any]", value).items() if key != RESERVED}
     if isinstance(value, (list, tuple)):
         return [_thawed(item) for item in cast("Sequence[Any]", value)]
     return value

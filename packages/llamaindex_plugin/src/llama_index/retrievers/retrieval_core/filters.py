@@ -103,12 +103,12 @@ def _group(filters: MetadataFilters, depth: int) -> Filter | None:
         parts.append(part)
     if not parts:
         return None
-    condition = _condition_of(filters)
+    condition = condition_of(filters)
     joined = _joined(_GROUPS[condition], parts)
     return Not(joined) if condition is FilterCondition.NOT else joined
 
 
-def _condition_of(filters: MetadataFilters) -> FilterCondition:
+def condition_of(filters: MetadataFilters) -> FilterCondition:
     """Return a group's condition, which may be text, as LlamaIndex does not validate assignments."""
     with suppress(ValueError):
         condition = FilterCondition.AND if filters.condition is None else FilterCondition(filters.condition)
@@ -123,32 +123,32 @@ def _joined(kind: Callable[[tuple[Filter, ...]], Filter], parts: Sequence[Filter
 
 
 def _condition(item: MetadataFilter) -> Filter:
-    key, value, operator = item.key, item.value, _operator_of(item)
+    key, value, operator = item.key, item.value, operator_of(item)
     if (reason := _REFUSED.get(operator)) is not None:
-        raise _unsupported(item, reason.format(key=key))
+        raise unsupported(item, reason.format(key=key))
     if operator in {FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL}:
         if not isinstance(value, list):
-            raise _unsupported(item, "it takes a list of values")
+            raise unsupported(item, "it takes a list of values")
         return _of_a_list(item, operator, value)
     if value is None:
-        raise _unsupported(item, f'for a field that is absent or null use the filter {{"{key}": {{"$exists": false}}}}')
+        raise unsupported(item, f'for a field that is absent or null use the filter {{"{key}": {{"$exists": false}}}}')
     if isinstance(value, list):
-        raise _unsupported(item, "it takes one value; for several use IN, ANY or ALL")
+        raise unsupported(item, "it takes one value; for several use IN, ANY or ALL")
     if operator is FilterOperator.TEXT_MATCH_INSENSITIVE:
         if not isinstance(value, str):
-            raise _unsupported(item, "it takes text")
+            raise unsupported(item, "it takes text")
         return Text(key, value)
     if operator not in _COMPARISONS:
-        raise _unsupported(item, "it is not known here")
+        raise unsupported(item, "it is not known here")
     return _COMPARISONS[operator](key, value)
 
 
-def _operator_of(item: MetadataFilter) -> FilterOperator:
+def operator_of(item: MetadataFilter) -> FilterOperator:
     """Return a filter's operator, which may be text too."""
     try:
         return FilterOperator(item.operator)
     except ValueError:
-        raise _unsupported(item, "it is not known here") from None
+        raise unsupported(item, "it is not known here") from None
 
 
 def _of_a_list(item: MetadataFilter, operator: FilterOperator, values: Sequence[Scalar]) -> Filter:
@@ -162,11 +162,12 @@ def _of_a_list(item: MetadataFilter, operator: FilterOperator, values: Sequence[
             return _joined(Or, [Contains(item.key, value) for value in values]) if values else In(item.key, ())
         case _:
             if not values:
-                raise _unsupported(item, "it takes at least one value")
+                raise unsupported(item, "it takes at least one value")
             return _joined(And, [Contains(item.key, value) for value in values])
 
 
-def _unsupported(item: MetadataFilter, reason: str) -> UnsupportedFilterError:
+def unsupported(item: MetadataFilter, reason: str) -> UnsupportedFilterError:
+    """Return the error for a filter that is refused; its message has field, operator, value and the reason."""
     try:
         name = FilterOperator(item.operator).name
     except ValueError:

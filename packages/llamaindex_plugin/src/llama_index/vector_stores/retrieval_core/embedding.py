@@ -1,0 +1,98 @@
+"""Embedders of retrieval-core as LlamaIndex's embedding models, and names for the latter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import PrivateAttr
+
+from llama_index.retrievers.retrieval_core.checks import check_abilities
+from retrieval_core.adapters.registry import EMBEDDERS
+from retrieval_core.run.sync import SyncBridge
+
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+
+    from retrieval_core.ports import Embedder
+
+_SETTINGS = (
+    "dimensions", "output_dimensionality", "output_dimension", "truncate_dim", "embed_dim", "mode", "task", "task_type",
+    "input_type", "truncate", "query_instruction", "text_instruction", "pooling", "normalize", "cls_pooling",
+)  # fmt: skip
+"""Fields of embedding models for LlamaIndex that change the vectors."""
+
+
+def embedder_id_of(model: BaseEmbedding) -> str:
+    """Return the embedder's id that is written to an index whose vectors are from a model of LlamaIndex.
+
+    It is the class and the model's name, and those settings that are known to change vectors:
+    ``llama-index:OpenAIEmbedding:text-embedding-3-small;dimensions=256``. That of a :class:`RetrievalCoreEmbedding` is
+    its embedder's own.
+    """
+    if isinstance(model, RetrievalCoreEmbedding):
+        return model.embedder.id
+    known = ((name, getattr(model, name, None)) for name in _SETTINGS)
+    settings = "".join(f";{name}={value}" for name, value in known if isinstance(value, (str, int, float)))
+    return f"llama-index:{model.class_name()}:{model.model_name}{settings}"
+
+
+class RetrievalCoreEmbedding(BaseEmbedding):
+    """An embedder of retrieval-core as an embedding model of LlamaIndex.
+
+    With it LlamaIndex reads an index that retrieval-core filled, and the other way round.
+
+    Args:
+        embedder: Stays the caller's.
+
+    Raises:
+        InvalidParameterError: ``embedder`` is none.
+    """
+
+    _embedder: Embedder = PrivateAttr()
+    _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
+
+    def __init__(
+        self, embedder: Embedder, *, embed_batch_size: int = 32, callback_manager: CallbackManager | None = None
+    ) -> None:
+        check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
+        given = {} if callback_manager is None else {"callback_manager": callback_manager}
+        super().__init__(model_name=embedder.id, embed_batch_size=embed_batch_size, **given)
+        self._embedder = embedder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the model in what LlamaIndex records."""
+        return "RetrievalCoreEmbedding"
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder."""
+        return self._embedder
+
+    def __getstate__(self) -> dict[str, Any]:
+        # LlamaIndex would silently leave the embedder out.
+        msg = "a RetrievalCoreEmbedding cannot be pickled, because its embedder cannot; make a new one instead"
+        raise TypeError(msg)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._bridge.run(self._aget_query_embedding(query))
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return (await self._embedder.embed_query(query)).tolist()
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return (await self._aget_text_embeddings([text]))[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._bridge.run(self._aget_text_embeddings(texts))
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return (await self._embedder.embed_texts(texts)).tolist()
+
+    def close(self) -> None:
+        """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
+        self._bridge.close()

@@ -1,0 +1,136 @@
+"""Nodes of LlamaIndex as chunks of an index, and back.
+
+A chunk holds a node's id, text and metadata, and what :func:`chunk_from_node` makes of these. The rest (relationships,
+templates, excluded keys, the kind of node) is JSON below one key of the chunk's metadata, :data:`RESERVED`, which no
+node shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from llama_index.core.schema import Document, ImageDocument, ImageNode, IndexNode, Node, TextNode
+
+from llama_index.retrievers.retrieval_core.convert import node_from_chunk
+from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
+from llama_index.retrievers.retrieval_core.reserved import RESERVED
+from retrieval_core.errors import IndexFormatError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from llama_index.core.schema import BaseNode
+
+    from retrieval_core.types import Chunk
+
+NO_DOCUMENT = "None"
+"""What LlamaIndex writes for the document of a node that is of none."""
+DOCUMENT_PATH = f"{RESERVED}.ref_doc_id"
+"""Where filters find a node's document."""
+_KINDS: Mapping[str, type[BaseNode]] = {
+    kind.class_name(): kind for kind in (TextNode, IndexNode, ImageNode, Node, Document, ImageDocument)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is below :data:`RESERVED`.
+
+    Attributes:
+        ref_doc_id: Of the node's document, :data:`NO_DOCUMENT` without one.
+        node: The node's other fields, as JSON.
+    """
+
+    ref_doc_id: str
+    node: str
+
+
+def kept_of(chunk: Chunk) -> Kept | None:
+    """Return what a chunk keeps of a node; ``None`` for one that was not written from a node."""
+    kept = chunk.metadata.get(RESERVED)
+    if not isinstance(kept, Mapping):
+        return None
+    ref_doc_id, node = kept.get("ref_doc_id"), kept.get("node")
+    return Kept(ref_doc_id, node) if isinstance(ref_doc_id, str) and isinstance(node, str) else None
+
+
+def own_metadata(chunk: Chunk) -> dict[str, Any]:
+    """Return a chunk's metadata without the reserved key, as plain dictionaries and lists."""
+    own = json.loads(json.dumps(chunk.metadata))
+    own.pop(RESERVED, None)
+    return own
+
+
+def chunks_of(nodes: Sequence[BaseNode]) -> list[Chunk]:
+    """Return nodes as chunks from which :func:`node_of` makes equal ones, in the given order.
+
+    Nodes of other classes than LlamaIndex's own come back as its ``TextNode``.
+
+    Raises:
+        InvalidParameterError: Metadata hold something that JSON cannot express, or the reserved key.
+    """
+    return [_kept(node, chunk) for node, chunk in zip(nodes, chunks_from_nodes(nodes), strict=True)]
+
+
+def node_of(chunk: Chunk) -> BaseNode:
+    """Return a chunk as a node: the one it was written from, or one with the passage's provenance.
+
+    Raises:
+        IndexFormatError: What the chunk keeps of its node cannot be read.
+    """
+    kept = kept_of(chunk)
+    if kept is None:
+        return node_from_chunk(chunk)
+    own = own_metadata(chunk)
+    try:
+        data = json.loads(kept.node)
+        kind = _KINDS.get(data.pop("class_name"), TextNode)
+        if "text" in kind.model_fields:
+            data["text"] = chunk.text
+        elif "text_resource" in data:
+            data["text_resource"]["text"] = chunk.text
+        for related in _related(data):
+            if related.get("metadata") is True:
+                related["metadata"] = own
+        return kind.from_dict({**data, "id_": chunk.id, "metadata": own})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        msg = f"chunk {chunk.id!r:.80}: its node cannot be read back ({error!s:.200}); write the node again"
+        raise IndexFormatError(msg) from error
+
+
+def _kept(node: BaseNode, chunk: Chunk) -> Chunk:
+    if RESERVED in node.metadata:
+        msg = f"node {node.node_id!r:.80}: the metadata key {RESERVED} is reserved; leave it out"
+        raise InvalidParameterError(msg)
+    again = node_from_chunk(chunk)
+    if (again.metadata, again.relationships) == (node.metadata, node.relationships):
+        return chunk  # a passage of an index needs no more than a chunk holds
+    kept = {"ref_doc_id": node.ref_doc_id or NO_DOCUMENT, "node": json.dumps(_rest(node), ensure_ascii=False)}
+    return replace(chunk, metadata={**node.metadata, RESERVED: kept})
+
+
+def _rest(node: BaseNode) -> dict[str, Any]:
+    """Return a node's fields that differ from their defaults and are not a chunk's, as JSON values."""
+    kind = _KINDS.get(node.class_name(), TextNode)
+    dumped = node.model_dump(mode="json", exclude={"embedding"}, exclude_defaults=True)
+    names = kind.model_fields.keys() - {"id_", "metadata", "text", "embedding"}
+    data = {name: value for name, value in dumped.items() if name in names}
+    if isinstance(data.get("text_resource"), dict):
+        data["text_resource"].pop("text", None)
+    # What splits documents copies their metadata into every relationship.
+    own = json.loads(json.dumps(node.metadata))
+    for related in _related(data):
+        related.pop("class_name", None)
+        if related.get("metadata") == own:
+            related["metadata"] = True
+    return {**data, "class_name": kind.class_name()}
+
+
+def _related(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the related nodes of a node's JSON."""
+    relationships: Mapping[str, Any] = data.get("relationships", {})
+    several = (item if isinstance(item, list) else [item] for item in relationships.values())
+    return [related for items in several for related in cast("list[dict[str, Any]]", items)]

@@ -1,0 +1,644 @@
+"""LlamaIndex's port for vector stores, over any store of retrieval-core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+
+from llama_index.retrievers.retrieval_core.checks import check_abilities
+from llama_index.vector_stores.retrieval_core.embedding import embedder_id_of
+from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
+from llama_index.vector_stores.retrieval_core.matching import matching
+from llama_index.vector_stores.retrieval_core.nodes import chunks_of, kept_of, node_of
+from llama_index.vector_stores.retrieval_core.reading import (
+    all_chunks,
+    best_passing,
+    chunks_by_id,
+    chunks_of_documents,
+    in_order,
+    nearest,
+    whole,
+)
+from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    IncompleteSearchError,
+    IndexNotFoundError,
+    InvalidParameterError,
+    StoreError,
+)
+from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
+from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
+from retrieval_core.ports import Change, FetchRequest, SearchRequest, Store
+from retrieval_core.run.sync import SyncBridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from typing import Self, TypeVar
+
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+    from llama_index.retrievers.retrieval_core.filters import Filters
+    from llama_index.vector_stores.retrieval_core.matching import Matching
+    from retrieval_core.ports import Candidate, Embedder, StoreInfo
+    from retrieval_core.types import Chunk, Matrix, Vector
+    from retrieval_core.types.filters import Filter
+
+    T = TypeVar("T")
+
+MMR_THRESHOLD = 0.5
+"""LlamaIndex's default."""
+CLEARED_AT_ONCE = 10_000
+"""Passages whose documents are removed in one call; Pinecone finds no more at once."""
+FEW = 1_000
+"""Nodes named by a query that are read and compared one by one; among more of them it is searched."""
+_DENSE = frozenset({VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR, VectorStoreQueryMode.HYBRID})
+_LEXICAL = frozenset({VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE})
+
+
+class RetrievalCoreVectorStore(BasePydanticVectorStore):
+    """A vector store of LlamaIndex that keeps its nodes in an index of retrieval-core.
+
+    What LlamaIndex writes is a whole index: ``retrieval search``, ``open_index`` and ``RetrievalCoreRetriever`` read it
+    with the same embedding model, and it reads theirs. Nodes come back equal to those that were written; metadata are
+    JSON, and one key of them is reserved. Nodes of passages that were not written through LlamaIndex have their
+    provenance, as those of ``RetrievalCoreRetriever``.
+
+    The modes are ``DEFAULT``, ``MMR``, ``HYBRID``, ``TEXT_SEARCH`` and ``SPARSE``, the latter two being search by words
+    (BM25); others are refused. Similarities are cosines in [-1, 1] for ``DEFAULT`` and ``MMR`` (in the order in which
+    nodes were chosen), BM25 scores above 0 for the search by words, and for ``HYBRID`` fused scores, which compare
+    nodes of one query only. ``alpha`` of ``HYBRID`` is the weight of meaning, 1 being meaning alone and 0 words alone.
+
+    Filters mean what they mean to LlamaIndex's ``SimpleVectorStore``, see
+    :mod:`llama_index.vector_stores.retrieval_core.matching`; every operator and any nesting works. They may be filters
+    of retrieval-core or JSON too.
+
+    Synchronous methods may be called where an event loop is running, and then block that loop's thread; asynchronous
+    ones block no loop.
+
+    Args:
+        store: Stays the caller's to close. To write vectors it has to be opened with the id and the dimension of
+            their embedder.
+        candidates: Nodes asked of each side of ``HYBRID``, and that ``MMR`` chooses from, at least 1; never less than
+            ``similarity_top_k``.
+        alpha: Of queries that name none, in [0, 1].
+        fusion: How ``HYBRID`` combines meaning and words, see :mod:`retrieval_core.pipeline.stages.fuse`.
+
+    Raises:
+        InvalidParameterError: ``store`` is not a store, or another argument is outside its range.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+    candidates: int = 200
+    alpha: float = 0.5
+    fusion: str = "zscore"
+    _store: Store = PrivateAttr()
+    _owned: bool = PrivateAttr(default=False)
+    _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
+
+    def __init__(
+        self, store: Store, *, candidates: int = 200, alpha: float = 0.5, fusion: FusionMethod = "zscore"
+    ) -> None:
+        check_abilities(
+            store,
+            "store",
+            ("upsert", "search", "fetch"),
+            "give a store of retrieval-core, or call RetrievalCoreVectorStore.from_index_file",
+        )
+        if type(candidates) is not int or candidates < 1:
+            msg = f"candidates must be a whole number of at least 1, got {candidates!r:.80}"
+            raise InvalidParameterError(msg)
+        if fusion not in get_args(FusionMethod):
+            msg = f"fusion must be one of {', '.join(get_args(FusionMethod))}, got {fusion!r:.80}"
+            raise InvalidParameterError(msg)
+        super().__init__(
+            stores_text=True,
+            is_embedding_query=True,
+            candidates=candidates,
+            alpha=_share(alpha, "alpha"),
+            fusion=fusion,
+        )
+        self._store = store
+
+    @classmethod
+    def from_index_file(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embed_model: BaseEmbedding | Embedder | None = None,
+        config: RetrievalConfig | str | Path | None = None,
+    ) -> Self:
+        """Make a vector store over an index that is named, and that it closes; the first call opens it.
+
+        An index that is there is opened whatever embedder it names, as LlamaIndex embeds by itself: give LlamaIndex
+        the same model. A new one needs the model's name, which is written into it, so that it is never read with
+        another one.
+
+        Args:
+            path: The file, ``config.index`` where it is not given.
+            embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. It is asked
+                for its name alone; an index of another model is then refused.
+            config: Settings, the name of a preset, or a TOML file: the kind of store, the analysis of words, and
+                ``search.candidates``, ``search.dense_weight`` and ``search.fusion``.
+
+        Raises:
+            ConfigurationError: A setting is wrong.
+            InvalidParameterError: ``embed_model`` is none, or ``search.fusion`` is ``native``.
+        """
+        settings = config if isinstance(config, RetrievalConfig) else load_config(config)
+        model = None if embed_model is None else _model(embed_model)
+        search = settings.search
+        if search.fusion == "native":
+            msg = f"search.fusion is native, which is not for LlamaIndex; use {', '.join(get_args(FusionMethod))}"
+            raise InvalidParameterError(msg)
+        opened = cls(
+            IndexFileStore(settings, Path(path or settings.index), model),
+            candidates=search.candidates,
+            alpha=search.dense_weight,
+            fusion=search.fusion,
+        )
+        opened._owned = True
+        return opened
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the store in what LlamaIndex records."""
+        return "RetrievalCoreVectorStore"
+
+    @property
+    def client(self) -> Store:
+        """The store of retrieval-core, which ``RetrievalCoreDocumentStore`` and postprocessors take too."""
+        return self._store
+
+    def __getstate__(self) -> dict[str, Any]:
+        # LlamaIndex would silently leave the store out.
+        msg = "a RetrievalCoreVectorStore cannot be pickled, because its store cannot; make a new one instead"
+        raise TypeError(msg)
+
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Write nodes; see :meth:`async_add`."""
+        return self._run(self.async_add(nodes, **kwargs))
+
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Write nodes, all of them or none; each replaces the one with its id.
+
+        The nodes of a document get their order from ``PREVIOUS`` and ``NEXT``, their positions or the given order,
+        together with those of the document that are there already.
+
+        Args:
+            nodes: Either all of them or none have an embedding. Of several with one id the last one counts.
+
+        Returns:
+            Their ids, in the given order.
+
+        Raises:
+            InvalidParameterError: Embeddings are missing or of several lengths, metadata hold something that JSON
+                cannot express or the reserved key, the index is new and its model was not named, or there are further
+                arguments.
+            DimensionMismatchError: The embeddings have another dimension than the index.
+            EmbedderMismatchError: The index is of another model than the one that was named.
+            StoreError: The index cannot be written.
+        """
+        _refuse(kwargs, "add")
+        if not nodes:
+            return []
+        distinct = list({node.node_id: node for node in nodes}.values())
+        vectors = _vectors(distinct)
+        info = await self._info()
+        chunks, kept, kept_vectors = await self._placed(distinct, info)
+        if vectors is not None and kept:
+            if vectors.shape[1] != kept_vectors.shape[1]:
+                raise DimensionMismatchError(kept_vectors.shape[1], vectors.shape[1], "the nodes")
+            vectors = np.concatenate([vectors, kept_vectors])
+        model = info.manifest.embedder_id if info is not None and info.manifest is not None else None
+        if model is None and isinstance(self._store, IndexFileStore) and vectors is not None:
+            model = self._store.embedder_id
+        now = datetime.now(UTC)
+        stamped = tuple(replace(chunk, embedding_model=model, timestamp=chunk.timestamp or now) for chunk in chunks)
+        await self._store.upsert(Change(chunks=(*stamped, *kept), vectors=vectors))
+        return [node.node_id for node in nodes]
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Remove a document's nodes; see :meth:`adelete`."""
+        self._run(self.adelete(ref_doc_id, **delete_kwargs))
+
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Remove all nodes of a document, and a node of no document that has this id itself.
+
+        Raises:
+            InvalidParameterError: There are further arguments.
+            StoreError: The index cannot be written.
+        """
+        _refuse(delete_kwargs, "delete")
+        await self._store.delete((ref_doc_id,))
+
+    def delete_nodes(
+        self, node_ids: list[str] | None = None, filters: Filters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """Remove nodes; see :meth:`adelete_nodes`."""
+        self._run(self.adelete_nodes(node_ids, filters, **delete_kwargs))
+
+    async def adelete_nodes(
+        self, node_ids: list[str] | None = None, filters: Filters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """Remove the nodes that have one of the ids and match the filters.
+
+        Raises:
+            InvalidParameterError: Neither ids nor filters were given, or there are further arguments.
+            StoreError: The index cannot be written; or it has named vectors, and a document would keep some of its
+                nodes, whose vectors cannot be written again.
+            FilterError: The filters are not well formed.
+        """
+        _refuse(delete_kwargs, "delete_nodes")
+        if node_ids is None and filters is None:
+            msg = "delete_nodes takes ids or filters; to remove all nodes call clear()"
+            raise InvalidParameterError(msg)
+        try:
+            leaving = {chunk.id: chunk for chunk in await self._selected(node_ids, filters)}
+        except IndexNotFoundError:
+            return
+        if leaving:
+            await self._remove(leaving)
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
+        """Return nodes; see :meth:`aget_nodes`."""
+        return self._run(self.aget_nodes(node_ids, filters))
+
+    async def aget_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
+        """Return the nodes that have one of the ids and match the filters; all of them where neither is given.
+
+        Returns:
+            In the order of the ids, without ids by document and position; without embeddings.
+
+        Raises:
+            StoreError: The index cannot be read, or has no vectors and no ids were given.
+            FilterError: The filters are not well formed.
+        """
+        return [node_of(chunk) for chunk in await self._selected(node_ids, filters)]
+
+    def clear(self) -> None:
+        """Remove everything; see :meth:`aclear`."""
+        self._run(self.aclear())
+
+    async def aclear(self) -> None:
+        """Remove all nodes, passages and documents; the index remains one of the same embedding model.
+
+        Raises:
+            StoreError: The index cannot be written, or has no vectors.
+        """
+        while True:
+            try:
+                chunks = await all_chunks(self._store, most=CLEARED_AT_ONCE)
+            except IndexNotFoundError:
+                return
+            except IncompleteSearchError as error:
+                chunks = list((await chunks_by_id(self._store, error.found, {})).values())
+            if not chunks:
+                break
+            await self._store.delete(tuple({chunk.document_id for chunk in chunks}))
+        await _forget_sources(self._store)
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """Find nodes; see :meth:`aquery`."""
+        return self._run(self.aquery(query, **kwargs))
+
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """Find the nodes that a query asks for, best first.
+
+        Args:
+            query: ``embedding_field`` names one of the index's named vectors. With ``HYBRID``, ``sparse_top_k`` nodes
+                are taken of the search by words, and ``hybrid_top_k`` is how many are returned.
+            kwargs: ``mmr_threshold``, from 0 for difference alone to 1 for relevance alone, and ``mmr_prefetch_k``,
+                how many nodes ``MMR`` chooses from.
+
+        Raises:
+            InvalidParameterError: The mode is none of those above, what it needs is missing or outside its range, or
+                there are further arguments.
+            DimensionMismatchError: The embedding has another dimension than the index.
+            FilterError: The filters are not well formed.
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be read.
+        """
+        threshold, prefetch = _mmr_settings(query, kwargs)
+        mode = _checked_mode(query)
+        test = _Test(query, matching(query.filters))
+        top_k = _count(query.similarity_top_k, "similarity_top_k")
+        pool = max(self.candidates, top_k)
+        if mode is VectorStoreQueryMode.DEFAULT:
+            found = await self._by_vector(query, test, top_k)
+        elif mode is VectorStoreQueryMode.MMR:
+            found = _diverse(await self._by_vector(query, test, max(prefetch or pool, top_k)), top_k, threshold)
+        elif mode is VectorStoreQueryMode.HYBRID:
+            found = await self._by_both(query, test, top_k, pool)
+        else:
+            found = await self._by_words(query, test, top_k)
+        chunks = await chunks_by_id(self._store, found, {})
+        there = [item for item in found if item.chunk_id in chunks]
+        return VectorStoreQueryResult(
+            nodes=[node_of(chunks[item.chunk_id]) for item in there],
+            similarities=[float(item.score) for item in there],
+            ids=[item.chunk_id for item in there],
+        )
+
+    def close(self) -> None:
+        """Close the index that :meth:`from_index_file` opened; a store that was given stays open.
+
+        Closing twice is fine.
+        """
+        if self._owned:
+            self._run(self._store.aclose())
+        self._bridge.close()
+
+    async def aclose(self) -> None:
+        """Close without blocking the event loop."""
+        if self._owned:
+            await self._store.aclose()
+        self._bridge.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._bridge.run(coroutine)
+
+    async def _info(self) -> StoreInfo | None:
+        """Return what the store says of itself, ``None`` before the first write."""
+        try:
+            return await self._store.describe()
+        except IndexNotFoundError:
+            return None
+
+    async def _placed(
+        self, nodes: Sequence[BaseNode], info: StoreInfo | None
+    ) -> tuple[list[Chunk], tuple[Chunk, ...], Matrix]:
+        """Return nodes as chunks with their places, and what has to move for them, with its vectors.
+
+        Passages of the index that were not written from nodes stay as they are, and nodes come behind them.
+        """
+        chunks = chunks_of(nodes)
+        nothing = np.zeros((0, 0), dtype=np.float32)
+        if info is None or not info.chunks:
+            return chunks, (), nothing
+        ids = {chunk.id for chunk in chunks}
+        fetched = await self._store.fetch(
+            FetchRequest(ranges=whole(item.document_id for item in chunks), with_vectors=True)
+        )
+        there = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in ids]
+        # Named vectors cannot be read, so what has them is not written again.
+        may_move = info.manifest is None or not info.manifest.vectors
+        siblings = [chunk for chunk in there if may_move and kept_of(chunk) is not None]
+        placed = chunks_of([*map(node_of, siblings), *nodes]) if siblings else chunks
+        taken: dict[str, int] = {}
+        for chunk in there:
+            if chunk not in siblings:
+                taken[chunk.document_id] = max(taken.get(chunk.document_id, 0), chunk.chunk_index + 1)
+        shifted = [_shifted(chunk, taken.get(chunk.document_id, 0)) for chunk in placed]
+        moved = [
+            replace(old, chunk_index=new.chunk_index, total_chunks=new.total_chunks)
+            for old, new in zip(siblings, shifted, strict=False)
+            if (old.chunk_index, old.total_chunks) != (new.chunk_index, new.total_chunks)
+        ]
+        vectors = np.stack([fetched.vectors[chunk.id] for chunk in moved]) if moved and fetched.vectors else nothing
+        return shifted[len(siblings) :], tuple(moved), vectors
+
+    async def _selected(self, node_ids: Sequence[str] | None, filters: Filters | None) -> list[Chunk]:
+        match = matching(filters)
+        if node_ids is None:
+            return [chunk for chunk in await all_chunks(self._store, match.condition) if match.matches(chunk)]
+        request = FetchRequest(chunk_ids=tuple(dict.fromkeys(node_ids)), filter=match.condition)
+        found = (await self._store.fetch(request)).chunks
+        return [found[name] for name in request.chunk_ids if name in found and match.matches(found[name])]
+
+    async def _remove(self, leaving: dict[str, Chunk]) -> None:
+        """Remove chunks; of documents that keep some, these are written again in the same change."""
+        documents = tuple(sorted({chunk.document_id for chunk in leaving.values()}))
+        fetched = await self._store.fetch(
+            FetchRequest(ranges=whole(documents), document_ids=documents, with_vectors=True)
+        )
+        staying = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in leaving]
+        kept = {chunk.document_id for chunk in staying}
+        if gone := tuple(name for name in documents if name not in kept):
+            await self._store.delete(gone)
+        if not staying:
+            return
+        info = await self._store.describe()
+        if info.manifest is not None and info.manifest.vectors:
+            msg = (
+                f"{info.location} has the named vectors {', '.join(info.manifest.vectors)}, and a part of a document "
+                "cannot be removed from it; delete the whole document, and index what should remain"
+            )
+            raise StoreError(msg)
+        parents = tuple(dict.fromkeys(chunk.parent_id for chunk in staying if chunk.parent_id is not None))
+        sections = (await self._store.fetch(FetchRequest(section_ids=parents))).sections
+        vectors = np.stack([fetched.vectors[chunk.id] for chunk in staying]) if fetched.vectors else None
+        await self._store.upsert(
+            Change(
+                chunks=tuple(staying),
+                vectors=vectors,
+                documents=tuple(document for name, document in fetched.documents.items() if name in kept),
+                sections=tuple(sections.values()),
+                removed_documents=tuple(name for name in documents if name in kept and name not in fetched.documents),
+            )
+        )
+
+    async def _by_vector(self, query: VectorStoreQuery, test: _Test, limit: int) -> tuple[Candidate, ...]:
+        mmr = query.mode == VectorStoreQueryMode.MMR
+        vector = np.asarray(query.query_embedding, dtype=np.float32)
+        request = SearchRequest(
+            limit=limit,
+            vector=vector,
+            filter=test.condition,
+            with_vectors=mmr,
+            vector_name=query.embedding_field,
+        )
+        if test.is_exact:
+            return await self._store.search(request)
+        if not test.names_few or query.embedding_field is not None:
+            return await best_passing(self._store, request, test.passes)
+        await self._store.search(replace(request, limit=1))  # refuses a vector of another dimension
+        fetched = await self._store.fetch(test.fetch_request())
+        return nearest(fetched, vector, test.passes)[:limit]
+
+    async def _by_words(self, query: VectorStoreQuery, test: _Test, limit: int) -> tuple[Candidate, ...]:
+        request = SearchRequest(limit=limit, text=query.query_str, filter=test.condition)
+        if test.is_exact:
+            return await self._store.search(request)
+        return await best_passing(self._store, request, test.passes)
+
+    async def _by_both(self, query: VectorStoreQuery, test: _Test, top_k: int, pool: int) -> tuple[Candidate, ...]:
+        alpha = self.alpha if query.alpha is None else _share(query.alpha, "alpha")
+        wanted = top_k if query.hybrid_top_k is None else _count(query.hybrid_top_k, "hybrid_top_k")
+        words = pool if query.sparse_top_k is None else _count(query.sparse_top_k, "sparse_top_k")
+        if alpha == 1:
+            return await self._by_vector(query, test, wanted)
+        if alpha == 0:
+            return await self._by_words(query, test, wanted)
+        dense = await self._by_vector(query, test, max(pool, wanted))
+        lexical = await self._by_words(query, test, words)
+        ranked = fuse(dense, lexical, method=_method(self.fusion), dense_weight=alpha, limit=wanted)
+        known = {item.chunk_id: item for item in (*lexical, *dense)}
+        return tuple(replace(known[item.chunk_id], score=item.score) for item in ranked)
+
+
+class _Test:
+    """What a query's nodes have to pass: its filters, and its restrictions to nodes and documents."""
+
+    def __init__(self, query: VectorStoreQuery, match: Matching) -> None:
+        self._match = match
+        # VectorStoreIndex.as_retriever gives an empty list where nothing is restricted.
+        self._nodes = frozenset(query.node_ids) if query.node_ids else None
+        self._documents = frozenset(query.doc_ids) if query.doc_ids else None
+
+    @property
+    def condition(self) -> Filter | None:
+        """What the store tests."""
+        return self._match.condition
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the store's answer is all that passes."""
+        return self._match.filters is None and self._nodes is None and self._documents is None
+
+    @property
+    def names_few(self) -> bool:
+        """Whether reading all that may pass costs less than searching for it."""
+        return self._documents is not None if self._nodes is None else len(self._nodes) <= FEW
+
+    def passes(self, chunk: Chunk) -> bool:
+        if self._nodes is not None and chunk.id not in self._nodes:
+            return False
+        if self._documents is not None and chunk.document_id not in self._documents:
+            return False
+        return self._match.matches(chunk)
+
+    def fetch_request(self) -> FetchRequest:
+        """Return the request for all chunks that may pass; names in filters are not always what they seem."""
+        nodes = () if self._nodes is None else tuple(sorted(self._nodes))
+        documents = () if self._nodes is not None or self._documents is None else sorted(self._documents)
+        return FetchRequest(chunk_ids=nodes, ranges=whole(documents), filter=self.condition, with_vectors=True)
+
+
+def _model(given: BaseEmbedding | Embedder) -> Model:
+    from llama_index.core.base.embeddings.base import BaseEmbedding  # noqa: PLC0415 - for this check alone
+
+    if isinstance(given, BaseEmbedding):
+        embedder = getattr(given, "embedder", None)
+        return Model(embedder_id_of(given), getattr(embedder, "dimension", None))
+    check_abilities(given, "embed_model", ("id", "dimension"), "give the embedding model that you give to LlamaIndex")
+    return Model(given.id, given.dimension)
+
+
+def _vectors(nodes: Sequence[BaseNode]) -> Matrix | None:
+    missing = [node.node_id for node in nodes if not node.embedding]
+    if len(missing) == len(nodes):
+        return None
+    if missing:
+        msg = f"{len(missing)} of {len(nodes)} nodes have no embedding, such as {missing[0]!r:.80}; embed all of them"
+        raise InvalidParameterError(msg)
+    lengths = {len(node.get_embedding()) for node in nodes}
+    if len(lengths) > 1:
+        msg = f"the nodes' embeddings have several lengths, {', '.join(map(str, sorted(lengths)))}; use one model"
+        raise InvalidParameterError(msg)
+    return np.asarray([node.get_embedding() for node in nodes], dtype=np.float32)
+
+
+def _shifted(chunk: Chunk, by: int) -> Chunk:
+    return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by) if by else chunk
+
+
+async def _forget_sources(store: Any) -> None:
+    """Remove what is known of files, and documents without passages, from a store that remembers them."""
+    if not hasattr(store, "sources"):
+        return
+    sources = tuple(await store.sources())
+    documents = [name for source in sources for name in await store.documents_of(source)]
+    if sources:
+        await store.upsert(Change(removed_documents=tuple(documents), removed_sources=sources))
+
+
+def _diverse(found: Sequence[Candidate], top_k: int, threshold: float) -> tuple[Candidate, ...]:
+    """Choose nodes by maximal marginal relevance; their scores stay cosines."""
+    vectors: dict[str, Vector] = {item.chunk_id: item.vector for item in found if item.vector is not None}
+    chosen = maximal_marginal_relevance(fuse(found, None), vectors, top_k=top_k, lambda_mult=threshold)
+    known = {item.chunk_id: item for item in found}
+    return tuple(known[item.chunk_id] for item in chosen)
+
+
+def _method(name: str) -> FusionMethod:
+    methods: tuple[FusionMethod, ...] = get_args(FusionMethod)
+    return next(method for method in methods if method == name)
+
+
+def _checked_mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
+    modes = _DENSE | _LEXICAL
+    if query.mode not in modes:
+        names = ", ".join(sorted(mode.name for mode in modes))
+        msg = f"the query mode {query.mode!r:.80} is not supported; use one of {names}"
+        raise InvalidParameterError(msg)
+    mode = VectorStoreQueryMode(query.mode)
+    if mode in _DENSE and query.query_embedding is None:
+        msg = f"the query mode {mode.name} needs query_embedding, and it is not given; embed the question"
+        raise InvalidParameterError(msg)
+    if mode in _LEXICAL and query.query_str is None:
+        msg = f"the query mode {mode.name} needs query_str, and it is not given; give the question's text"
+        raise InvalidParameterError(msg)
+    if query.output_fields is not None:
+        msg = "output_fields are not supported, nodes come with all of their metadata; leave them out"
+        raise InvalidParameterError(msg)
+    return mode
+
+
+def _mmr_settings(query: VectorStoreQuery, kwargs: dict[str, Any]) -> tuple[float, int | None]:
+    """Return the threshold and how many nodes to choose from; LlamaIndex's retriever gives both as ``kwargs``."""
+    given = dict(kwargs)
+    threshold = given.pop("mmr_threshold", None)
+    prefetch = given.pop("mmr_prefetch_k", None)
+    _refuse(given, "query")
+    threshold = query.mmr_threshold if threshold is None else threshold
+    return (
+        MMR_THRESHOLD if threshold is None else _share(threshold, "mmr_threshold"),
+        None if prefetch is None else _count(prefetch, "mmr_prefetch_k"),
+    )
+
+
+def _share(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        msg = f"{name} must be a number in [0, 1], got {value!r:.80}"
+        raise InvalidParameterError(msg)
+    return float(value)
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or value < 1:
+        msg = f"{name} must be a whole number of at least 1, got {value!r:.80}"
+        raise InvalidParameterError(msg)
+    return value
+
+
+def _refuse(arguments: Iterable[str], method: str) -> None:
+    if names := ", ".join(sorted(arguments)):
+        msg = f"{method} does not take {names}; leave it out"
+        raise InvalidParameterError(msg)
