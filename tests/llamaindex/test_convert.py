@@ -104,7 +104,9 @@ def test_a_node_of_another_retriever_becomes_a_chunk(name: str, text: str, own: 
     """Everything that is known of it is kept."""
     node = TextNode(id_=name, text=text, metadata=own)
     hit = hit_from_node(NodeWithScore(node=node, score=score))
-    assert hit == Hit(Chunk(name, name, text, metadata=own), score or 0.0, Scores(final=score))
+    title = own.get("title")
+    title = title if isinstance(title, str) and title.strip() else None
+    assert hit == Hit(Chunk(name, name, text, title=title, metadata=own), score or 0.0, Scores(final=score))
 
 
 def test_a_node_of_another_retriever_keeps_its_source_parent_and_place() -> None:

@@ -357,9 +357,9 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
         texts = (node.metadata.get(name) for name in names)
         return next((value for value in texts if isinstance(value, str) and value.strip()), None)
 
-    page = node.metadata.get("page_label")
+    page = told("page_label") or ""
     # Labels may be roman numerals too, or digits of any length; PageSpan counts from 1.
-    counted = isinstance(page, str) and page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
+    counted = page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
     return Chunk(
         id=node.node_id,
         document_id=source.node_id if isinstance(source, RelatedNodeInfo) else node.node_id,

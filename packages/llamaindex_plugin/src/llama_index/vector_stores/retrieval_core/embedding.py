@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.callbacks import CallbackManager
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.registry import EMBEDDERS
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
-    from llama_index.core.callbacks import CallbackManager
-
     from retrieval_core.ports import Embedder
 
 _SETTINGS = (
@@ -56,8 +55,11 @@ class RetrievalCoreEmbedding(BaseEmbedding):
         self, embedder: Embedder, *, embed_batch_size: int = 32, callback_manager: CallbackManager | None = None
     ) -> None:
         check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
-        given = {} if callback_manager is None else {"callback_manager": callback_manager}
-        super().__init__(model_name=embedder.id, embed_batch_size=embed_batch_size, **given)
+        super().__init__(
+            model_name=embedder.id,
+            embed_batch_size=embed_batch_size,
+            callback_manager=CallbackManager() if callback_manager is None else callback_manager,
+        )
         self._embedder = embedder
 
     @classmethod

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.errors import EmbedderMismatchError, InvalidParameterError, IndexNotFoundError, StoreError
-from retrieval_core.index.open import build_store
+from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError, StoreError
 from retrieval_core.index.builders.backends import build_analyzer
+from retrieval_core.index.open import build_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import (

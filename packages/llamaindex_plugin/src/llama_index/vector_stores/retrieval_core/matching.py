@@ -11,7 +11,6 @@ and the keys of a field that is an object are not looked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ from retrieval_core.types.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from llama_index.retrievers.retrieval_core.filters import Filters
     from retrieval_core.types import Chunk
@@ -144,7 +143,7 @@ def _implied_by_one(item: MetadataFilter, *, negated: bool) -> Filter | None:
     return None if len(known) < len(parts) else known[0] if len(known) == 1 else Or(known)
 
 
-def _condition(key: str, operator: FilterOperator, value: Any) -> Filter | None:
+def _condition(key: str, operator: FilterOperator, value: Any) -> Filter | None:  # noqa: PLR0911 - one line an operator
     match operator:
         case O.EQ if isinstance(value, list):
             return Exists(key)

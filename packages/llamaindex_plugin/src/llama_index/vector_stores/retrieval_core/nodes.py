@@ -132,5 +132,7 @@ def _rest(node: BaseNode) -> dict[str, Any]:
 def _related(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the related nodes of a node's JSON."""
     relationships: Mapping[str, Any] = data.get("relationships", {})
-    several = (item if isinstance(item, list) else [item] for item in relationships.values())
-    return [related for items in several for related in cast("list[dict[str, Any]]", items)]
+    related: list[dict[str, Any]] = []
+    for item in relationships.values():
+        related += cast("list[dict[str, Any]]", item) if isinstance(item, list) else [item]
+    return related

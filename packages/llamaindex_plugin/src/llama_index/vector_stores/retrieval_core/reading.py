@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.errors import DimensionMismatchError, StoreError
-from retrieval_core.ports import Candidate, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.ports import Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from retrieval_core.ports import Fetched, Store, StoreInfo
+    from retrieval_core.ports import Store, StoreInfo
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
@@ -77,7 +77,7 @@ async def chunks_by_id(store: Store, candidates: Sequence[Candidate], known: Map
     """Return the chunks of candidates that are there still, read in one call where the search did not bring them."""
     chunks = {item.chunk_id: item.chunk or known.get(item.chunk_id) for item in candidates}
     missing = tuple(name for name, chunk in chunks.items() if chunk is None)
-    fetched = (await store.fetch(FetchRequest(chunk_ids=missing))).chunks if missing else {}
+    fetched = (await store.fetch(FetchRequest(chunk_ids=missing)) if missing else Fetched()).chunks
     read = {name: chunk or fetched.get(name) for name, chunk in chunks.items()}
     return {name: chunk for name, chunk in read.items() if chunk is not None}
 

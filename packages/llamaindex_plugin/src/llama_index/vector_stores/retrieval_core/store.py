@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     VectorStoreQuery,
@@ -27,7 +25,6 @@ from llama_index.vector_stores.retrieval_core.reading import (
     all_chunks,
     best_passing,
     chunks_by_id,
-    chunks_of_documents,
     in_order,
     nearest,
     whole,
@@ -46,10 +43,11 @@ from retrieval_core.ports import Change, FetchRequest, SearchRequest, Store
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Sequence
     from typing import Self, TypeVar
 
     from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.schema import BaseNode
 
     from llama_index.retrievers.retrieval_core.filters import Filters
     from llama_index.vector_stores.retrieval_core.matching import Matching
@@ -105,7 +103,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
     is_embedding_query: bool = True
     candidates: int = 200
     alpha: float = 0.5
-    fusion: str = "zscore"
+    fusion: FusionMethod = "zscore"
     _store: Store = PrivateAttr()
     _owned: bool = PrivateAttr(default=False)
     _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
@@ -125,13 +123,11 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         if fusion not in get_args(FusionMethod):
             msg = f"fusion must be one of {', '.join(get_args(FusionMethod))}, got {fusion!r:.80}"
             raise InvalidParameterError(msg)
-        super().__init__(
-            stores_text=True,
-            is_embedding_query=True,
-            candidates=candidates,
-            alpha=_share(alpha, "alpha"),
-            fusion=fusion,
-        )
+        share = _share(alpha, "alpha")
+        super().__init__(stores_text=True)
+        self.candidates = candidates
+        self.alpha = share
+        self.fusion = fusion
         self._store = store
 
     @classmethod
@@ -498,7 +494,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
             return await self._by_words(query, test, wanted)
         dense = await self._by_vector(query, test, max(pool, wanted))
         lexical = await self._by_words(query, test, words)
-        ranked = fuse(dense, lexical, method=_method(self.fusion), dense_weight=alpha, limit=wanted)
+        ranked = fuse(dense, lexical, method=self.fusion, dense_weight=alpha, limit=wanted)
         known = {item.chunk_id: item for item in (*lexical, *dense)}
         return tuple(replace(known[item.chunk_id], score=item.score) for item in ranked)
 
@@ -585,11 +581,6 @@ def _diverse(found: Sequence[Candidate], top_k: int, threshold: float) -> tuple[
     chosen = maximal_marginal_relevance(fuse(found, None), vectors, top_k=top_k, lambda_mult=threshold)
     known = {item.chunk_id: item for item in found}
     return tuple(known[item.chunk_id] for item in chosen)
-
-
-def _method(name: str) -> FusionMethod:
-    methods: tuple[FusionMethod, ...] = get_args(FusionMethod)
-    return next(method for method in methods if method == name)
 
 
 def _checked_mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
