@@ -11,7 +11,10 @@ from blockbuster import blockbuster_ctx
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLUGIN = ["llama_index.retrievers.retrieval_core", "llama_index.postprocessor.retrieval_core"]
+PLUGIN = [
+    f"llama_index.{part}.retrieval_core"
+    for part in ("retrievers", "postprocessor", "vector_stores", "storage.docstore")
+]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -188,7 +188,7 @@ def _fields(chunk: Chunk) -> Callable[[str], Any]:
     """
     kept = kept_of(chunk)
     if kept is not None:
-        metadata = {**own_metadata(chunk), **dict.fromkeys(OF_DOCUMENT, kept.ref_doc_id)}
+        metadata = {**own_metadata(chunk.metadata), **dict.fromkeys(OF_DOCUMENT, kept.ref_doc_id)}
         return metadata.get
     fields = {**dict.fromkeys(OF_DOCUMENT, chunk.document_id), **chunk_fields(chunk)}
 

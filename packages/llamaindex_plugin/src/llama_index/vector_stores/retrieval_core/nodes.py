@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
     from retrieval_core.types import Chunk
+    from retrieval_core.types.documents import Metadata
 
 NO_DOCUMENT = "None"
 """What LlamaIndex writes for the document of a node that is of none."""
@@ -57,9 +58,9 @@ def kept_of(chunk: Chunk) -> Kept | None:
     return Kept(ref_doc_id, node) if isinstance(ref_doc_id, str) and isinstance(node, str) else None
 
 
-def own_metadata(chunk: Chunk) -> dict[str, Any]:
-    """Return a chunk's metadata without the reserved key, as plain dictionaries and lists."""
-    own = json.loads(json.dumps(chunk.metadata))
+def own_metadata(metadata: Metadata) -> dict[str, Any]:
+    """Return metadata without the reserved key, as plain dictionaries and lists."""
+    own = json.loads(json.dumps(metadata))
     own.pop(RESERVED, None)
     return own
 
@@ -84,7 +85,7 @@ def node_of(chunk: Chunk) -> BaseNode:
     kept = kept_of(chunk)
     if kept is None:
         return node_from_chunk(chunk)
-    own = own_metadata(chunk)
+    own = own_metadata(chunk.metadata)
     try:
         data = json.loads(kept.node)
         kind = _KINDS.get(data.pop("class_name"), TextNode)
