@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.schema import Document, ImageDocument, ImageNode, IndexNode, Node, TextNode
 
-from llama_index.retrievers.retrieval_core.convert import node_from_chunk
+from llama_index.retrievers.retrieval_core.convert import PROVENANCE, node_from_chunk
 from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
 from llama_index.retrievers.retrieval_core.reserved import RESERVED
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
@@ -106,11 +106,21 @@ def _kept(node: BaseNode, chunk: Chunk) -> Chunk:
     if RESERVED in node.metadata:
         msg = f"node {node.node_id!r:.80}: the metadata key {RESERVED} is reserved; leave it out"
         raise InvalidParameterError(msg)
-    again = node_from_chunk(chunk)
-    if (again.metadata, again.relationships) == (node.metadata, node.relationships):
-        return chunk  # a passage of an index needs no more than a chunk holds
+    if _is_passage(node, chunk):
+        return chunk
     kept = {"ref_doc_id": node.ref_doc_id or NO_DOCUMENT, "node": json.dumps(_rest(node), ensure_ascii=False)}
-    return replace(chunk, metadata={**node.metadata, RESERVED: kept})
+    return replace(chunk, id=node.node_id, metadata={**node.metadata, RESERVED: kept})
+
+
+def _is_passage(node: BaseNode, chunk: Chunk) -> bool:
+    """Whether a node is a passage of an index as it was found, which needs no more than a chunk holds."""
+    again = node_from_chunk(chunk)
+    added = node.metadata.keys() - again.metadata.keys()  # by the query that found it
+    return (
+        (again.node_id, again.relationships) == (node.node_id, node.relationships)
+        and added <= PROVENANCE
+        and all(node.metadata.get(name) == value for name, value in again.metadata.items())
+    )
 
 
 def _rest(node: BaseNode) -> dict[str, Any]:
