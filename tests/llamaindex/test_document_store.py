@@ -22,6 +22,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, node_from_chunk
 from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentStore
@@ -184,10 +185,10 @@ def test_what_is_there_is_found_by_its_id(view: RetrievalCoreDocumentStore) -> N
         assert await view.aget_document_hash("unknown") is None
         info = await view.aget_ref_doc_info("sun.md")
         assert info is not None
-        assert (info.node_ids, info.metadata) == (["sun.md#0", "sun.md#1"], {"source": "sun.md"})
+        assert info == RefDocInfo(node_ids=["sun.md#0", "sun.md#1"], metadata={"source": "sun.md"})
         assert await view.aget_ref_doc_info("unknown") is None
         everything = await view.aget_all_ref_doc_info()
-        assert {name: len(each.node_ids) for name, each in everything.items()} == {"moon.md": 4, "sun.md": 2}
+        assert (list(everything), everything["sun.md"]) == (["moon.md", "sun.md"], info)
 
     asyncio.run(inside())
     assert view.get_all_ref_doc_info() == {name: view.get_ref_doc_info(name) for name in ("moon.md", "sun.md")}
@@ -229,5 +230,6 @@ def test_what_is_no_store_is_refused(view: RetrievalCoreDocumentStore, tmp_path:
         RetrievalCoreDocumentStore("index.db")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(view)
-    StorageContext.from_defaults(docstore=view).persist(str(tmp_path))
+    context = StorageContext.from_defaults(docstore=view)
+    context.persist(str(tmp_path))  # pyright: ignore[reportUnknownMemberType] - it takes a bare PathLike
     assert not (tmp_path / "docstore.json").exists()

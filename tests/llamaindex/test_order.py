@@ -15,6 +15,7 @@ from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo,
 
 from llama_index.retrievers.retrieval_core import chunk_from_node, chunks_from_nodes, node_from_chunk
 from retrieval_core.types import PageSpan
+from retrieval_core.types.documents import freeze
 from support.examples import times
 from support.llamaindex_library import CHUNKS
 
@@ -114,9 +115,7 @@ def test_the_source_and_the_title_are_what_readers_call_them(
     """They stay in the metadata too."""
     chunk = chunk_from_node(TextNode(id_="n", text="n", metadata=metadata))
     assert (chunk.source, chunk.title) == (source, title)
-    assert chunk.metadata == {
-        name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()
-    }
+    assert chunk.metadata == freeze(metadata)
 
 
 @pytest.mark.parametrize(

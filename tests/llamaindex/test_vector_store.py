@@ -16,7 +16,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
-from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.schema import (
@@ -31,7 +30,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters, SimpleVectorStore
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
@@ -52,9 +51,13 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Change, FetchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.filter_strategies import metadata, texts
+from retrieval_core.testing.store_kit import DIMENSION
+from retrieval_core.testing.store_kit.base import units
 from retrieval_core.types import Chunk
 from support.examples import times
 from support.llamaindex_library import CHUNKS, Library
+from support.pinecone_service import PineconeService
+from support.wire_server import WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,14 +170,15 @@ def test_ids_of_nodes_and_documents_restrict_every_mode(store: RetrievalCoreVect
     """Whatever fields of their own the nodes have by the names id and document_id; an empty list restricts nothing."""
     store.add([node("e", "lorem", (1.0, 1.0), "d9", id="a", document_id="d0"), node("f", "lorem", (1.0, 0.9))])
     for mode in ("default", "mmr", "hybrid", "text_search", "sparse"):
-        for arguments, wanted in (
+        cases: list[tuple[dict[str, list[str]], set[str]]] = [
             ({"node_ids": ["a", "b"]}, {"a", "b"}),
             ({"doc_ids": ["d0", "d9"]}, {"a", "e"}),
             ({"doc_ids": ["d0"], "node_ids": ["a", "b"]}, {"a"}),
             ({"doc_ids": ["f"]}, {"f"}),
             ({"doc_ids": [], "node_ids": []}, {"a", "b", "c", "e", "f"}),
-            ({"node_ids": ["unknown"]}, set[str]()),
-        ):
+            ({"node_ids": ["unknown"]}, set()),
+        ]
+        for arguments, wanted in cases:
             result = store.query(asked(mode, similarity_top_k=9, **arguments))
             assert set(result.ids or []) == wanted, (mode, arguments)
 
@@ -185,7 +189,7 @@ VECTORS = st.lists(st.tuples(*[st.integers(-3, 3)] * 3).filter(any), min_size=1,
 @given(VECTORS, st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]), st.integers(1, 7))
 @settings(max_examples=times(100))
 def test_mmr_weighs_relevance_against_likeness(drawn: list[tuple[int, ...]], threshold: float, top_k: int) -> None:
-    """At a threshold of 1 it is the order by relevance; the first two are LlamaIndex's own choice.
+    """Each node is a best one of those that were left, and at a threshold of 1 that is the order by relevance.
 
     LlamaIndex compares with the node chosen last alone; here it is with all that were chosen (Carbonell and Goldstein).
     """
@@ -204,7 +208,7 @@ def test_mmr_weighs_relevance_against_likeness(drawn: list[tuple[int, ...]], thr
     assert len(result.ids) == len(set(result.ids)) == min(top_k, len(vectors))
     assert result.similarities == pytest.approx([cosines[name] for name in result.ids], abs=1e-5)
     chosen: list[str] = []
-    for name in result.ids:  # each is a best one of those that were left
+    for name in result.ids:
 
         def marginal(other: str) -> float:
             likeness = max([0.0, *(float(unit[other] @ unit[former]) for former in chosen)])
@@ -215,14 +219,8 @@ def test_mmr_weighs_relevance_against_likeness(drawn: list[tuple[int, ...]], thr
         )
         chosen.append(name)
     if threshold == 1 and min(cosines.values()) > 0:
-        _, simple = get_top_k_mmr_embeddings(
-            query.tolist(),
-            [v.tolist() for v in unit.values()],
-            similarity_top_k=top_k,
-            embedding_ids=list(unit),
-            mmr_threshold=1,
-        )
-        assert [cosines[name] for name in result.ids] == pytest.approx([cosines[name] for name in simple])
+        best = sorted(cosines.values(), reverse=True)[:top_k]
+        assert [cosines[name] for name in result.ids] == pytest.approx(best)
 
 
 def test_the_threshold_comes_with_the_query_or_beside_it() -> None:
@@ -272,7 +270,8 @@ def test_arguments_are_checked_where_they_are_given() -> None:
     """Among them whatever LlamaIndex passes through to stores of other makes."""
     with pytest.raises(InvalidParameterError, match="store must be an object"):
         RetrievalCoreVectorStore("index.db")  # type: ignore[arg-type]
-    for arguments in ({"candidates": 0}, {"alpha": 2}, {"fusion": "native"}):
+    wrong: list[dict[str, Any]] = [{"candidates": 0}, {"alpha": 2}, {"fusion": "native"}]
+    for arguments in wrong:
         with pytest.raises(InvalidParameterError, match=next(iter(arguments))):
             RetrievalCoreVectorStore(memory(), **arguments)
     store = RetrievalCoreVectorStore(memory())
@@ -304,19 +303,20 @@ RELATED = st.builds(
     metadata=st.dictionaries(st.sampled_from("ab"), st.integers(), max_size=1),
     hash=st.none() | st.just("h"),
 )
+
+
+def with_children(single: dict[NodeRelationship, RelatedNodeInfo]) -> dict[NodeRelationship, Any]:
+    """Children are a list; the others are one each."""
+    return {kind: [other, other] if kind is NodeRelationship.CHILD else other for kind, other in single.items()}
+
+
 SHARED: dict[str, st.SearchStrategy[Any]] = {
     "metadata": metadata(),
     "excluded_embed_metadata_keys": st.lists(st.sampled_from("ab"), max_size=2),
     "excluded_llm_metadata_keys": st.lists(st.sampled_from("ab"), max_size=2),
     "metadata_template": st.sampled_from(["{key}: {value}", "{key}={value}"]),
     "metadata_separator": st.sampled_from(["\n", "; "]),
-    "relationships": st.builds(
-        lambda single, children: {**single, **({NodeRelationship.CHILD: children} if children else {})},
-        st.dictionaries(
-            st.sampled_from([kind for kind in NodeRelationship if kind is not NodeRelationship.CHILD]), RELATED
-        ),
-        st.lists(RELATED, max_size=2),
-    ),
+    "relationships": st.dictionaries(st.sampled_from(NodeRelationship), RELATED, max_size=5).map(with_children),
 }
 TEXT: dict[str, st.SearchStrategy[Any]] = {
     "text": texts(),
@@ -363,7 +363,8 @@ def test_passages_written_as_nodes_are_passages_again() -> None:
             item.embedding = [1.0] * 256
         other = MemoryStore(embedder_id="fake-words-256", dimension=256)
         store = RetrievalCoreVectorStore(other)
-        store.add(nodes)
+        for item in reversed(nodes):
+            store.add([item])
         chunks = asyncio.run(other.fetch(FetchRequest(chunk_ids=tuple(item.node_id for item in nodes)))).chunks
         known = {item.id: item for item in CHUNKS}
         for name, chunk in chunks.items():
@@ -415,6 +416,7 @@ def test_nodes_that_come_by_and_by_have_their_places(store: RetrievalCoreVectorS
     assert vectors["d3"].tolist() == [1.0, 0.0]
     store.delete_nodes(["d1", "d2"])
     assert [item.node_id for item in store.get_nodes(names)] == ["d0", "d3", "d4"]
+    assert places(store, names) == [("d0", 0, 3), ("d3", 1, 3), ("d4", 2, 3)]
     assert [bare(item) for item in store.get_nodes(names)] == [bare(nodes[number]) for number in (0, 3, 4)]
     filters = MetadataFilters(filters=[MetadataFilter(key="doc_id", value="d")])
     store.delete_nodes(["d0", "a"], filters)
@@ -686,3 +688,36 @@ def test_embedders_are_models_of_llamaindex(model: RetrievalCoreEmbedding) -> No
         RetrievalCoreEmbedding(MockEmbedding(embed_dim=2))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(model)
+
+
+def test_pinecone_holds_an_index_of_llamaindex() -> None:
+    """Which says no dimension by itself, refuses zero vectors, and keeps flat metadata."""
+    pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
+    from support.pinecone_support import store_of
+
+    nodes = [
+        node("a", "moon", units(3)[0].tolist(), "d", kind={"of": ["x", 1]}, label="Moon"),
+        node("b", "sun", units(3)[1].tolist(), "d", label="sun"),
+        node("c", "star", units(3)[2].tolist()),
+    ]
+    with WireServer(PineconeService(DIMENSION)) as server:
+        own = store_of(server)
+        store = RetrievalCoreVectorStore(own)
+        store.add(nodes)
+        assert store.get_nodes(["a", "b", "c"]) == [bare(item) for item in nodes]
+        assert sorted(item.node_id for item in store.get_nodes()) == ["a", "b", "c"]
+        query: dict[str, Any] = {"query_embedding": nodes[0].get_embedding()}
+        assert (store.query(asked(**query)).ids or [])[0] == "a"
+        assert (store.query(asked("mmr", **query)).ids or [])[0] == "a"
+        match = MetadataFilters(filters=[MetadataFilter(key="label", value="Moon", operator=FilterOperator.TEXT_MATCH)])
+        assert store.query(asked(filters=match, **query)).ids == ["a"]
+        assert store.query(asked(doc_ids=["d"], similarity_top_k=1, **query)).ids == ["a"]
+        assert places(store, ["a", "b"]) == [("a", 0, 2), ("b", 1, 2)]
+        with pytest.raises(StoreError, match="not searched by words"):
+            store.query(asked("hybrid", **query))
+        store.delete_nodes(["a"])
+        assert places(store, ["a", "b"]) == [("b", 0, 1)]
+        store.clear()
+        assert store.get_nodes(["a", "b", "c"]) == []
+        store.close()
+        asyncio.run(own.aclose())

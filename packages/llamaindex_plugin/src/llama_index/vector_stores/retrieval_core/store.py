@@ -405,12 +405,14 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         there = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in ids]
         # Named vectors cannot be read, so what has them is not written again.
         may_move = info.manifest is None or not info.manifest.vectors
-        siblings = [chunk for chunk in there if may_move and kept_of(chunk) is not None]
-        placed = chunks_of([*map(node_of, siblings), *nodes]) if siblings else chunks
+        siblings: list[Chunk] = []
         taken: dict[str, int] = {}
         for chunk in there:
-            if chunk not in siblings:
+            if may_move and kept_of(chunk) is not None:
+                siblings.append(chunk)
+            else:
                 taken[chunk.document_id] = max(taken.get(chunk.document_id, 0), chunk.chunk_index + 1)
+        placed = chunks_of([*map(node_of, siblings), *nodes]) if siblings else chunks
         shifted = [_shifted(chunk, taken.get(chunk.document_id, 0)) for chunk in placed]
         moved = [
             replace(old, chunk_index=new.chunk_index, total_chunks=new.total_chunks)
@@ -436,23 +438,23 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         )
         staying = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in leaving]
         kept = {chunk.document_id for chunk in staying}
-        if gone := tuple(name for name in documents if name not in kept):
-            await self._store.delete(gone)
-        if not staying:
-            return
         info = await self._store.describe()
-        if info.manifest is not None and info.manifest.vectors:
+        if staying and info.manifest is not None and info.manifest.vectors:
             msg = (
                 f"{info.location} has the named vectors {', '.join(info.manifest.vectors)}, and a part of a document "
                 "cannot be removed from it; delete the whole document, and index what should remain"
             )
             raise StoreError(msg)
+        if gone := tuple(name for name in documents if name not in kept):
+            await self._store.delete(gone)
+        if not staying:
+            return
         parents = tuple(dict.fromkeys(chunk.parent_id for chunk in staying if chunk.parent_id is not None))
         sections = (await self._store.fetch(FetchRequest(section_ids=parents))).sections
         vectors = np.stack([fetched.vectors[chunk.id] for chunk in staying]) if fetched.vectors else None
         await self._store.upsert(
             Change(
-                chunks=tuple(staying),
+                chunks=tuple(_moved_up(staying)),
                 vectors=vectors,
                 documents=tuple(document for name, document in fetched.documents.items() if name in kept),
                 sections=tuple(sections.values()),
@@ -561,8 +563,23 @@ def _vectors(nodes: Sequence[BaseNode]) -> Matrix | None:
     return np.asarray([node.get_embedding() for node in nodes], dtype=np.float32)
 
 
+def _moved_up(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Close the gaps in documents that are nodes alone; ids of passages say their places, so these stay."""
+    documents: dict[str, list[Chunk]] = {}
+    for chunk in chunks:
+        documents.setdefault(chunk.document_id, []).append(chunk)
+    return [
+        replace(chunk, chunk_index=index, total_chunks=len(of_one)) if all(map(kept_of, of_one)) else chunk
+        for of_one in documents.values()
+        for index, chunk in enumerate(of_one)
+    ]
+
+
 def _shifted(chunk: Chunk, by: int) -> Chunk:
-    return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by) if by else chunk
+    """Return a node's chunk behind so many others; a passage knows its place."""
+    if not by or kept_of(chunk) is None:
+        return chunk
+    return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by)
 
 
 async def _forget_sources(store: Any) -> None:
