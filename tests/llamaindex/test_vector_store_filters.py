@@ -83,7 +83,7 @@ def expected(filters: MetadataFilters, metadata: Mapping[str, Any]) -> bool:
 
 
 def expected_of_one(item: MetadataFilter, metadata: Mapping[str, Any]) -> bool:
-    if item.operator in HOLDS and isinstance(metadata.get(item.key), dict):
+    if item.operator in HOLDS and item.value != [] and isinstance(metadata.get(item.key), dict):
         return False  # documented: the keys of an object are not looked for
     try:
         return build_metadata_filter_fn(lambda _: metadata, MetadataFilters(filters=[item]))("")
