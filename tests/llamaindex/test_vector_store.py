@@ -401,7 +401,7 @@ def linked(count: int, document: str = "d") -> list[TextNode]:
 
 
 def places(store: RetrievalCoreVectorStore, names: Sequence[str]) -> list[tuple[str, int, int]]:
-    chunks = asyncio.run(store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
+    chunks = store._bridge.run(store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
     return sorted((chunk.id, chunk.chunk_index, chunk.total_chunks) for chunk in chunks)
 
 
@@ -719,5 +719,5 @@ def test_pinecone_holds_an_index_of_llamaindex() -> None:
         assert places(store, ["a", "b"]) == [("b", 0, 1)]
         store.clear()
         assert store.get_nodes(["a", "b", "c"]) == []
+        store._bridge.run(own.aclose())
         store.close()
-        asyncio.run(own.aclose())
