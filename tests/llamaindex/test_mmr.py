@@ -236,7 +236,7 @@ def test_given_nodes_are_not_changed_and_the_new_score_orders() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(-5, 5), st.tuples(*[st.floats(-1, 1)] * 3)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.floats(-5, 5), st.tuples(*[st.floats(-1, 1, width=32)] * 3)), min_size=1, max_size=8),
     st.integers(1, 9),
     st.floats(0, 1),
 )

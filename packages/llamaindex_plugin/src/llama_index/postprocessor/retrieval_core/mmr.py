@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, check_count
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from llama_index.retrievers.retrieval_core.events import report
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, as_embedding_error
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
-from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Scores
 from retrieval_core.types.vectors import as_vectors
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Matrix
 
 
-class MMRPostprocessor(BaseNodePostprocessor):
+class MMRPostprocessor(Postprocessor):
     """Chooses nodes by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
 
     Relevance is the nodes' score, scaled to [0, 1] over the given nodes; a node without a score counts as the lowest,
@@ -57,7 +55,6 @@ class MMRPostprocessor(BaseNodePostprocessor):
     top_n: int = 5
     lambda_mult: float = 0.7
     _embedder: BaseEmbedding | Embedder | None = PrivateAttr(default=None)
-    _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
 
     def __init__(
         self,
@@ -67,18 +64,14 @@ class MMRPostprocessor(BaseNodePostprocessor):
         lambda_mult: float = 0.7,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if type(top_n) is not int or top_n < 1:
-            msg = f"top_n must be a whole number of at least 1, got {top_n!r:.80}"
-            raise InvalidParameterError(msg)
+        check_count(top_n, "top_n")
         if not isinstance(lambda_mult, (int, float)) or not 0 <= lambda_mult <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"lambda_mult must be a number in [0, 1], got {lambda_mult!r:.80}"
             raise InvalidParameterError(msg)
         if embedder is not None and not isinstance(embedder, BaseEmbedding):
             advice = "give an embedding model of LlamaIndex, or an embedder of retrieval-core"
             check_abilities(embedder, "embedder", ("embed_texts",), advice)
-        super().__init__(**({} if callback_manager is None else {"callback_manager": callback_manager}))
-        self.top_n = top_n
-        self.lambda_mult = lambda_mult
+        super().__init__(callback_manager, top_n=top_n, lambda_mult=lambda_mult)
         self._embedder = embedder
 
     @classmethod
@@ -91,29 +84,25 @@ class MMRPostprocessor(BaseNodePostprocessor):
             # LlamaIndex would silently leave the embedder out.
             msg = "an MMRPostprocessor with an embedder cannot be pickled; make a new one instead"
             raise TypeError(msg)
-        return super().__getstate__()
+        return BaseNodePostprocessor.__getstate__(self)
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    @property
+    def _works_with(self) -> str:
+        return "mmr"
+
+    async def _process(
+        self,
+        nodes: list[NodeWithScore],
+        query: QueryBundle | None,  # noqa: ARG002 - as the base has it
+        *,
+        in_threads: bool,
     ) -> list[NodeWithScore]:
         vectors = _own_vectors(nodes)
         if vectors is None:
-            texts = _texts(nodes)
-            if isinstance(self._embedder, BaseEmbedding):
-                vectors = _checked(_sync_embedded(self._embedder, texts), len(nodes))
-            else:
-                vectors = self._bridge.run(self._embedded(texts))
-        return self._chosen(nodes, vectors, query_bundle)
+            vectors = await self._embedded(_texts(nodes), in_threads=in_threads)
+        return self._chosen(nodes, vectors)
 
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        vectors = _own_vectors(nodes)
-        if vectors is None:
-            vectors = await self._embedded(_texts(nodes))
-        return self._chosen(nodes, vectors, query_bundle)
-
-    async def _embedded(self, texts: list[str]) -> Matrix:
+    async def _embedded(self, texts: list[str], *, in_threads: bool) -> Matrix:
         if self._embedder is None:
             msg = (
                 "not every node has an embedding, and MMRPostprocessor has no embedder: pass it one, "
@@ -123,9 +112,9 @@ class MMRPostprocessor(BaseNodePostprocessor):
             raise ConfigurationError(msg)
         try:
             if isinstance(self._embedder, BaseEmbedding):
-                if _is_asynchronous(self._embedder):
+                if _is_asynchronous(self._embedder) and not in_threads:
                     return _checked(await self._embedder.aget_text_embedding_batch(texts), len(texts))
-                return _checked(await asyncio.to_thread(_sync_embedded, self._embedder, texts), len(texts))
+                return _checked(await asyncio.to_thread(self._embedder.get_text_embedding_batch, texts), len(texts))
             # An embedder may be synchronous, whatever its port says, and then belongs in a thread.
             embed: Any = self._embedder.embed_texts
             called = embed(texts) if inspect.iscoroutinefunction(embed) else asyncio.to_thread(embed, texts)
@@ -134,10 +123,7 @@ class MMRPostprocessor(BaseNodePostprocessor):
             failure = as_embedding_error(error, "the nodes")
             raise failure from failure.__cause__
 
-    def _chosen(
-        self, nodes: Sequence[NodeWithScore], vectors: Matrix, query: QueryBundle | None
-    ) -> list[NodeWithScore]:
-        report(ReRankStartEvent(query=query, nodes=list(nodes), top_n=self.top_n, model_name="mmr"))
+    def _chosen(self, nodes: Sequence[NodeWithScore], vectors: Matrix) -> list[NodeWithScore]:
         # Positions stand for ids: nodes of other retrievers may share one.
         ranked = [Ranked(str(place), Scores(final=score)) for place, score in enumerate(_relevance(nodes))]
         chosen = maximal_marginal_relevance(
@@ -146,13 +132,7 @@ class MMRPostprocessor(BaseNodePostprocessor):
             top_k=self.top_n,
             lambda_mult=self.lambda_mult,
         )
-        result = [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
-        report(ReRankEndEvent(nodes=result))
-        return result
-
-    def close(self) -> None:
-        """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
-        self._bridge.close()
+        return [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
 
 
 def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
@@ -196,14 +176,6 @@ def _checked(vectors: Any, count: int) -> Matrix:
     except InvalidParameterError as error:
         msg = f"the nodes could not be embedded: {error}"
         raise EmbeddingError(msg) from error
-
-
-def _sync_embedded(embedder: BaseEmbedding, texts: list[str]) -> list[list[float]]:
-    try:
-        return embedder.get_text_embedding_batch(texts)
-    except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
-        failure = as_embedding_error(error, "the nodes")
-        raise failure from failure.__cause__
 
 
 def _is_asynchronous(embedder: BaseEmbedding) -> bool:

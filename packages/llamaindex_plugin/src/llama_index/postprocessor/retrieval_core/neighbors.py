@@ -1,27 +1,27 @@
-"""The postprocessor that adds the passages before and after each node."""
+"""The postprocessor that adds the passages before and after each node, and the section around it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 
+from llama_index.postprocessor.retrieval_core._base import Postprocessor
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import node_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import as_filter
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.stages.expand import surroundings_of
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import QueryBundle
+    from llama_index.core.schema import BaseNode, QueryBundle
 
     from llama_index.retrievers.retrieval_core.convert import Position
     from llama_index.retrievers.retrieval_core.filters import Filters
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 
-class NeighborExpansionPostprocessor(BaseNodePostprocessor):
+class NeighborExpansionPostprocessor(Postprocessor):
     """Adds the passages before and after each node, read from a retrieval-core store in one call.
 
     Nodes of one document whose windows overlap or touch become one run, in the document's order, at the position of the
-    run's first node. No passage comes twice. The given nodes keep their scores and are not changed; a neighbour has no
-    score, and the ids of its nodes are in its metadata under ``neighbor_of``.
+    run's first node. No passage comes twice. The given nodes keep their scores and are not changed; what is added has
+    no score, and the ids of its nodes under ``neighbor_of``.
+
+    With ``include_parents`` the section or page around each node, its relationship ``PARENT``, follows the run, with
+    its whole text: it says again what the nodes in it say. :class:`ContextPackPostprocessor` says nothing twice.
 
     A node of another retriever whose id and position are not those of a passage in the store is returned unchanged.
 
@@ -43,7 +46,9 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
         store: For instance ``retriever.pipeline.store``; stays the caller's.
         before: Passages before each node, at least 0.
         after: Passages after each node, at least 0.
-        filters: Of the neighbours; give those of the retriever here too. A node that does not match gets no neighbours.
+        include_parents: Whether the section or page around each node is added.
+        filters: Of what is added; give those of the retriever here too. A node that does not match gets nothing. A
+            section is added only where the fields of its document pass, since it has none of its own.
 
     Raises:
         InvalidParameterError: ``store`` is not a store, or ``before`` or ``after`` is outside its range.
@@ -53,9 +58,9 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
 
     before: int = 1
     after: int = 1
+    include_parents: bool = False
     _store: Store = PrivateAttr()
     _filter: Filter | None = PrivateAttr(default=None)
-    _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
         *,
         before: int = 1,
         after: int = 1,
+        include_parents: bool = False,
         filters: Filters | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -74,9 +80,7 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
             store, "store", ("fetch",), "give the store of a pipeline, retriever.pipeline.store for instance"
         )
         condition = as_filter(filters)
-        super().__init__(**({} if callback_manager is None else {"callback_manager": callback_manager}))
-        self.before = before
-        self.after = after
+        super().__init__(callback_manager, before=before, after=after, include_parents=include_parents)
         self._store = store
         self._filter = condition
 
@@ -85,32 +89,34 @@ class NeighborExpansionPostprocessor(BaseNodePostprocessor):
         """Name the postprocessor in what LlamaIndex records."""
         return "NeighborExpansionPostprocessor"
 
-    def __getstate__(self) -> dict[str, Any]:
-        # LlamaIndex would silently leave the store out.
-        msg = "a NeighborExpansionPostprocessor cannot be pickled, because its store cannot; make a new one instead"
-        raise TypeError(msg)
+    @property
+    def _works_with(self) -> str:
+        return "neighbors"
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        return self._bridge.run(self._apostprocess_nodes(nodes, query_bundle))
-
-    async def _apostprocess_nodes(
+    async def _process(
         self,
         nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None = None,  # noqa: ARG002 - LlamaIndex passes it by name
+        query: QueryBundle | None,  # noqa: ARG002 - as the base has it
+        *,
+        in_threads: bool,  # noqa: ARG002 - as the base has it
     ) -> list[NodeWithScore]:
-        claimed = {item.node.node_id: position for item in nodes if (position := position_of(item.node)) is not None}
-        if not claimed or self.before == self.after == 0:
-            return list(nodes)
-        windows = [_Window.around(name, position, self.before, self.after) for name, position in claimed.items()]
+        claimed = {item.node.node_id: item.node for item in nodes if position_of(item.node) is not None}
+        if not claimed or (self.before == self.after == 0 and not self.include_parents):
+            return nodes
+        windows = [_Window.around(node, self.before, self.after) for node in claimed.values()]
         ranges = tuple(ChunkRange(run[0].document_id, run[0].first, _last(run)) for run in _runs(windows))
-        fetched = await self._store.fetch(FetchRequest(ranges=ranges, filter=self._filter))
-        return _expanded(nodes, [window for window in windows if window.is_of(fetched.chunks)], fetched.chunks)
-
-    def close(self) -> None:
-        """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
-        self._bridge.close()
+        sections = {window.parent_id: window.document_id for window in windows if self.include_parents}
+        sections.pop(None, None)
+        fetched = await self._store.fetch(
+            FetchRequest(
+                ranges=ranges,
+                section_ids=tuple(name for name in sections if name is not None),
+                document_ids=tuple(dict.fromkeys(sections.values())),
+                filter=self._filter,
+            )
+        )
+        windows = [window for window in windows if window.is_of(fetched.chunks)]
+        return _expanded(nodes, windows, fetched.chunks, surroundings_of(fetched, self._filter).parents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +128,19 @@ class _Window:
     index: int
     first: int
     last: int
+    parent_id: str | None
 
     @classmethod
-    def around(cls, node_id: str, position: Position, before: int, after: int) -> _Window:
-        index = position.index
-        return cls(node_id, position.document_id, index, max(0, index - before), index + after)
+    def around(cls, node: BaseNode, before: int, after: int) -> _Window:
+        position, parent = cast("Position", position_of(node)), node.relationships.get(NodeRelationship.PARENT)
+        return cls(
+            node.node_id,
+            position.document_id,
+            position.index,
+            max(0, position.index - before),
+            position.index + after,
+            parent.node_id if isinstance(parent, RelatedNodeInfo) else None,
+        )
 
     def is_of(self, chunks: Mapping[str, Chunk]) -> bool:
         """Whether the node is what the store has at that position, and not just alike."""
@@ -150,7 +164,10 @@ def _last(run: Sequence[_Window]) -> int:
 
 
 def _expanded(
-    nodes: Sequence[NodeWithScore], windows: Sequence[_Window], chunks: Mapping[str, Chunk]
+    nodes: Sequence[NodeWithScore],
+    windows: Sequence[_Window],
+    chunks: Mapping[str, Chunk],
+    parents: Mapping[str, Chunk],
 ) -> list[NodeWithScore]:
     given: dict[str, NodeWithScore] = {}
     for item in nodes:
@@ -168,6 +185,11 @@ def _expanded(
         elif item.node.node_id not in written:
             result += _written(run, of_document[run[0].document_id], given)
             written.update(window.node_id for window in run)
+            for name in dict.fromkeys(window.parent_id for window in run):
+                if name is not None and name in parents and name not in written and name not in given:
+                    inside = [window.node_id for window in windows if window.parent_id == name]
+                    result.append(NodeWithScore(node=node_from_chunk(parents[name], neighbor_of=inside)))
+                    written.add(name)
     return result
 
 

@@ -1,7 +1,8 @@
-"""Parts of LlamaIndex as parts of retrieval-core: embedding models, rerankers, vector stores and retrievers."""
+"""Parts of LlamaIndex as parts of retrieval-core: embedding and language models, rerankers, vector stores and retrievers."""
 
 from llama_index.retrievers.retrieval_core.adapters.build import from_index, pipeline_from
 from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetriever, LlamaIndexRetrieverStore
 from llama_index.retrievers.retrieval_core.adapters.store import (
@@ -14,6 +15,7 @@ from llama_index.retrievers.retrieval_core.adapters.store import (
 __all__ = [
     "LlamaIndexEmbedder",
     "LlamaIndexHybridStore",
+    "LlamaIndexLLM",
     "LlamaIndexReranker",
     "LlamaIndexRetriever",
     "LlamaIndexRetrieverStore",

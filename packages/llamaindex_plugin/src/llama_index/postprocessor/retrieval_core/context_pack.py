@@ -1,0 +1,246 @@
+"""The postprocessor that makes nodes a context pack: with citations, in order, nothing twice, within a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import NodeWithScore
+
+from llama_index.postprocessor.retrieval_core._base import ModelPostprocessor, with_text
+from llama_index.postprocessor.retrieval_core.budget import checked_counter, warn_where_nothing_fits
+from llama_index.retrievers.retrieval_core.checks import check_abilities
+from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_from_chunk, position_of
+from llama_index.retrievers.retrieval_core.filters import as_filter
+from retrieval_core.config import ContextConfig
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.context import NOTHING, with_budget
+from retrieval_core.pipeline.federation.scopes import scoped
+from retrieval_core.pipeline.search_loop import value_of
+from retrieval_core.pipeline.stages.assemble import arrange, render
+from retrieval_core.pipeline.stages.budget import assemble
+from retrieval_core.pipeline.stages.expand import surroundings_of, surroundings_request
+from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.run.outcomes import Failed
+from retrieval_core.types import Chunk, PageSpan, format_citation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.schema import BaseNode, QueryBundle
+
+    from llama_index.retrievers.retrieval_core.filters import Filters
+    from retrieval_core.pipeline.stages.budget import Assembled
+    from retrieval_core.pipeline.stages.expand import Surroundings
+    from retrieval_core.ports import Store, TokenCounter
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import ContextPassage, Hit
+    from retrieval_core.types.filters import Filter
+
+_NOWHERE = -(10**9)
+"""The position of what is not known to be in the store: nothing stands beside it."""
+_NAMES = ("file_path", "file_name", "url", "source")
+"""Where readers of LlamaIndex keep what a document is called."""
+_PAGE = "page_label"
+
+
+class ContextPackPostprocessor(ModelPostprocessor):
+    """Makes nodes what retrieval-core would show a language model: passages with citations, within a token budget.
+
+    With a store, the sections and neighbours around its passages are added, as ``context`` of an index does. Nothing is
+    said twice, and what does not fit goes or is cut after whole sentences, the least important first.
+
+    Each node of the result is one passage, in the pack's order. The text that models see (``MetadataMode.LLM``) is
+    exactly the pack's, ``[1] Doc: … | Section: …`` and the passage below it, so that any response synthesizer keeps
+    order and citations. The scores are those of the given nodes; what was added has none, and names in ``neighbor_of``
+    the node that brought it in. The metadata are the given node's with the ``citation``, and no model sees them again.
+
+    Use it last: whatever changes texts or order behind it undoes the numbering. The given nodes are not changed.
+
+    Nodes of other retrievers are cited by the first of ``file_path``, ``file_name``, ``url`` and ``source`` in their
+    metadata that models may see, or else by the id of their document; and by ``page_label``. Where the store cannot be
+    read, the nodes are shown without what stands around them, a warning is logged, and a
+    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation.
+
+    Args:
+        store: Where the nodes are from, such as ``retriever.pipeline.store``; by default nothing is added. It stays the
+            caller's. Nodes that are not passages of this store, or are of another index, are shown as they are.
+        max_tokens: The budget; by default that of the settings.
+        settings: What is added around the nodes, and how passages are written; their ``delimiter`` and
+            ``token_counter`` are not used, since LlamaIndex joins the texts of nodes, and the tokens are counted by:
+        token_counter: Returns the number of tokens of a text; by default LlamaIndex's ``Settings.tokenizer`` counts.
+        filters: Of what is added; give those of the retriever here too.
+        strict: Whether to raise where the store cannot be read.
+        deadline_seconds: The time that it may take; ``None`` for no bound.
+
+    Raises:
+        InvalidParameterError: ``store`` is not a store, a number is outside its range, or ``settings`` are of another
+            kind.
+        UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
+        FilterError: The filters are not well formed.
+    """
+
+    _store: Store | None = PrivateAttr(default=None)
+    _settings: ContextConfig = PrivateAttr()
+    _count: TokenCounter = PrivateAttr()
+    _filter: Filter | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        max_tokens: int | None = None,
+        settings: ContextConfig | None = None,
+        token_counter: Callable[[str], int] | None = None,
+        filters: Filters | None = None,
+        strict: bool = False,
+        deadline_seconds: float | None = 30.0,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if store is not None:
+            check_abilities(
+                store, "store", ("fetch",), "give the store of a pipeline, retriever.pipeline.store for instance"
+            )
+        chosen = ContextConfig() if settings is None else settings
+        if not isinstance(chosen, ContextConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"settings must be a retrieval_core.ContextConfig, got {type(chosen).__name__}"
+            raise InvalidParameterError(msg)
+        # LlamaIndex's synthesizers put this between the texts of two nodes.
+        chosen = with_budget(chosen, max_tokens).model_copy(update={"delimiter": "\n\n"})
+        counter, condition = checked_counter(token_counter), as_filter(filters)
+        super().__init__(strict=strict, deadline_seconds=deadline_seconds, callback_manager=callback_manager)
+        self._store = store
+        self._settings = chosen
+        self._count = counter
+        self._filter = condition
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "ContextPackPostprocessor"
+
+    @property
+    def _works_with(self) -> str:
+        return f"context pack of {self._settings.max_tokens} tokens"
+
+    async def _process(
+        self,
+        nodes: list[NodeWithScore],
+        query: QueryBundle | None,
+        *,
+        in_threads: bool,  # noqa: ARG002 - as the base has it
+    ) -> list[NodeWithScore]:
+        run, settings = self._run(), self._settings
+        given = _as_hits(nodes)
+        hits, around = await self._surroundings(run, query, [hit for hit, _ in given.values()])
+        # No coroutine function: the runner calls it in a thread.
+        in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
+        assembled = value_of(
+            await run.without_retries().call("assemble", in_thread, hits, around, settings, self._count)
+        )
+        pieces = arrange(assembled.items, merged=settings.window > 0)
+        texts = render(pieces, around.texts, settings)
+        result = [_as_node(passage, text, given) for passage, text in zip(assembled.passages, texts, strict=True)]
+        warn_where_nothing_fits(nodes, result, settings.max_tokens)
+        return result
+
+    async def _surroundings(
+        self, run: Run, query: QueryBundle | None, hits: list[Hit]
+    ) -> tuple[list[Hit], Surroundings]:
+        """Return the hits as the store knows them, and what stands around them, read in one call."""
+        own = [hit for hit in hits if hit.chunk.chunk_index != _NOWHERE]
+        request = surroundings_request(own, self._settings, self._filter)
+        if self._store is None or request is None or not own:
+            return hits, NOTHING
+        request = replace(request, chunk_ids=tuple(hit.id for hit in own))
+        outcome = await fetch(run, self._store, request, stage="surroundings")
+        self._told(query, [outcome] if isinstance(outcome, Failed) else [])
+        if isinstance(outcome, Failed):
+            return hits, NOTHING
+        return [_verified(hit, outcome.value.chunks) for hit in hits], surroundings_of(outcome.value, self._filter)
+
+
+def _as_hits(nodes: Sequence[NodeWithScore]) -> dict[str, tuple[Hit, NodeWithScore]]:
+    """Return nodes as hits by their chunks' ids; of nodes that are the same the first."""
+    hits: dict[str, tuple[Hit, NodeWithScore]] = {}
+    for item in nodes:
+        hit, position = _as_hit(item), position_of(item.node)
+        chunk = hit.chunk
+        if hit.source_index is not None:  # of several indexes, ids say which one
+            chunk, position = replace(scoped(hit.source_index, chunk), chunk_index=_NOWHERE), None
+        elif position is None:
+            chunk = _foreign(chunk, item.node)
+        else:
+            chunk = replace(chunk, document_id=position.document_id, chunk_index=position.index)
+        name, number = chunk.id, 1
+        while name in hits and hits[name][0].chunk.text != chunk.text:  # other retrievers may share ids
+            number += 1
+            name = f"{chunk.id} ({number})"
+        hits.setdefault(name, (replace(hit, chunk=replace(chunk, id=name), source_index=None), item))
+    return hits
+
+
+def _as_hit(item: NodeWithScore) -> Hit:
+    try:
+        return hit_from_node(item)
+    except InvalidParameterError:  # its metadata hold something that only another retriever knows of
+        return hit_from_node(item.model_copy(update={"node": item.node.model_copy(update={"metadata": {}})}))
+
+
+def _foreign(chunk: Chunk, node: BaseNode) -> Chunk:
+    """Return another retriever's node as a chunk that nothing stands beside, named as models may see its document."""
+    shown = {key: node.metadata.get(key) for key in (*_NAMES, _PAGE) if key not in node.excluded_llm_metadata_keys}
+    name = next((shown[key] for key in _NAMES if isinstance(shown.get(key), str) and shown[key]), chunk.document_id)
+    page = str(shown.get(_PAGE) or "")
+    pages = PageSpan(int(page), int(page)) if page.isascii() and page.isdecimal() and len(page) < 10 else None
+    return replace(chunk, document_id=name, chunk_index=_NOWHERE, parent_id=None, page_span=pages)
+
+
+def _verified(hit: Hit, chunks: Mapping[str, Chunk]) -> Hit:
+    """Return a hit as what the store has of it, or as one that nothing stands beside, where it has something else."""
+    chunk, known = hit.chunk, chunks.get(hit.id)
+    place = chunk.document_id, chunk.chunk_index
+    if known is None or (known.document_id, known.chunk_index) != place:
+        return replace(hit, chunk=replace(chunk, chunk_index=_NOWHERE, parent_id=None))
+    if known.text == chunk.text:
+        return replace(hit, chunk=known)
+    # A node that lost sentences is shown as it is; where its text stands in the document is not known.
+    return replace(hit, chunk=replace(known, text=chunk.text, content_hash="", span=None), excerpts=())
+
+
+def _as_node(passage: ContextPassage, text: str, given: Mapping[str, tuple[Hit, NodeWithScore]]) -> NodeWithScore:
+    """Return a passage as a node: a copy of the given one, or a new one for what was added."""
+    citation = own = format_citation(passage.citation)
+    if passage.role == "primary":
+        hit, item = given[passage.id]
+        own = format_citation(hit.chunk)
+        score = given[passage.hits[0].id][1].score
+    else:
+        item, score = NodeWithScore(node=_added(passage, given[passage.primary_id][1])), None
+    shown = with_text(item, text)
+    shown.score = score
+    metadata = dict(shown.node.metadata)
+    if metadata.get("citation", own) == own:  # another one is a field of the user's
+        metadata["citation"] = citation
+    shown.node.metadata = metadata
+    shown.node.excluded_llm_metadata_keys = list(metadata)
+    shown.node.excluded_embed_metadata_keys = list(metadata)
+    return shown
+
+
+def _added(passage: ContextPassage, found: NodeWithScore) -> BaseNode:
+    citation = passage.citation
+    chunk = Chunk(
+        passage.id,
+        citation.document_id,
+        passage.text,
+        page_span=citation.page_span,
+        section_path=citation.section_path,
+        row_range=citation.row_range,
+        item_range=citation.item_range,
+        title=citation.title,
+        source=citation.source,
+    )
+    return node_from_chunk(chunk, neighbor_of=[found.node.node_id])

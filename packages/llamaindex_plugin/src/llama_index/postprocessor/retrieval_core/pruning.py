@@ -1,0 +1,105 @@
+"""The postprocessor that leaves out sentences which do not bear on the question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import MetadataMode
+
+from llama_index.postprocessor.retrieval_core._base import CONCURRENCY, ModelPostprocessor, hits_of, with_text
+from llama_index.retrievers.retrieval_core.checks import check_abilities
+from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.pipeline.stages.prune import prune
+
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.schema import NodeWithScore, QueryBundle
+
+    from retrieval_core.ports import Pruner
+    from retrieval_core.types import Hit
+
+
+class SentencePruningPostprocessor(ModelPostprocessor):
+    """Leaves out the sentences of each node that do not bear on the question; what is left stays word for word.
+
+    Nodes keep their order, their scores and their metadata. No node is left without a sentence: of one where none bears
+    on the question the best stays, since which nodes matter is for :class:`RelevanceFilterPostprocessor` to say. Where
+    sentences are left out inside of a node, ``[…]`` stands on a line of its own.
+
+    A node that loses sentences is a copy, without the embedding of the whole text; ``start_char_idx`` and
+    ``end_char_idx`` are there where what is left is one stretch. The given nodes are not changed.
+
+    Where the model fails the nodes stay whole, a warning is logged, and a :class:`RetrievalDegradedEvent` goes to
+    LlamaIndex's instrumentation. A missing package is always raised.
+
+    Args:
+        pruner: A pruner of retrieval-core, for instance ``EmbedderPruner(embedder, threshold=…)`` of
+            :mod:`retrieval_core.adapters.pruners.embedder`; by default the local cross-encoder's scores of single
+            sentences (the extra ``local``). It stays the caller's.
+        strict: Whether to raise where the model fails.
+        deadline_seconds: The time that it may take, with retries; ``None`` for no bound.
+
+    Raises:
+        InvalidParameterError: ``pruner`` is not a pruner, or the deadline is outside its range.
+    """
+
+    _pruner: Pruner = PrivateAttr()
+    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        pruner: Pruner | None = None,
+        *,
+        strict: bool = False,
+        deadline_seconds: float | None = 30.0,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        own = None
+        if pruner is None:
+            own = LocalCrossEncoder()
+            pruner = CrossEncoderPruner(own)
+        check_abilities(pruner, "pruner", ("keep", "batch_size", "id"), "give a pruner of retrieval-core")
+        super().__init__(strict=strict, deadline_seconds=deadline_seconds, callback_manager=callback_manager)
+        self._pruner = pruner
+        self._own = own
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "SentencePruningPostprocessor"
+
+    @property
+    def _works_with(self) -> str:
+        return self._pruner.id
+
+    async def _process(
+        self,
+        nodes: list[NodeWithScore],
+        query: QueryBundle | None,
+        *,
+        in_threads: bool,  # noqa: ARG002 - as the base has it
+    ) -> list[NodeWithScore]:
+        texts = [item.node.get_content(metadata_mode=MetadataMode.NONE) for item in nodes]
+        hits = [
+            replace(hit, chunk=replace(hit.chunk, text=text, content_hash=""))
+            for hit, text in zip(hits_of(nodes), texts, strict=True)
+        ]
+        pruned = await prune(self._run(), self._pruner, self._question(query), hits, concurrency=CONCURRENCY)
+        self._told(query, pruned.failures)
+        return [_shown(item, hit) for item, hit in zip(nodes, pruned.hits, strict=True)]
+
+    def close(self) -> None:
+        """Close the model that was made here, and stop the background loop of synchronous calls."""
+        if self._own is not None:
+            self._own.close()
+        super().close()
+
+
+def _shown(item: NodeWithScore, hit: Hit) -> NodeWithScore:
+    if not hit.excerpts:
+        return item
+    return with_text(item, shown_text(hit), hit.excerpts[0].start if len(hit.excerpts) == 1 else None)

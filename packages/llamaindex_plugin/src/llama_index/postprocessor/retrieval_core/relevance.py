@@ -1,0 +1,121 @@
+"""The postprocessor that leaves out nodes which do not bear on the question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
+
+from llama_index.postprocessor.retrieval_core._base import (
+    CONCURRENCY,
+    PromptedPostprocessor,
+    as_llm,
+    checked_llm,
+    checked_prompt,
+    hits_of,
+    instructions_of,
+)
+from llama_index.retrievers.retrieval_core.checks import check_abilities
+from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter
+from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRelevanceFilter
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.stages.relevance import keep_relevant
+
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.prompts import BasePromptTemplate
+    from llama_index.core.schema import NodeWithScore, QueryBundle
+
+    from retrieval_core.ports import LLM, RelevanceFilter
+
+
+class RelevanceFilterPostprocessor(PromptedPostprocessor):
+    """Leaves out the nodes that do not bear on the question; the others keep their order and their scores.
+
+    Unlike a cutoff of similarity it judges question and node together. Nothing takes the place of what is left out, and
+    of a question that no node bears on nothing is left.
+
+    What could not be judged stays: then a warning is logged, and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's
+    instrumentation. A wrong key or a missing package is always raised.
+
+    Args:
+        judge: A language model of LlamaIndex or of retrieval-core, which is asked about each node; or a relevance
+            filter of retrieval-core, such as ``CrossEncoderRelevanceFilter(reranker, threshold=…)``. By default a
+            small local cross-encoder with a low threshold, which rarely loses a relevant node and leaves out few that
+            share the topic (the extra ``local``). It stays the caller's.
+        prompt: For a language model: instructions in place of the built-in ones. They have the name
+            ``relevance_prompt`` for ``get_prompts`` and ``update_prompts``.
+        strict: Whether to raise where something could not be judged.
+        deadline_seconds: The time that judging may take, with retries; ``None`` for no bound.
+
+    Raises:
+        InvalidParameterError: ``judge`` is neither; or the prompt is blank, has variables, or is given without a
+            language model.
+    """
+
+    _judge: LlamaLLM | LLM | RelevanceFilter = PrivateAttr()
+    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        judge: LlamaLLM | LLM | RelevanceFilter | None = None,
+        *,
+        prompt: BasePromptTemplate | str | None = None,
+        strict: bool = False,
+        deadline_seconds: float | None = 30.0,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        own = LocalCrossEncoder() if judge is None else None
+        chosen: Any = CrossEncoderRelevanceFilter(own) if own is not None else judge
+        asks_llm = isinstance(chosen, LlamaLLM) or hasattr(chosen, "complete")
+        if asks_llm:
+            checked_llm(chosen)
+        else:
+            check_abilities(
+                chosen, "judge", ("judge", "batch_size", "id"), "give a language model or a relevance filter"
+            )
+            if prompt is not None:
+                msg = "prompt is for a language model, and judge is none; leave it out"
+                raise InvalidParameterError(msg)
+        instructions = checked_prompt(DEFAULT_PROMPT if prompt is None else prompt) if asks_llm else None
+        super().__init__(
+            prompt_name="relevance_prompt",
+            prompt=instructions,
+            strict=strict,
+            deadline_seconds=deadline_seconds,
+            callback_manager=callback_manager,
+        )
+        self._judge = chosen
+        self._own = own
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "RelevanceFilterPostprocessor"
+
+    @property
+    def _works_with(self) -> str:
+        return self._relevance_filter(in_threads=False).id
+
+    def _relevance_filter(self, *, in_threads: bool) -> RelevanceFilter:
+        if self._prompt is None:
+            return cast("RelevanceFilter", self._judge)
+        llm = as_llm(cast("LlamaLLM | LLM", self._judge), in_threads=in_threads)
+        return LLMRelevanceFilter(llm, prompt=instructions_of(self._prompt))
+
+    async def _process(
+        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
+    ) -> list[NodeWithScore]:
+        relevance_filter = self._relevance_filter(in_threads=in_threads)
+        question, hits = self._question(query), hits_of(nodes)
+        found = await keep_relevant(self._run(), relevance_filter, question, hits, concurrency=CONCURRENCY)
+        self._told(query, found.failures)
+        return [nodes[int(hit.id)] for hit in found.hits]
+
+    def close(self) -> None:
+        """Close the model that was made here, and stop the background loop of synchronous calls."""
+        if self._own is not None:
+            self._own.close()
+        super().close()

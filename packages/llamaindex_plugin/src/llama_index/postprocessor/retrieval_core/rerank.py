@@ -1,0 +1,243 @@
+"""Postprocessors that put nodes into the order of a model which reads question and passage together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.settings import Settings
+
+from llama_index.postprocessor.retrieval_core._base import (
+    CONCURRENCY,
+    ModelPostprocessor,
+    PromptedPostprocessor,
+    as_llm,
+    check_count,
+    checked_llm,
+    checked_prompt,
+    hits_of,
+    instructions_of,
+)
+from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.config import RerankerConfig
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.plugging import reranker_chain
+from retrieval_core.pipeline.stages.rerank import rerank
+from retrieval_core.types import Degradation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
+    from llama_index.core.prompts import BasePromptTemplate
+    from llama_index.core.schema import QueryBundle
+
+    from retrieval_core.ports import LLM, Reranker
+    from retrieval_core.types import Hit
+
+MOST = 1000
+"""The most nodes that are scored."""
+
+
+class _Reranking(ModelPostprocessor):
+    """Orders nodes by a chain of rerankers."""
+
+    top_n: int = 5
+    weight: float = 1.0
+
+    def __init__(self, *, top_n: int, weight: float, **fields: Any) -> None:
+        check_count(top_n, "top_n")
+        if type(weight) not in (int, float) or not 0 <= weight <= 1:
+            msg = f"weight must be a number in [0, 1], got {weight!r:.80}"
+            raise InvalidParameterError(msg)
+        super().__init__(top_n=top_n, weight=weight, **fields)
+
+    async def _reranked(
+        self, chain: Sequence[Reranker], nodes: list[NodeWithScore], query: QueryBundle | None
+    ) -> list[NodeWithScore]:
+        question = self._question(query)
+        settings = RerankerConfig(candidates=MOST, weight=self.weight, concurrency=CONCURRENCY)
+        reranked = await rerank(self._run(), chain, question, hits_of(nodes), settings)
+        judged = [hit for hit in reranked.hits if hit.scores.rerank is not None]
+        if not judged:
+            self._told(query, reranked.failures)
+            return nodes[: self.top_n]
+        # A reranker that finds evidence has some for every passage that it judged; the others have a score of 0.
+        finds = any(hit.evidence is not None for hit in judged)
+        skipped = {hit.id for hit in judged if finds and hit.evidence is None and not hit.scores.rerank}
+        skipped.update(hit.id for hit in reranked.hits if hit.scores.rerank is None)
+        degraded = list(reranked.degraded)
+        if skipped:
+            reason = f"{len(skipped)} of {len(nodes)} nodes were not judged, and come behind the others without a score"
+            degraded.append(Degradation("rerank", reason))
+        self._told(query, reranked.failures, degraded)
+        result = [
+            NodeWithScore(node=nodes[int(hit.id)].node, score=self._score(hit))
+            for hit in judged
+            if hit.id not in skipped
+        ]
+        result += (NodeWithScore(node=nodes[place].node) for place in sorted(map(int, skipped)))
+        return result[: self.top_n]
+
+    def _score(self, hit: Hit) -> float | None:
+        # Where a reranker gives all the same score, the stage keeps the first stage's scores with its order.
+        return hit.scores.rerank if self.weight == 1 else hit.score
+
+
+class RerankPostprocessor(_Reranking):
+    """Orders nodes by the scores of a cross-encoder, or of any other reranker of retrieval-core.
+
+    By default it is a small model that runs inside this process, off the event loop, and needs no network
+    (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). For a service, give
+    ``CohereReranker(api_key=…)`` of :mod:`retrieval_core.adapters.rerankers.cohere`.
+
+    A reranker reads what LlamaIndex would embed of a node; of a passage of retrieval-core, its title, headings and
+    text. The result are new :class:`~llama_index.core.schema.NodeWithScore`; the given ones are not changed. Equal
+    scores keep the given order.
+
+    Where the reranker fails, the nodes come back in their order and with their scores, cut to ``top_n``; a warning is
+    logged, and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. A wrong key or a missing package
+    is always raised.
+
+    Args:
+        reranker: One, or several that are asked one after the other until one answers. They stay the caller's.
+        top_n: The most nodes, at least 1.
+        weight: In [0, 1]. With 1 the score is the reranker's own, in [0, 1]. With less, its ranks are blended with the
+            nodes' scores, as the pipeline does with 0.3 (measured, that was better than the reranker alone); the new
+            scores then have no fixed range. Without scores of the nodes their order is blended.
+        strict: Whether to raise where the reranker fails or its answer has faults.
+        deadline_seconds: The time that reranking may take, with retries; ``None`` for no bound.
+
+    Raises:
+        InvalidParameterError: ``reranker`` is not a reranker, or a number is outside its range.
+    """
+
+    _chain: tuple[Reranker, ...] = PrivateAttr()
+    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        reranker: Reranker | Sequence[Reranker] | None = None,
+        *,
+        top_n: int = 5,
+        weight: float = 1.0,
+        strict: bool = False,
+        deadline_seconds: float | None = 30.0,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        own = LocalCrossEncoder() if reranker is None else None
+        if not (chain := reranker_chain(own or reranker)):
+            msg = "there is no reranker in the sequence; leave it out for the local cross-encoder"
+            raise InvalidParameterError(msg)
+        super().__init__(
+            top_n=top_n,
+            weight=weight,
+            strict=strict,
+            deadline_seconds=deadline_seconds,
+            callback_manager=callback_manager,
+        )
+        self._chain = chain
+        self._own = own
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "RerankPostprocessor"
+
+    @property
+    def _works_with(self) -> str:
+        return ", ".join(reranker.id for reranker in self._chain)
+
+    async def _process(
+        self,
+        nodes: list[NodeWithScore],
+        query: QueryBundle | None,
+        *,
+        in_threads: bool,  # noqa: ARG002 - as the base has it
+    ) -> list[NodeWithScore]:
+        return await self._reranked(self._chain, nodes, query)
+
+    def close(self) -> None:
+        """Close the model that was made here, and stop the background loop of synchronous calls."""
+        if self._own is not None:
+            self._own.close()
+        super().close()
+
+
+class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
+    """Orders nodes by the grades that a language model gives them on a rubric, with evidence for each.
+
+    The model is shown each node as data, and grades it by itself from 0 to 100; a score is a hundredth of that. What it
+    gets wrong costs no node: grades of nodes that do not exist are ignored, of two grades for one node the first
+    counts, and what it did not grade comes behind the rest, in the given order and without a score. Where less than
+    half is graded it is asked once more, with its answer and what was wrong. See
+    :class:`~retrieval_core.adapters.rerankers.llm.LLMReranker`.
+
+    Texts of nodes, failures, the result and the other arguments are as of :class:`RerankPostprocessor`.
+
+    Args:
+        llm: A language model of LlamaIndex, or one of retrieval-core; by default ``Settings.llm``. It stays the
+            caller's.
+        top_n: The most nodes, at least 1.
+        prompt: The rubric in place of the built-in one, as instructions alone. It has the name ``rubric_prompt`` for
+            ``get_prompts`` and ``update_prompts``.
+        choice_batch_size: Nodes that one request grades, at least 1.
+        weight: In [0, 1].
+        strict: Whether to raise where the model fails or its answer has faults.
+        deadline_seconds: The time that reranking may take, with retries; ``None`` for no bound.
+
+    Raises:
+        InvalidParameterError: ``llm`` is not a language model, a number is outside its range, or the prompt is blank or
+            has variables.
+    """
+
+    choice_batch_size: int = 10
+    _llm: LlamaLLM | LLM = PrivateAttr()
+
+    def __init__(
+        self,
+        llm: LlamaLLM | LLM | None = None,
+        *,
+        top_n: int = 5,
+        prompt: BasePromptTemplate | str = DEFAULT_PROMPT,
+        choice_batch_size: int = 10,
+        weight: float = 1.0,
+        strict: bool = False,
+        deadline_seconds: float | None = 30.0,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        check_count(choice_batch_size, "choice_batch_size")
+        model = checked_llm(Settings.llm if llm is None else llm)
+        super().__init__(
+            top_n=top_n,
+            weight=weight,
+            choice_batch_size=choice_batch_size,
+            prompt_name="rubric_prompt",
+            prompt=checked_prompt(prompt),
+            strict=strict,
+            deadline_seconds=deadline_seconds,
+            callback_manager=callback_manager,
+        )
+        self._llm = model
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return "LLMRerankPostprocessor"
+
+    @property
+    def _works_with(self) -> str:
+        return as_llm(self._llm, in_threads=False).id
+
+    async def _process(
+        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
+    ) -> list[NodeWithScore]:
+        reranker = LLMReranker(
+            as_llm(self._llm, in_threads=in_threads),
+            prompt=None if self._prompt is None else instructions_of(self._prompt),
+            batch_size=self.choice_batch_size,
+        )
+        return await self._reranked((reranker,), nodes, query)
