@@ -67,6 +67,13 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         msg = f"a {name} cannot be pickled, because the models or stores in it cannot; make a new one instead"
         raise TypeError(msg)
 
+    def _update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
+        known = self._get_prompts()
+        if unknown := sorted(prompts_dict.keys() - known.keys()):
+            there = ", ".join(known) or "none, because it asks no language model"
+            msg = f"{self.class_name()} has no prompt {', '.join(unknown)}; there is {there}"
+            raise InvalidParameterError(msg)
+
     @property
     @abstractmethod
     def _works_with(self) -> str:
@@ -176,11 +183,7 @@ class PromptedPostprocessor(ModelPostprocessor):
         return {} if self._prompt is None else {self._prompt_name: self._prompt}
 
     def _update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
-        known = self._get_prompts()
-        if unknown := sorted(prompts_dict.keys() - known.keys()):
-            there = ", ".join(known) or "none, because it asks no language model"
-            msg = f"{self.class_name()} has no prompt {', '.join(unknown)}; there is {there}"
-            raise InvalidParameterError(msg)
+        super()._update_prompts(prompts_dict)
         for prompt in prompts_dict.values():
             self._prompt = checked_prompt(prompt)
 
@@ -259,14 +262,14 @@ def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:
 
 
 def _judged_text(node: BaseNode) -> str:
-    """Return what a node embeds or, where that is its text alone, the text with the passage's title and headings."""
-    text = node.get_content(metadata_mode=MetadataMode.EMBED)
-    if text != node.get_content(metadata_mode=MetadataMode.NONE):
-        return text
+    """Return title, headings and text of a passage of ours, as the index has it; of others, what is embedded of them."""
     try:
-        return chunk_from_node(node).indexed_text
+        chunk = chunk_from_node(node)
     except InvalidParameterError:  # its metadata hold something that only another retriever knows of
-        return text
+        return node.get_content(metadata_mode=MetadataMode.EMBED)
+    if chunk.title or chunk.section_path:
+        return chunk.indexed_text
+    return node.get_content(metadata_mode=MetadataMode.EMBED)
 
 
 def with_text(item: NodeWithScore, text: str, start: int | None = None) -> NodeWithScore:

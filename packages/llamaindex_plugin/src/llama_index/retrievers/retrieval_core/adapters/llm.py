@@ -64,8 +64,7 @@ class LlamaIndexLLM:
             msg = f"llm must be a language model of LlamaIndex, got {kind}; one of retrieval-core needs no wrapper"
             raise InvalidParameterError(msg)
         self._llm = llm
-        # The asynchronous methods of LlamaIndex's base class for models that can only block call these on the loop.
-        self._in_threads = type(llm).achat is CustomLLM.achat if in_threads is None else in_threads
+        self._in_threads = _can_only_block(llm) if in_threads is None else in_threads
 
     @property
     def id(self) -> str:
@@ -118,6 +117,12 @@ class LlamaIndexLLM:
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
+
+
+def _can_only_block(llm: LLM) -> bool:
+    """Whether a model has the asynchronous methods of LlamaIndex's base class, which call the others on the loop."""
+    # Wrapped for instrumentation, they are another object each time they are asked for.
+    return next(kind for kind in type(llm).__mro__ if "achat" in vars(kind)) is CustomLLM
 
 
 async def _from_threads(pieces: Generator[ChatResponse]) -> AsyncGenerator[ChatResponse]:
