@@ -177,8 +177,9 @@ def test_a_stream_that_is_left_closes_the_models() -> None:
         assert await anext(stream) == "more"
         await stream.aclose()
 
+    kind: Any = Told
     for in_threads in (False, True):
-        asyncio.run(leave(LlamaIndexLLM(Told(str), in_threads=in_threads)))
+        asyncio.run(leave(LlamaIndexLLM(kind(str), in_threads=in_threads)))
     assert closed == ["loop", "thread"]
 
 
@@ -198,7 +199,8 @@ def test_tokens_are_told_where_the_model_tells_them() -> None:
             told = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
             return ChatResponse(message=ChatMessage(content="yes"), additional_kwargs=told)
 
-    assert asyncio.run(LlamaIndexLLM(Counting(str)).complete(QUESTION)).usage == Usage(7, 2)
+    kind: Any = Counting
+    assert asyncio.run(LlamaIndexLLM(kind(str)).complete(QUESTION)).usage == Usage(7, 2)
     assert asyncio.run(LlamaIndexLLM(ScriptedLLM(lambda _: "yes")).complete(QUESTION)).usage is None
 
 

@@ -171,9 +171,10 @@ def test_the_question_is_needed() -> None:
 )
 def test_settings_outside_their_range_are_refused(wrong: dict[str, Any]) -> None:
     """By name, in both."""
-    for make in (RerankPostprocessor, LLMRerankPostprocessor):
-        with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
-            make(FakeReranker() if make is RerankPostprocessor else MockLLM(), **wrong)
+    with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
+        RerankPostprocessor(FakeReranker(), **wrong)
+    with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
+        LLMRerankPostprocessor(MockLLM(), **wrong)
     with pytest.raises(InvalidParameterError, match="choice_batch_size"):
         LLMRerankPostprocessor(MockLLM(), choice_batch_size=0)
 
@@ -337,13 +338,15 @@ def test_whatever_a_model_answers_no_node_is_lost_or_comes_twice(entries: list[A
     result = LLMRerankPostprocessor(llm, top_n=top_n).postprocess_nodes(nodes, query_str="q")
     grades: dict[int, float] = {}
     seen: set[int] = set()
-    for entry in (entry for entry in entries if isinstance(entry, dict)):
-        number = entry["id"]
+    for entry in entries:
+        if not hasattr(entry, "keys"):
+            continue
+        number: Any = entry["id"]
         number = int(number) if isinstance(number, str) and number.isdigit() else number
         if isinstance(number, bool) or number not in range(1, 6) or number in seen:
             continue
         seen.add(number)
-        grade = entry["relevance_score"]
+        grade: Any = entry["relevance_score"]
         grade = float(grade) if isinstance(grade, str) and grade.isdigit() else grade
         if isinstance(grade, (int, float)) and 0 <= grade <= 100:
             grades[int(number)] = grade / 100

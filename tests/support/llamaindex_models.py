@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import get_dispatcher  # pyright: ignore[reportPrivateImportUsage] - its public home
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import CustomLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from llama_index.core.instrumentation.events import BaseEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -48,7 +48,7 @@ class ScriptedLLM(CustomLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="scripted", is_chat_model=True)
+        return LLMMetadata(model_name="scripted", is_chat_model=True, context_window=32_000)
 
     def _said(self, prompt: str) -> str:
         self._prompts.append(prompt)
@@ -74,6 +74,9 @@ class ScriptedLLM(CustomLLM):
 
 class AsyncScriptedLLM(ScriptedLLM):
     """The same, with asynchronous methods of its own; its synchronous ones work too."""
+
+    def __init__(self, answer: Callable[[str], str], **fields: Any) -> None:
+        super().__init__(answer, **fields)
 
     async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
         await asyncio.sleep(0)
@@ -137,7 +140,7 @@ def both(
 
 
 @contextmanager
-def listening() -> Iterator[list[BaseEvent]]:
+def listening() -> Generator[list[BaseEvent]]:
     """Collect what LlamaIndex's instrumentation is told."""
     caught: list[BaseEvent] = []
 

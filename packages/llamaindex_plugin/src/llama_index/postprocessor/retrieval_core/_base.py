@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CBEventType, EventPayload
@@ -67,7 +67,8 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         msg = f"a {name} cannot be pickled, because the models or stores in it cannot; make a new one instead"
         raise TypeError(msg)
 
-    def _update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
+    # The two bases call the argument differently; it is passed by position.
+    def _update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         known = self._get_prompts()
         if unknown := sorted(prompts_dict.keys() - known.keys()):
             there = ", ".join(known) or "none, because it asks no language model"
@@ -206,8 +207,8 @@ def instructions_of(prompt: BasePromptTemplate) -> str:
         InvalidParameterError: It is blank, or has variables that nothing fills: question and passages go to the model
             as data, behind the instructions.
     """
-    mapped: Any = prompt.function_mappings
-    filled = {*prompt.kwargs, *(mapped or {})}
+    mapped: dict[str, Any] = cast("Any", prompt).function_mappings or {}
+    filled = {*prompt.kwargs, *mapped}
     if unfilled := [name for name in prompt.template_vars if name not in filled]:
         msg = (
             f"the prompt has the variables {', '.join(unfilled)}, and there is nothing to fill them with: give "
@@ -262,7 +263,7 @@ def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:
 
 
 def _judged_text(node: BaseNode) -> str:
-    """Return title, headings and text of a passage of ours, as the index has it; of others, what is embedded of them."""
+    """Return title, headings and text of a passage of ours, as in the index; of others, what is embedded of them."""
     try:
         chunk = chunk_from_node(node)
     except InvalidParameterError:  # its metadata hold something that only another retriever knows of
