@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import MockLLM, callbacks
 
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from retrieval_core.errors import (
@@ -68,17 +68,41 @@ def test_messages_keep_their_roles_and_the_systems_prompt_is_the_requests() -> N
 @pytest.mark.parametrize(
     ("kind", "in_threads", "is_in_thread"),
     [
-        (ScriptedLLM, None, True),
+        (ScriptedLLM, False, True),
         (ScriptedLLM, True, True),
-        (AsyncScriptedLLM, None, False),
+        (AsyncScriptedLLM, False, False),
         (AsyncScriptedLLM, True, True),
     ],
 )
-def test_what_can_only_block_runs_in_a_thread(kind: type[ScriptedLLM], in_threads: Any, is_in_thread: bool) -> None:
+def test_what_can_only_block_runs_in_a_thread(kind: type[ScriptedLLM], in_threads: bool, is_in_thread: bool) -> None:
     """LlamaIndex's own asynchronous method of such a model would block the loop."""
     llm = kind(lambda _: "yes")
     asyncio.run(LlamaIndexLLM(llm, in_threads=in_threads).complete(QUESTION))
     assert (llm.threads != ["MainThread"]) is is_in_thread
+
+
+def test_an_asynchronous_method_that_blocks_is_seen_through() -> None:
+    """Many classes have one that calls the synchronous method; LlamaIndex's decorator for callbacks hides it."""
+    decorator: Any = cast("Any", callbacks).llm_chat_callback()
+
+    class Pretending(ScriptedLLM):
+        @decorator
+        async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
+            return self.chat(messages)
+
+    kind: Any = Pretending
+    llm = kind(str.lower)
+    asyncio.run(LlamaIndexLLM(llm).complete(QUESTION))
+    assert llm.threads != ["MainThread"]
+
+
+def test_a_second_event_loop_asks_in_threads() -> None:
+    """Many clients can only be used on the loop of their first call."""
+    llm = AsyncScriptedLLM(lambda _: "yes")
+    ours = LlamaIndexLLM(llm)
+    for _ in range(2):
+        assert asyncio.run(ours.complete(QUESTION)).text == "yes"
+    assert [name == "MainThread" for name in llm.threads] == [True, False]
 
 
 def test_the_mock_model_answers_with_the_prompt() -> None:
@@ -196,6 +220,7 @@ def test_tokens_are_told_where_the_model_tells_them() -> None:
 
     class Counting(AsyncScriptedLLM):
         async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
+            await asyncio.sleep(0)
             told = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
             return ChatResponse(message=ChatMessage(content="yes"), additional_kwargs=told)
 

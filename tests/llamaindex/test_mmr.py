@@ -195,6 +195,8 @@ def test_with_an_embedder_it_cannot_be_pickled(embedder: Any) -> None:
         pickle.dumps(MMRPostprocessor(embedder))
     copied = pickle.loads(pickle.dumps(MMRPostprocessor(top_n=2, lambda_mult=0.3)))
     assert both(copied, ALIKE) == ["moon far", "sun"]
+    again = MMRPostprocessor.from_dict(copied.to_dict())
+    assert (again.top_n, again.lambda_mult) == (2, 0.3)
 
 
 @given(

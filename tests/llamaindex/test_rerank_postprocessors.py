@@ -188,8 +188,10 @@ def test_what_is_no_reranker_is_refused_at_once(wrong: Any) -> None:
         LLMRerankPostprocessor("gpt-4o")  # type: ignore[arg-type]
 
 
-def test_they_cannot_be_pickled() -> None:
-    """LlamaIndex would leave the model out."""
+def test_they_cannot_be_pickled_or_made_from_a_dictionary() -> None:
+    """LlamaIndex would leave the model out, and ask the one of its settings."""
+    with pytest.raises(TypeError, match="a dictionary does not hold all that a LLMRerankPostprocessor was made with"):
+        LLMRerankPostprocessor.from_dict(LLMRerankPostprocessor(MockLLM()).to_dict())
     with pytest.raises(TypeError, match="RerankPostprocessor cannot be pickled"):
         pickle.dumps(RerankPostprocessor(FakeReranker()))
     with pytest.raises(TypeError, match="LLMRerankPostprocessor cannot be pickled"):

@@ -34,6 +34,7 @@ from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -65,6 +66,17 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         # LlamaIndex would silently leave out what cannot be pickled.
         name = type(self).__name__
         msg = f"a {name} cannot be pickled, because the models or stores in it cannot; make a new one instead"
+        raise TypeError(msg)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """Refuse: LlamaIndex would make one with other models and settings, since a dictionary does not hold them.
+
+        Raises:
+            TypeError: Always.
+        """
+        del data, kwargs
+        msg = f"a dictionary does not hold all that a {cls.__name__} was made with; call the constructor instead"
         raise TypeError(msg)
 
     # The two bases call the argument differently; it is passed by position.
@@ -222,20 +234,16 @@ def instructions_of(prompt: BasePromptTemplate) -> str:
     return text
 
 
-def checked_llm(llm: LlamaLLM | LLM) -> LlamaLLM | LLM:
-    """Return a language model of LlamaIndex or of retrieval-core.
+def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
+    """Return a language model as one of retrieval-core, by whether LlamaIndex's is to be called in threads.
 
     Raises:
-        InvalidParameterError: It is neither.
+        InvalidParameterError: It is neither of LlamaIndex nor of retrieval-core.
     """
-    if not isinstance(llm, LlamaLLM):
-        check_abilities(llm, "llm", ("complete", "id"), "give a language model of LlamaIndex or of retrieval-core")
-    return llm
-
-
-def as_llm(llm: LlamaLLM | LLM, *, in_threads: bool) -> LLM:
-    """Return a language model as one of retrieval-core; one of LlamaIndex is called in threads where that is wanted."""
-    return LlamaIndexLLM(llm, in_threads=in_threads or None) if isinstance(llm, LlamaLLM) else llm
+    if isinstance(llm, LlamaLLM):
+        return {False: LlamaIndexLLM(llm), True: LlamaIndexLLM(llm, in_threads=True)}
+    check_abilities(llm, "llm", ("complete", "id"), "give a language model of LlamaIndex or of retrieval-core")
+    return {False: llm, True: llm}
 
 
 def check_count(value: object, name: str) -> None:

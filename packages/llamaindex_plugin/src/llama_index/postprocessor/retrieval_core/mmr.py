@@ -23,6 +23,7 @@ from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.schema import QueryBundle
@@ -85,6 +86,11 @@ class MMRPostprocessor(Postprocessor):
             msg = "an MMRPostprocessor with an embedder cannot be pickled; make a new one instead"
             raise TypeError(msg)
         return BaseNodePostprocessor.__getstate__(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """Return one with the numbers of another; an embedder has to be given by ``embedder=``."""
+        return super(Postprocessor, cls).from_dict(data, **kwargs)
 
     @property
     def _works_with(self) -> str:

@@ -10,7 +10,6 @@ from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's por
 from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
     PromptedPostprocessor,
-    as_llm,
     checked_llm,
     checked_prompt,
     hits_of,
@@ -55,7 +54,8 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
             language model.
     """
 
-    _judge: LlamaLLM | LLM | RelevanceFilter = PrivateAttr()
+    _judge: RelevanceFilter | None = PrivateAttr(default=None)
+    _llm: dict[bool, LLM] = PrivateAttr()
     _own: LocalCrossEncoder | None = PrivateAttr(default=None)
 
     def __init__(
@@ -69,17 +69,15 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
     ) -> None:
         own = LocalCrossEncoder() if judge is None else None
         chosen: Any = CrossEncoderRelevanceFilter(own) if own is not None else judge
-        asks_llm = isinstance(chosen, LlamaLLM) or hasattr(chosen, "complete")
-        if asks_llm:
-            checked_llm(chosen)
+        instructions, llm = None, dict[bool, "LLM"]()
+        if isinstance(chosen, LlamaLLM) or hasattr(chosen, "complete"):
+            instructions, llm = checked_prompt(DEFAULT_PROMPT if prompt is None else prompt), checked_llm(chosen)
         else:
-            check_abilities(
-                chosen, "judge", ("judge", "batch_size", "id"), "give a language model or a relevance filter"
-            )
+            advice = "give a language model or a relevance filter"
+            check_abilities(chosen, "judge", ("judge", "batch_size", "id"), advice)
             if prompt is not None:
                 msg = "prompt is for a language model, and judge is none; leave it out"
                 raise InvalidParameterError(msg)
-        instructions = checked_prompt(DEFAULT_PROMPT if prompt is None else prompt) if asks_llm else None
         super().__init__(
             prompt_name="relevance_prompt",
             prompt=instructions,
@@ -87,7 +85,8 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
             deadline_seconds=deadline_seconds,
             callback_manager=callback_manager,
         )
-        self._judge = chosen
+        self._judge = cast("RelevanceFilter | None", None if llm else chosen)
+        self._llm = llm
         self._own = own
 
     @classmethod
@@ -100,10 +99,10 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
         return self._relevance_filter(in_threads=False).id
 
     def _relevance_filter(self, *, in_threads: bool) -> RelevanceFilter:
-        if self._prompt is None:
-            return cast("RelevanceFilter", self._judge)
-        llm = as_llm(cast("LlamaLLM | LLM", self._judge), in_threads=in_threads)
-        return LLMRelevanceFilter(llm, prompt=instructions_of(self._prompt))
+        if self._judge is not None:
+            return self._judge
+        prompt = None if self._prompt is None else instructions_of(self._prompt)
+        return LLMRelevanceFilter(self._llm[in_threads], prompt=prompt)
 
     async def _process(
         self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool

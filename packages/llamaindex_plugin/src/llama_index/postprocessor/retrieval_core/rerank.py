@@ -12,7 +12,6 @@ from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
     ModelPostprocessor,
     PromptedPostprocessor,
-    as_llm,
     check_count,
     checked_llm,
     checked_prompt,
@@ -195,7 +194,7 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
     """
 
     choice_batch_size: int = 10
-    _llm: LlamaLLM | LLM = PrivateAttr()
+    _llm: dict[bool, LLM] = PrivateAttr()
 
     def __init__(
         self,
@@ -230,13 +229,13 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
 
     @property
     def _works_with(self) -> str:
-        return as_llm(self._llm, in_threads=False).id
+        return self._llm[False].id
 
     async def _process(
         self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
     ) -> list[NodeWithScore]:
         reranker = LLMReranker(
-            as_llm(self._llm, in_threads=in_threads),
+            self._llm[in_threads],
             prompt=None if self._prompt is None else instructions_of(self._prompt),
             batch_size=self.choice_batch_size,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import dis
+import inspect
 import json
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,22 +13,15 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM, CustomLLM
 from pydantic import RootModel
 
-from retrieval_core.adapters.vendors.http import retry_after, what_was_said
-from retrieval_core.errors import (
-    InvalidParameterError,
-    MalformedAnswerError,
-    RetrievalError,
-    ServiceConnectionError,
-    ServiceError,
-    ServiceTimeoutError,
-)
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Completion
 from retrieval_core.text.prompting import parse_answer
 from retrieval_core.types import Usage
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from llama_index.core.base.llms.types import ChatResponse
 
@@ -48,23 +43,24 @@ class LlamaIndexLLM:
     Where a schema is given, OpenAI's models that keep to schemas get it. All others are asked in words alone: text
     around the JSON object of their answer, and properties that the schema does not have, are left out.
 
+    The asynchronous methods are called where they wait without blocking, and only on the event loop of the first call,
+    which is where many clients can be used; anywhere else the synchronous ones are called in threads.
+
     Args:
         llm: Stays the caller's.
-        in_threads: Whether its synchronous methods are called, in threads; by default only where it has no
-            asynchronous ones of its own. Many clients keep connections that belong to the event loop which asked first,
-            so choose threads for a model that several loops ask.
+        in_threads: Whether the synchronous methods are called in any case.
 
     Raises:
         InvalidParameterError: ``llm`` is not a language model of LlamaIndex.
     """
 
-    def __init__(self, llm: LLM, *, in_threads: bool | None = None) -> None:
+    def __init__(self, llm: LLM, *, in_threads: bool = False) -> None:
         if not isinstance(llm, LLM):  # pyright: ignore[reportUnnecessaryIsInstance]
             kind = llm.__name__ if isinstance(llm, type) else type(llm).__name__
             msg = f"llm must be a language model of LlamaIndex, got {kind}; one of retrieval-core needs no wrapper"
             raise InvalidParameterError(msg)
         self._llm = llm
-        self._in_threads = _can_only_block(llm) if in_threads is None else in_threads
+        self._calls = Calls(llm, is_async=not in_threads and _waits(llm))
 
     @property
     def id(self) -> str:
@@ -80,14 +76,9 @@ class LlamaIndexLLM:
             MalformedAnswerError: The answer is empty, or lacks the JSON object or a property that was asked for.
             ServiceError: The model failed; subclasses say more.
         """
-        messages, settings = _messages(request), _settings(self._llm, request)
-        try:
-            if self._in_threads:
-                answer = await asyncio.to_thread(self._llm.chat, messages, **settings)
-            else:
-                answer = await self._llm.achat(messages, **settings)
-        except Exception as error:
-            raise _mapped(error, self.id) from error
+        answer = await self._calls.either(
+            self._llm.achat, self._llm.chat, _messages(request), **_settings(self._llm, request)
+        )
         text = valid_unicode(answer.message.content or "")
         if not text.strip():
             msg = f"{self.id} answered with nothing"
@@ -102,37 +93,37 @@ class LlamaIndexLLM:
         Raises:
             ServiceError: As for :meth:`complete`, before the first piece or after any. JSON is not checked.
         """
-        messages, settings = _messages(request), _settings(self._llm, request)
-        pieces: AsyncIterator[ChatResponse] | None = None
+        calls, llm = self._calls, self._llm
+        pieces: Any = await calls.either(
+            llm.astream_chat, cast("Any", llm.stream_chat), _messages(request), **_settings(llm, request)
+        )
         try:
-            if self._in_threads:
-                pieces = _from_threads(await asyncio.to_thread(self._llm.stream_chat, messages, **settings))
-            else:
-                pieces = await self._llm.astream_chat(messages, **settings)
-            async for piece in pieces:
+            # The loop is still the same one, so either both are asynchronous or neither is.
+            while (piece := await calls.either(partial(anext, pieces, None), partial(next, pieces, None))) is not None:
                 if piece.delta:
                     yield valid_unicode(piece.delta)
-        except Exception as error:
-            raise _mapped(error, self.id) from error
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
+            elif (close := getattr(pieces, "close", None)) is not None:
+                await calls.in_thread(close)
+
+    async def aclose(self) -> None:
+        """Stop the threads, and leave the model to its owner. Closing twice is fine."""
+        await self._calls.aclose()
 
 
-def _can_only_block(llm: LLM) -> bool:
-    """Whether a model has the asynchronous methods of LlamaIndex's base class, which call the others on the loop."""
-    # Wrapped for instrumentation, they are another object each time they are asked for.
-    return next(kind for kind in type(llm).__mro__ if "achat" in vars(kind)) is CustomLLM
+def _waits(llm: LLM) -> bool:
+    """Whether the asynchronous chat method waits without blocking the event loop, as far as can be told from outside.
 
-
-async def _from_threads(pieces: Generator[ChatResponse]) -> AsyncGenerator[ChatResponse]:
-    """Yield what a blocking generator yields, each step of it in a thread."""
-    try:
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            yield piece
-    finally:
-        if (close := getattr(pieces, "close", None)) is not None:
-            await asyncio.to_thread(close)
+    That of LlamaIndex's base class for models which can only block calls the synchronous one on the loop, and so do
+    some classes of their own: a method counts if it awaits something.
+    """
+    kind = next(kind for kind in type(llm).__mro__ if "achat" in vars(kind))
+    function = inspect.unwrap(vars(kind)["achat"])
+    # The decorator for callbacks awaits the method, which it has in its closure.
+    method: Any = inspect.getclosurevars(function).nonlocals.get("f", function)
+    return kind is not CustomLLM and any(step.opname == "GET_AWAITABLE" for step in dis.get_instructions(method))
 
 
 def _messages(request: CompletionRequest) -> list[ChatMessage]:
@@ -172,24 +163,3 @@ def _usage(answer: ChatResponse) -> Usage | None:
     told = cast("Any", answer).additional_kwargs
     counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
     return Usage(*counts) if all(type(count) is int for count in counts) else None
-
-
-def _mapped(error: Exception, service: str) -> RetrievalError:
-    """Return what a model raised as an error of this library, by the names and attributes that clients share."""
-    if isinstance(error, RetrievalError):
-        return error
-    said = what_was_said(str(error)) or type(error).__name__
-    msg = f"{service} failed: {said}"
-    names = [kind.__name__ for kind in type(error).__mro__]
-    if any("Timeout" in name for name in names):
-        return ServiceTimeoutError(msg, service)
-    if any(name.endswith(("ConnectionError", "ConnectError", "TransportError")) for name in names):
-        return ServiceConnectionError(msg, service)
-    status: object = getattr(error, "status_code", None)
-    headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    return ServiceError(
-        msg,
-        service,
-        status=status if isinstance(status, int) else None,
-        retry_after=None if headers is None else retry_after(headers),
-    )
