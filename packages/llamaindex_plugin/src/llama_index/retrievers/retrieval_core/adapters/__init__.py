@@ -1,4 +1,4 @@
-"""Parts of LlamaIndex as parts of retrieval-core: embedding and language models, rerankers, vector stores and retrievers."""
+"""Parts of LlamaIndex as parts of retrieval-core: models, rerankers, vector stores and retrievers."""
 
 from llama_index.retrievers.retrieval_core.adapters.build import from_index, pipeline_from
 from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder

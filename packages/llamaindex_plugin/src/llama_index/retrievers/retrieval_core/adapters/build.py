@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core import llms
@@ -11,6 +10,7 @@ from llama_index.core.indices.vector_store.base import VectorStoreIndex
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
 from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexHybridStore, LlamaIndexStore
@@ -158,7 +158,6 @@ def _reranker(given: BaseNodePostprocessor | Reranker) -> Reranker:
 
 def _llm(given: llms.LLM | LLM) -> LLM:
     if isinstance(given, llms.LLM):
-        adapters = import_module("llama_index.retrievers.retrieval_core.adapters.llm")
-        return cast("LLM", adapters.LlamaIndexLLM(given))
+        return LlamaIndexLLM(given)
     check_abilities(given, "llm", LLMS.abilities, "give a language model of LlamaIndex, or one of this library")
     return given
