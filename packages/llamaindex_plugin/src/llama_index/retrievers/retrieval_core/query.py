@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
-from llama_index.core.callbacks.base import global_stack_trace
+from llama_index.core.callbacks.base import global_stack_trace, global_stack_trace_ids
 from llama_index.core.schema import QueryBundle
 
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
@@ -49,6 +49,9 @@ class RetrievalQueryBundle(QueryBundle):
     mode: SearchMode | None = None
 
     def __post_init__(self) -> None:
+        # A text of its own, so that whoever takes it out of the bundle can be told from who has the same words.
+        if type(self.query_str) is str:
+            self.query_str = f"{self.query_str} "[:-1]
         self._call: str | None = None
         if not (self.filters is self.top_k is self.mode is None):
             _LATEST.set(ref(self))
@@ -59,18 +62,18 @@ class RetrievalQueryBundle(QueryBundle):
         Args:
             query: May be this bundle itself.
             call: Names the call of an engine, or of a retriever of retrievers, that led to it. Only what belongs to the
-                first call that this bundle was part of was made of it.
+                first call that this bundle was part of was made of it, and what has this bundle's own text.
         """
         if isinstance(query, RetrievalQueryBundle):
             self._call = call
             return None
         self._call = self._call or call
-        if call != self._call:
+        if call != self._call and query.query_str is not self.query_str:
             return None
         names = [name for name in ("filters", "top_k", "mode") if getattr(self, name) is not None]
         return (
             f"query: it came without the {', '.join(names)} of the RetrievalQueryBundle {self.query_str!r:.60}; what "
-            "makes new queries (HyDE, sub-questions, fusion) leaves them behind: give the engine "
+            "makes new queries (HyDE, sub-questions, fusion, chat) leaves them behind: give the engine "
             f"retriever.bound({names[0]}=…)"
         )
 
@@ -81,10 +84,14 @@ def settings_left_behind(query: QueryBundle) -> str | None:
     LlamaIndex does not tell what a query was made of. It is taken for one of the latest bundle with settings that was
     made in this context, as long as somebody holds that, and not where a retriever is asked directly.
     """
-    latest, calls = _LATEST.get(), global_stack_trace.get()
+    latest, calls, traces = _LATEST.get(), global_stack_trace.get(), global_stack_trace_ids.get()
     bundle = None if latest is None else latest()
-    # The first entry stands for no call, and the last one for that of the retriever itself.
-    return None if bundle is None or len(calls) < 3 else bundle.left_behind_by(query, calls[1])
+    # Of the calls the first entry stands for none, and the last one is the retriever's own, as is the last trace. Query
+    # engines of users, and chat engines, are traces without being calls.
+    is_asked_directly = len(calls) < 3 and len(traces) < 2
+    if bundle is None or (is_asked_directly and not isinstance(query, RetrievalQueryBundle)):
+        return None
+    return bundle.left_behind_by(query, calls[1])
 
 
 def question(
