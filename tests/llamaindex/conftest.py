@@ -41,3 +41,11 @@ def loop_that_is_closed() -> Iterator[None]:
     yield
     asyncio.set_event_loop(None)
     loop.close()
+
+
+@pytest.fixture(autouse=True)
+def no_bundle_of_another_test() -> None:
+    """Make a bundle with settings that is gone at once, so that none that a test's parameters keep is the latest."""
+    from llama_index.retrievers.retrieval_core import RetrievalQueryBundle
+
+    RetrievalQueryBundle("gone", top_k=1)
