@@ -79,7 +79,7 @@ class PassageNode(TextNode):
     """
 
     rank: int | None = None
-    scores: dict[str, float] = Field(default_factory=dict)
+    scores: dict[str, int | float] = Field(default_factory=dict[str, int | float])
     degraded: list[str] = Field(default_factory=list)
     relevance_reason: str | None = None
     evidence: dict[str, Any] | None = None
