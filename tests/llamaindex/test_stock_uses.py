@@ -1,5 +1,8 @@
 """What LlamaIndex makes of the retriever's nodes and of its queries, in its own engines and retrievers."""
 
+# LlamaIndex's own types are unknown in parts.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import asyncio
@@ -24,6 +27,7 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.question_gen.types import SubQuestion
 from llama_index.core.retrievers import QueryFusionRetriever, TransformRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import IndexNode, MetadataMode, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
 
@@ -84,8 +88,8 @@ def fusion(retriever: RetrievalCoreRetriever, *, use_async: bool = False, mode: 
         num_queries=4,
         similarity_top_k=6,
         use_async=use_async,
-        mode=mode,
-        verbose=False,  # type: ignore[arg-type]
+        mode=FUSION_MODES(mode),
+        verbose=False,
     )
 
 
@@ -120,7 +124,7 @@ def sub_questions(engine: RetrieverQueryEngine, *, use_async: bool = False) -> A
         def _get_prompts(self) -> Any:
             return {}
 
-        def _update_prompts(self, prompts: Any) -> None: ...
+        def _update_prompts(self, prompts_dict: Any) -> None: ...
 
     tool = QueryEngineTool(engine, ToolMetadata("about the sky", name="ours"))
     from llama_index.core import get_response_synthesizer
@@ -269,7 +273,7 @@ def test_index_nodes_among_objects_are_followed(library: Library) -> None:
     extra = TextNode(text="more", id_="more")
     objects = [IndexNode(text="pointer", index_id="p", obj=extra)]
     retriever = RetrievalCoreRetriever(library.pipeline, top_k=1, objects=objects)
-    assert retriever.object_map == {"p": extra}  # pyright: ignore[reportUnknownMemberType]
+    assert retriever.object_map == {"p": extra}
     assert [item.node.node_id for item in retriever.retrieve(QUESTION)] == ["moon.md#1"]
 
 

@@ -8,8 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError, StoreError
-from retrieval_core.index.builders.backends import build_analyzer
-from retrieval_core.index.open import build_store
+from retrieval_core.index.builders.backends import build_analyzer, build_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
