@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
+
 from llama_index.core import SummaryIndex
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms import MockLLM
@@ -191,6 +194,7 @@ def test_what_the_index_takes_in_is_found_at_once_and_what_it_drops_is_not() -> 
 
 
 def test_rerank_budget_context_and_cache_work_on_it() -> None:
+    pytest.importorskip("tokenizers", reason="needs the local tokenizer")
     pipeline = from_index(index_of(), rerank=FakeReranker(), config=load_config(overrides={"search.top_k": 3}))
     result = pipeline.retrieve("the sun")
     assert all(hit.scores.rerank is not None for hit in result.hits)
@@ -233,7 +237,7 @@ def test_other_nodes_of_a_shared_docstore_are_not_found() -> None:
 
 
 def test_a_language_model_of_llamaindex_writes_answers() -> None:
-    pytest.importorskip("llama_index.retrievers.retrieval_core.adapters.llm", reason="the bridge is not there")
+    pytest.importorskip("tokenizers", reason="needs the local tokenizer")
     pipeline = from_index(index_of(), llm=MockLLM())
     assert pipeline.answer("how far away is the moon").text
     pipeline.close()
@@ -636,6 +640,7 @@ class Fixed(BaseRetriever):
 
 def test_a_retriever_answers_in_place_of_an_index() -> None:
     """In its order and with its scores, without an embedder; reranker, context and cache work on what it gives."""
+    pytest.importorskip("tokenizers", reason="needs the local tokenizer")
     retriever = Fixed(9.0, 7.5, 7.5, 1.0)
     pipeline = pipeline_from(retriever=retriever)
     result = pipeline.retrieve("how bright is the moon")

@@ -6,6 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
+
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.rankGPT_rerank import RankGPTRerank
