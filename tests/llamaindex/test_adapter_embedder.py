@@ -114,6 +114,12 @@ def test_the_id_names_class_model_and_what_changes_the_vectors() -> None:
     assert prompted not in {name(), name(query_instruction="Look for: ")}
     assert LlamaIndexEmbedder(WordEmbedding(), name="mine").id == "mine"
 
+    class Pooled(WordEmbedding):
+        pooling: str = "cls"
+
+    ids = [LlamaIndexEmbedder(Pooled(pooling=pooling)).id for pooling in ("cls", "mean")]
+    assert ids == ["llama-index/Pooled/words", "llama-index/Pooled/words;pooling=mean"]
+
 
 def test_asynchronous_methods_count_where_they_await_something() -> None:
     """``MockEmbedding`` and many others have one that calls the synchronous method, which would block the loop."""

@@ -171,7 +171,7 @@ def test_nodes_of_other_retrievers_are_cited_by_what_models_may_see() -> None:
     document = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="3f2a")}
     given = [
         node("one", 0.9, metadata={"file_path": "a/b.pdf", "page_label": "7", "author": "Ann"}),
-        node("two", 0.8, metadata={"file_path": "/home/ann/b.pdf"}, excluded_llm_metadata_keys=["file_path"]),
+        node("two", 0.8, metadata={"file_path": "ann/b.pdf"}, excluded_llm_metadata_keys=["file_path"]),
         node("three", None, metadata={"file_name": "c | Page: 9"}, relationships=document),
         node(
             "four", 0.1, metadata={"page_label": "iv", "at": datetime(2026, 1, 1, tzinfo=UTC)}, relationships=document

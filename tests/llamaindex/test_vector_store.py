@@ -34,7 +34,8 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
-from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore, embedder_id_of
+from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder
+from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
@@ -600,7 +601,7 @@ def test_the_model_is_named_once_and_held_to(tmp_path: Path) -> None:
     for other in (MockEmbedding(embed_dim=3), FakeEmbedder(2)):
         with (
             RetrievalCoreVectorStore.from_index_file(path, embed_model=other) as store,
-            pytest.raises(EmbedderMismatchError, match="llama-index:MockEmbedding:unknown;embed_dim=2"),
+            pytest.raises(EmbedderMismatchError, match="llama-index/MockEmbedding/unknown/2"),
         ):
             store.get_nodes()
     with (
@@ -610,27 +611,11 @@ def test_the_model_is_named_once_and_held_to(tmp_path: Path) -> None:
         ours.retrieve("lorem")
 
 
-class _OfLlamaIndex(FakeEmbedder):
-    """A model of LlamaIndex as an embedder, by the id that the vector store wrote."""
-
-    def __init__(self, model: MockEmbedding) -> None:
-        super().__init__(model.embed_dim)
-        self._model = model
-
-    @property
-    def id(self) -> str:
-        return embedder_id_of(self._model)
-
-    async def embed_query(self, text: str) -> Vector:
-        return np.asarray(await self._model.aget_query_embedding(text), dtype=np.float32)
-
-
 def test_an_index_of_a_model_of_llamaindex_is_asked_with_the_same_model(tmp_path: Path) -> None:
-    """By an embedder that has the id which ``embedder_id_of`` gives."""
     model = MockEmbedding(embed_dim=2)
     with RetrievalCoreVectorStore.from_index_file(tmp_path / "x.db", embed_model=model) as store:
         store.add(NODES)
-    with open_index(tmp_path / "x.db", embedder=_OfLlamaIndex(model)) as ours:
+    with open_index(tmp_path / "x.db", embedder=LlamaIndexEmbedder(model)) as ours:
         result = ours.retrieve("sun")
         assert {hit.chunk.id for hit in result.hits} == {"a", "b", "c"}
         assert not result.degraded
@@ -680,7 +665,7 @@ def test_embedders_are_models_of_llamaindex(model: RetrievalCoreEmbedding) -> No
     assert vector == model.get_text_embedding("the moon") == asyncio.run(model.aget_query_embedding("the moon"))
     assert model.get_text_embedding_batch(["the moon", "x"])[0] == vector
     assert asyncio.run(model.aget_text_embedding("the moon")) == vector
-    assert (embedder_id_of(model), model.model_name, model.class_name()) == (
+    assert (LlamaIndexEmbedder(model).id, model.model_name, model.class_name()) == (
         *["fake-words-256"] * 2,
         "RetrievalCoreEmbedding",
     )

@@ -1,6 +1,6 @@
 """A vector store of LlamaIndex over any store of retrieval-core, and embedders as LlamaIndex's embedding models."""
 
-from llama_index.vector_stores.retrieval_core.embedding import RetrievalCoreEmbedding, embedder_id_of
+from llama_index.vector_stores.retrieval_core.embedding import RetrievalCoreEmbedding
 from llama_index.vector_stores.retrieval_core.store import RetrievalCoreVectorStore
 
-__all__ = ["RetrievalCoreEmbedding", "RetrievalCoreVectorStore", "embedder_id_of"]
+__all__ = ["RetrievalCoreEmbedding", "RetrievalCoreVectorStore"]

@@ -1,4 +1,4 @@
-"""Embedders of retrieval-core as LlamaIndex's embedding models, and names for the latter."""
+"""Embedders of retrieval-core as LlamaIndex's embedding models."""
 
 from __future__ import annotations
 
@@ -14,26 +14,6 @@ from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
     from retrieval_core.ports import Embedder
-
-_SETTINGS = (
-    "dimensions", "output_dimensionality", "output_dimension", "truncate_dim", "embed_dim", "mode", "task", "task_type",
-    "input_type", "truncate", "query_instruction", "text_instruction", "pooling", "normalize", "cls_pooling",
-)  # fmt: skip
-"""Fields of embedding models for LlamaIndex that change the vectors."""
-
-
-def embedder_id_of(model: BaseEmbedding) -> str:
-    """Return the embedder's id that is written to an index whose vectors are from a model of LlamaIndex.
-
-    It is the class and the model's name, and those settings that are known to change vectors:
-    ``llama-index:OpenAIEmbedding:text-embedding-3-small;dimensions=256``. That of a :class:`RetrievalCoreEmbedding` is
-    its embedder's own.
-    """
-    if isinstance(model, RetrievalCoreEmbedding):
-        return model.embedder.id
-    known = ((name, getattr(model, name, None)) for name in _SETTINGS)
-    settings = "".join(f";{name}={value}" for name, value in known if isinstance(value, (str, int, float)))
-    return f"llama-index:{model.class_name()}:{model.model_name}{settings}"
 
 
 class RetrievalCoreEmbedding(BaseEmbedding):
@@ -71,6 +51,11 @@ class RetrievalCoreEmbedding(BaseEmbedding):
     def embedder(self) -> Embedder:
         """The embedder."""
         return self._embedder
+
+    @property
+    def embedder_id(self) -> str:
+        """The embedder's id, by which an index knows whose vectors it holds."""
+        return self._embedder.id
 
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex would silently leave the embedder out.

@@ -16,8 +16,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
+from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from llama_index.vector_stores.retrieval_core.embedding import embedder_id_of
 from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
 from llama_index.vector_stores.retrieval_core.matching import matching
 from llama_index.vector_stores.retrieval_core.nodes import chunks_of, kept_of, node_of

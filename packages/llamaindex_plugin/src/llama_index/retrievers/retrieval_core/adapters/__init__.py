@@ -1,7 +1,7 @@
 """Parts of LlamaIndex as parts of retrieval-core: models, rerankers, vector stores and retrievers."""
 
 from llama_index.retrievers.retrieval_core.adapters.build import from_index, pipeline_from
-from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder, embedder_id_of
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetriever, LlamaIndexRetrieverStore
@@ -22,6 +22,7 @@ __all__ = [
     "LlamaIndexStore",
     "StoreAbilities",
     "abilities_of",
+    "embedder_id_of",
     "from_index",
     "pipeline_from",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,36 @@ if TYPE_CHECKING:
 
     from retrieval_core.types import Matrix, Vector
 
-_SIZES = ("dimensions", "embed_dim", "output_dimensionality", "output_dimension")
+_SIZES = ("dimensions", "embed_dim", "output_dimensionality", "output_dimension", "truncate_dim")
 """Fields in which models of LlamaIndex say how long their vectors are to be."""
 _ADDRESSES = ("api_base", "base_url", "azure_endpoint")
 _PROMPTS = ("query_instruction", "text_instruction", "query_prefix", "text_prefix", "query_prompt", "text_prompt")
 """Fields with what is put before questions and passages, which changes their vectors."""
+_SETTINGS = ("mode", "task", "task_type", "input_type", "truncate", "pooling", "cls_pooling")
+"""Other fields that change the vectors."""
 _PROBE = "dimension"
+
+
+def embedder_id_of(model: BaseEmbedding) -> str:
+    """Return the embedder's id of a model of LlamaIndex, the one that is written to an index of its vectors.
+
+    It names class and model, and what else is known to change the vectors where the model's class has it otherwise:
+    their length, the server, settings, and a digest of the prompts, such as
+    ``llama-index/OpenAIEmbedding/text-embedding-3-small/256``. A model that tells an ``embedder_id``, as
+    ``RetrievalCoreEmbedding`` does, has that.
+    """
+    if isinstance(told := getattr(model, "embedder_id", None), str):
+        return told
+    parts = ["llama-index", type(model).__name__, model.model_name]
+    if (size := _told_dimension(model)) is not None:
+        parts.append(str(size))
+    address = next((value for name in _ADDRESSES if isinstance(value := _own(model, name), str)), None)
+    host = f"@{_host(address)}" if address else ""
+    chosen = ((name, _own(model, name)) for name in _SETTINGS)
+    settings = "".join(f";{name}={value}" for name, value in chosen if isinstance(value, (str, int)))
+    prompts = [f"{name}={value}" for name in _PROMPTS if isinstance(value := getattr(model, name, None), str) and value]
+    digest = f"+{sha256(chr(0).join(prompts).encode()).hexdigest()[:8]}" if prompts else ""
+    return "/".join(parts) + host + settings + digest
 
 
 class LlamaIndexEmbedder:
@@ -63,12 +88,12 @@ class LlamaIndexEmbedder:
             raise InvalidParameterError(msg)
         self._model, self._clients = _own_clients(model)
         self._dimension = dimension or _told_dimension(model)
-        self._id = name or _identity(model)
+        self._id = name or embedder_id_of(model)
         self._calls = Calls(model, is_async=_is_async(model) if is_async is None else is_async)
 
     @property
     def id(self) -> str:
-        """Names class and model, and what else changes the vectors: length, server, a digest of the prompts."""
+        """The name that was given, or what :func:`embedder_id_of` says of the model."""
         return self._id
 
     @property
@@ -158,24 +183,13 @@ def _told_dimension(model: BaseEmbedding) -> int | None:
     return next((size for name in _SIZES if type(size := getattr(model, name, None)) is int and size > 0), None)
 
 
-def _identity(model: BaseEmbedding) -> str:
-    parts = ["llama-index", type(model).__name__, model.model_name]
-    if (size := _told_dimension(model)) is not None:
-        parts.append(str(size))
-    usual = type(model).model_fields
-    address = next(
-        (
-            value
-            for name in _ADDRESSES
-            if isinstance(value := getattr(model, name, None), str)
-            and value
-            and not (name in usual and usual[name].default == value)
-        ),
-        None,
-    )
-    prompts = [f"{name}={value}" for name in _PROMPTS if isinstance(value := getattr(model, name, None), str) and value]
-    digest = f"+{sha256(chr(0).join(prompts).encode()).hexdigest()[:8]}" if prompts else ""
-    return "/".join(parts) + (f"@{_host(address)}" if address else "") + digest
+def _own(model: BaseEmbedding, name: str) -> object:
+    """Return what a model has in a field, or ``None`` where that is empty or what its class has."""
+    value = getattr(model, name, None)
+    field = type(model).model_fields.get(name)
+    if value == "" or (field is not None and field.default == value):
+        return None
+    return value.value if isinstance(value, Enum) else value
 
 
 def _host(address: str) -> str:
