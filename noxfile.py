@@ -104,7 +104,7 @@ def plugin_alone(session: nox.Session) -> None:
     plugin = next(folder.glob("llama_index*.whl")).as_uri()
     requirement = f"llama-index-retrievers-retrieval-core @ {plugin}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs, env=QUICK)
 
 
 @nox.session
@@ -114,7 +114,7 @@ def mcp_alone(session: nox.Session) -> None:
     server = next(folder.glob("retrieval_core_mcp-*.whl")).as_uri()
     requirement = f"retrieval-core-mcp @ {server}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", *PARALLEL, "tests/mcp", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/mcp", *session.posargs, env=QUICK)
 
 
 @nox.session

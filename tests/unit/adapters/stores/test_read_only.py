@@ -126,10 +126,9 @@ def mounted(folder: Path) -> tuple[str, ...]:
 
 
 @needs_mount
-@pytest.mark.parametrize("writer", ["write", "crash"])
-def test_an_index_on_a_read_only_mount_is_searched(code: str, folder: Path, writer: str) -> None:
-    """All that was written is there, also where the writer did not come to close it; a write is refused."""
-    run(code, writer, folder, "a", "b")
+def test_an_index_on_a_read_only_mount_is_searched(code: str, folder: Path) -> None:
+    """All that was written is there, though the writer did not come to close it; a write is refused."""
+    run(code, "crash", folder, "a", "b")
     assert run(code, "read", folder, prefix=mounted(folder)) == "a b"
 
 
@@ -152,11 +151,12 @@ def test_what_others_write_meanwhile_is_found(code: str, folder: Path) -> None:
     assert reader.stdout is not None
     with reader:
         assert reader.stdout.readline() == "a\n"
-        for writer, name, expected in (("write", "b", "a b"), ("crash", "c", "a b c"), ("write", "d", "a b c d")):
+        for writer, name, expected in (("crash", "b", "a b"), ("write", "c", "a b c")):
             run(code, writer, folder, name)
             reader.stdin.write("\n")
             reader.stdin.flush()
             assert reader.stdout.readline() == f"{expected}\n"
+    assert reader.returncode == 0  # a write was refused
 
 
 @needs_mount
