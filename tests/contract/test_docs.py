@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from retrieval_core.cli.commands import main
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytest.importorskip("onnxruntime", reason="the examples use the local model: pip install 'retrieval-core[local]'")
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"llamaindex.md": "llama_index.retrievers.retrieval_core", "mcp.md": "retrieval_core_mcp.server"}
+NEEDS = {
+    "llamaindex.md": "llama_index.retrievers.retrieval_core",
+    "llamaindex-examples.md": "llama_index.retrievers.retrieval_core",
+    "mcp.md": "retrieval_core_mcp.server",
+}
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(?P<language>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+DIFF = re.compile(r"^```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def expected_output(code: str) -> str:
@@ -72,12 +81,32 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.model
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run_and_print_what_the_page_says(page: Path, somewhere: Path) -> None:
-    """The blocks of a page run in order and share their names; an index of a small table is there for searches."""
+@pytest.fixture
+def nothing_left_in_llamaindex(page: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Skip a page whose package is missing; of LlamaIndex, forget the model and close the event loop that it takes."""
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
+    if not page.name.startswith("llamaindex"):
+        yield
+        return
+    from llama_index.core import Settings
+
+    monkeypatch.setattr(Settings, "_llm", None)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.model
+# What LlamaIndex's agents do.
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning", "ignore:is_running called")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run_and_print_what_the_page_says(
+    page: Path, somewhere: Path, nothing_left_in_llamaindex: None
+) -> None:
+    """The blocks of a page run in order and share their names; an index of a small table is there for searches."""
     blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
     if not blocks:
         pytest.skip("the page has no examples")
@@ -89,6 +118,16 @@ def test_examples_run_and_print_what_the_page_says(page: Path, somewhere: Path) 
             run_python(block["code"], names)
         else:
             run_console(block["code"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_diff_leads_to_is_run_below_it(page: Path) -> None:
+    """What a page tells to change is what it then runs."""
+    text = page.read_text(encoding="utf-8")
+    for diff in DIFF.finditer(text):
+        after = "".join(line[1:] + "\n" for line in diff["lines"].splitlines() if not line.startswith("-"))
+        examples = [block["code"] for block in BLOCK.finditer(text, diff.end())]
+        assert any(example.startswith(after) for example in examples), after
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
