@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core.cli.commands import main
+from support.page_examples import BLOCK, assert_prints, expected_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,25 +29,7 @@ NEEDS = {
 }
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-BLOCK = re.compile(r"^```(?P<language>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 DIFF = re.compile(r"^```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def expected_output(code: str) -> str:
-    """Return the comment lines at the end of an example: what it prints."""
-    lines = code.rstrip("\n").split("\n")
-    first = len(lines)
-    while first and (lines[first - 1].startswith("# ") or lines[first - 1] == "#"):
-        first -= 1
-    return "\n".join(line[2:] for line in lines[first:])
-
-
-def assert_prints(actual: str, expected: str) -> None:
-    """Compare line by line; ``…`` stands for any text, and a line of its own for any lines."""
-    pattern = re.escape(expected.strip()).replace("…", "(?s:.*?)")
-    assert re.fullmatch(pattern, "\n".join(line.rstrip() for line in actual.strip().split("\n"))), (
-        f"printed:\n{actual}\nbut the page says:\n{expected}"
-    )
 
 
 def run_python(code: str, names: dict[str, Any]) -> None:

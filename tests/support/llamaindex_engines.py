@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from llama_index.core.llms import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
 
 class Writer(CustomLLM):
@@ -102,14 +104,31 @@ class Row:
     check: Callable[[Any], None] | str
 
 
-def page(head: str, rows: Iterable[Row]) -> str:
-    """Return the page of the table: the head, and a table for each area in the order of the rows."""
+def sections(examples: Path) -> dict[str, str]:
+    """Return where each class that a heading of a page names is told of, as the target of a link from beside it."""
+    headings = re.findall(r"^## (.+)$", examples.read_text("utf-8"), re.MULTILINE)
+    return {
+        name: f"{examples.name}#{re.sub(r'[^a-z ]', '', heading.lower()).replace(' ', '-')}"
+        for heading in headings
+        for name in re.findall(r"[A-Z]\w+(?:Engine|Agent|Tool|Transform)\b", heading)
+    }
+
+
+def linked(text: str, targets: Mapping[str, str]) -> str:
+    """Return Markdown whose first name in code is a link, if it has a target."""
+    return re.sub(
+        r"`(\w+)`", lambda name: f"[{name[0]}]({targets[name[1]]})" if name[1] in targets else name[0], text, count=1
+    )
+
+
+def page(head: str, rows: Iterable[Row], targets: Mapping[str, str]) -> str:
+    """Return the page of the table: the head, and a table for each area in the order of the rows; names are linked."""
     areas: dict[str, list[Row]] = {}
     for row in rows:
         areas.setdefault(row.area, []).append(row)
     parts = [head]
     for area, members in areas.items():
         lines = [f"## {area}", "", "| of LlamaIndex | with ours | note |", "|---|---|---|"]
-        lines += [f"| {row.name} | {row.verdict} | {row.note} |" for row in members]
+        lines += [f"| {linked(row.name, targets)} | {row.verdict} | {row.note} |" for row in members]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
