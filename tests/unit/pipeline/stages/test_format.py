@@ -12,6 +12,8 @@ from retrieval_core.errors import ConfigurationError
 from retrieval_core.pipeline.stages.format import format_context, without_delimiter
 from retrieval_core.types import Chunk, Hit, PageSpan, Scores, format_citation
 
+UUID = "0b6f0f4e-58cf-4d5e-9f4a-2f1f6f1f9a77"
+
 
 def hit(text: str = "text", score: float = 0.5, document_id: str = "guide.md", **fields: object) -> Hit:
     chunk = Chunk(f"{document_id}#0", document_id, text, **fields)  # pyright: ignore[reportArgumentType]
@@ -205,9 +207,13 @@ def test_no_hits() -> None:
             "Doc: guide.md | Page: 3-4 | Section: Setup > Linux",
         ),
         ({"row_range": (7, 7)}, "Doc: guide.md | Rows: 7"),
+        ({"source": "web/guide.md"}, "Doc: guide.md"),
+        ({"document_id": UUID, "source": "web/guide.md"}, "Doc: web/guide.md"),
+        ({"document_id": UUID}, f"Doc: {UUID}"),
+        ({"document_id": f"{UUID}.md", "source": "web/guide.md"}, f"Doc: {UUID}.md"),
         ({"row_range": (7, 9), "item_range": (1, 2)}, "Doc: guide.md | Rows: 7-9 | Items: 1-2"),
     ],
 )
 def test_citations(fields: dict[str, object], citation: str) -> None:
-    """A citation names the document and every place in it that is known."""
+    """A citation names the document, by its id if that is not drawn at random, and every place in it that is known."""
     assert format_citation(hit(**fields).chunk) == citation  # pyright: ignore[reportArgumentType]

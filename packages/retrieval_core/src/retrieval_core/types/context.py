@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,6 +18,8 @@ Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
 on the same page or under the same parent; or beside one, beyond that border."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +183,12 @@ class ContextPack:
 def format_citation(place: Chunk | Citation) -> str:
     """Return the source of a text as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
 
-    Ranges of table rows and list items come last. Names cannot forge parts of the line: see
+    A document whose id is a UUID, which tells a reader nothing, is named by its source if that is known. Ranges of
+    table rows and list items come last. Names cannot forge parts of the line: see
     :func:`~retrieval_core.types.escapes.escape_name`.
     """
-    parts = [f"Doc: {escape_name(place.document_id)}"]
+    name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
+    parts = [f"Doc: {escape_name(name)}"]
     if place.page_span:
         parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
     if place.section_path:
