@@ -92,5 +92,5 @@ def test_counting_is_an_ability_of_its_own() -> None:
 @pytest.mark.parametrize(("dimension", "max_tokens"), [(0, 1), (1, 0)])
 def test_sizes_below_one_are_refused(dimension: int, max_tokens: int) -> None:
     """A vector has at least one component, and a text at least one word."""
-    with pytest.raises(InvalidParameterError, match="must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="must be a whole number of at least 1, got 0"):
         CountingFakeEmbedder(dimension, max_tokens)

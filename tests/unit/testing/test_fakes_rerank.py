@@ -111,5 +111,5 @@ def test_failure_and_gate(make: Callable[[], Fakes], call: Callable[[Fakes], Awa
 @pytest.mark.parametrize("make", [FakeReranker, FakeRelevanceFilter])
 def test_the_batch_size_is_checked(make: Callable[..., object]) -> None:
     """A call takes at least one passage."""
-    with pytest.raises(InvalidParameterError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="batch_size must be a whole number of at least 1, got 0"):
         make(batch_size=0)

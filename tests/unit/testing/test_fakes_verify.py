@@ -45,5 +45,5 @@ def test_it_fails_and_waits_as_it_is_set() -> None:
 
 def test_a_batch_holds_something() -> None:
     """A batch of none is refused."""
-    with pytest.raises(InvalidParameterError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="batch_size must be a whole number of at least 1, got 0"):
         FakeVerifier(batch_size=0)

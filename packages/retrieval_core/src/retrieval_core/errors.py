@@ -102,6 +102,22 @@ class InvalidParameterError(RetrievalError, ValueError):
     """An argument is outside the range that its documentation gives."""
 
 
+def checked_count(value: object, name: str, advice: str = "") -> int:
+    """Return a number of things, of which there has to be one at least.
+
+    Args:
+        name: Of the argument, for the message.
+        advice: What to do instead, for the end of the message.
+
+    Raises:
+        InvalidParameterError: It is no whole number of at least 1.
+    """
+    if type(value) is not int or value < 1:
+        msg = f"{name} must be a whole number of at least 1, got {value!r:.80}" + (f"; {advice}" if advice else "")
+        raise InvalidParameterError(msg)
+    return value
+
+
 class EmbeddingError(RetrievalError):
     """Text could not be turned into a vector, for whatever reason; ``__cause__`` is what the embedder raised.
 

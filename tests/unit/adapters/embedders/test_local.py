@@ -125,7 +125,7 @@ class TestWithoutLoading:
         monkeypatch.setattr(os, "cpu_count", lambda: None)
         assert LocalEmbedder()._threads == 1
         assert LocalEmbedder(threads=20)._threads == 20
-        with pytest.raises(InvalidParameterError, match="threads must be at least 1, got 0"):
+        with pytest.raises(InvalidParameterError, match="threads must be a whole number of at least 1, got 0"):
             LocalEmbedder(threads=0)
 
     @pytest.mark.parametrize(("package", "module"), [("onnxruntime", "onnx"), ("tokenizers", "tokens")])

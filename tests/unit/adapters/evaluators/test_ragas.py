@@ -111,7 +111,7 @@ def test_a_ragas_that_cannot_be_imported_says_why(
 @pytest.mark.parametrize("name", ["questions", "concurrency"])
 def test_numbers_below_1_are_refused(name: str) -> None:
     """At least one question, one request at a time."""
-    with pytest.raises(InvalidParameterError, match=f"{name} must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match=f"{name} must be a whole number of at least 1, got 0"):
         RagasEvaluator(FakeLLM([]), FakeEmbedder(), **{name: 0})
 
 

@@ -31,7 +31,7 @@ def test_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert thread_count(None) == 8
     assert thread_count(20) == 20
-    with pytest.raises(InvalidParameterError, match="threads must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="threads must be a whole number of at least 1, got 0"):
         thread_count(0)
 
 

@@ -158,7 +158,7 @@ def test_thresholds_out_of_range() -> None:
     ):
         with pytest.raises(InvalidParameterError, match="threshold must be in"):
             make()
-    with pytest.raises(InvalidParameterError, match="batch_size must be at least 1"):
+    with pytest.raises(InvalidParameterError, match="batch_size must be a whole number of at least 1"):
         FakePruner(batch_size=0)
 
 

@@ -100,7 +100,7 @@ class TestWithoutLoading:
 
     def test_threads(self) -> None:
         """Fewer threads than one are an error."""
-        with pytest.raises(InvalidParameterError, match="threads must be at least 1, got 0"):
+        with pytest.raises(InvalidParameterError, match="threads must be a whole number of at least 1, got 0"):
             LocalCrossEncoder(threads=0)
 
     def test_no_passages_load_nothing(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,5 +94,5 @@ def test_an_endless_question() -> None:
 
 def test_no_turns() -> None:
     """At least one turn is looked at."""
-    with pytest.raises(InvalidParameterError, match="turns must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="turns must be a whole number of at least 1, got 0"):
         LLMCondenser(FakeLLM([]), turns=0)

@@ -89,7 +89,7 @@ def test_settings() -> None:
     ids = {HeuristicCondenser().id, HeuristicCondenser(turns=4).id, HeuristicCondenser(words=3).id}
     assert len(ids) == 3
     assert condense("one two three four", words=3).query is None
-    with pytest.raises(InvalidParameterError, match="turns must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="turns must be a whole number of at least 1, got 0"):
         HeuristicCondenser(turns=0)
-    with pytest.raises(InvalidParameterError, match="words must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="words must be a whole number of at least 1, got 0"):
         HeuristicCondenser(words=0)

@@ -273,7 +273,7 @@ def test_the_id_changes_with_what_shapes_verdicts() -> None:
 
 def test_settings_are_checked() -> None:
     """A batch of none and a blank prompt are refused."""
-    with pytest.raises(InvalidParameterError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match="batch_size must be a whole number of at least 1, got 0"):
         LLMVerifier(FakeLLM([]), batch_size=0)
     with pytest.raises(InvalidParameterError, match="prompt is blank"):
         LLMVerifier(FakeLLM([]), prompt=" ")

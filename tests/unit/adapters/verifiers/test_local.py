@@ -181,7 +181,7 @@ def test_the_id_names_the_method() -> None:
 @pytest.mark.parametrize("name", ["batch_size", "threads"])
 def test_settings_are_checked(name: str) -> None:
     """What is less than 1 is refused."""
-    with pytest.raises(InvalidParameterError, match=f"{name} must be at least 1, got 0"):
+    with pytest.raises(InvalidParameterError, match=f"{name} must be a whole number of at least 1, got 0"):
         LocalVerifier(**{name: 0})
 
 

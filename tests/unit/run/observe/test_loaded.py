@@ -94,5 +94,5 @@ def test_how_many_passages_a_call_has_can_be_set(kind: type[Any]) -> None:
     """32 by default, and at least one."""
     assert kind().batch_size == 32
     assert kind(batch_size=16).batch_size == 16
-    with pytest.raises(InvalidParameterError, match="batch_size must be at least 1"):
+    with pytest.raises(InvalidParameterError, match="batch_size must be a whole number of at least 1"):
         kind(batch_size=0)

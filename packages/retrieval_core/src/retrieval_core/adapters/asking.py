@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import checked_count
 from retrieval_core.text.prompting import Asking
 
 if TYPE_CHECKING:
@@ -54,12 +54,9 @@ class AsksInBatches:
     """
 
     def __init__(self, llm: LLM, prompt: str, batch_size: int) -> None:
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
         self._llm = llm
         self._prompt = prompt
-        self._batch_size = batch_size
+        self._batch_size = checked_count(batch_size, "batch_size")
 
     @property
     def batch_size(self) -> int:

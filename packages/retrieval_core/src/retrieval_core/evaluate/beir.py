@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from retrieval_core.errors import InvalidParameterError, UnreadableFileError
+from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
 from retrieval_core.types import Document, FrozenDict, content_hash
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ class Collection:
         Raises:
             InvalidParameterError: ``limit`` is less than 1.
         """
-        if limit < 1:
-            msg = f"limit must be at least 1, got {limit}"
-            raise InvalidParameterError(msg)
-        queries = FrozenDict(islice(self.queries.items(), limit))
+        queries = FrozenDict(islice(self.queries.items(), checked_count(limit, "limit")))
         judgements = FrozenDict({query_id: self.judgements[query_id] for query_id in queries})
         return Collection(self.corpus, self.document_count, queries, judgements)
 

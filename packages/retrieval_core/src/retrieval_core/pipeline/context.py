@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import checked_count
 from retrieval_core.pipeline.federation.scopes import index_of, scoped, scoped_surroundings, unscoped
 from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
@@ -190,10 +190,7 @@ def with_budget(settings: ContextConfig, max_tokens: int | None) -> ContextConfi
     """
     if max_tokens is None:
         return settings
-    if type(max_tokens) is not int or max_tokens < 1:
-        msg = f"max_tokens must be a whole number of at least 1, got {max_tokens!r:.80}"
-        raise InvalidParameterError(msg)
-    return settings.model_copy(update={"max_tokens": max_tokens})
+    return settings.model_copy(update={"max_tokens": checked_count(max_tokens, "max_tokens")})
 
 
 async def check_citations(

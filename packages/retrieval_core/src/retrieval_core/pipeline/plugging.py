@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.stages.embed import Questions, Recovery
@@ -38,9 +38,7 @@ def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Rera
         if not (callable(getattr(link, "score", None)) and isinstance(getattr(link, "id", None), str)):
             msg = f"{link!r:.80} is no reranker: it needs an id (text), a batch_size and a method score"
             raise InvalidParameterError(msg)
-        if type(size) is not int or size < 1:
-            msg = f"the batch_size of the reranker {link.id} must be a whole number of at least 1, got {size!r:.40}"
-            raise InvalidParameterError(msg)
+        checked_count(size, f"the batch_size of the reranker {link.id}")
     return cast("tuple[Reranker, ...]", chain)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, checked_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -61,13 +61,10 @@ class LruCache(Generic[K, V]):
     """
 
     def __init__(self, max_size: int, ttl_seconds: float | None, now: Callable[[], float]) -> None:
-        if max_size < 1:
-            msg = f"max_size must be at least 1, got {max_size}"
-            raise InvalidParameterError(msg)
         if ttl_seconds is not None and not ttl_seconds > 0:
             msg = f"ttl_seconds must be more than 0, got {ttl_seconds}; None keeps entries for as long as there is room"
             raise InvalidParameterError(msg)
-        self._max_size = max_size
+        self._max_size = checked_count(max_size, "max_size")
         self._ttl = float("inf") if ttl_seconds is None else ttl_seconds
         self._now = now
         self._lock = Lock()

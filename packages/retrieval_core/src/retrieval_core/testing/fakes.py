@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.errors import EmbeddingError, InvalidParameterError
+from retrieval_core.errors import EmbeddingError, checked_count
 from retrieval_core.testing.fakes_base import Fake
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ class FakeEmbedder(Fake):
     """
 
     def __init__(self, dimension: int = 256) -> None:
-        if dimension < 1:
-            msg = f"dimension must be at least 1, got {dimension}"
-            raise InvalidParameterError(msg)
         super().__init__(f"fake-words-{dimension}")
-        self._dimension = dimension
+        self._dimension = checked_count(dimension, "dimension")
         self.queries: list[str] = []
         self.batches: list[tuple[str, ...]] = []
 
@@ -84,10 +81,7 @@ class CountingFakeEmbedder(FakeEmbedder):
 
     def __init__(self, dimension: int = 256, max_tokens: int = 512) -> None:
         super().__init__(dimension)
-        if max_tokens < 1:
-            msg = f"max_tokens must be at least 1, got {max_tokens}"
-            raise InvalidParameterError(msg)
-        self._max_tokens = max_tokens
+        self._max_tokens = checked_count(max_tokens, "max_tokens")
 
     @property
     def id(self) -> str:

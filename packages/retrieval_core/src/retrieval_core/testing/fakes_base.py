@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import checked_count
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,10 +54,7 @@ class BatchFake(Fake):
 
     def __init__(self, name: str, batch_size: int) -> None:
         super().__init__(name)
-        if batch_size < 1:
-            msg = f"batch_size must be at least 1, got {batch_size}"
-            raise InvalidParameterError(msg)
-        self._batch_size = batch_size
+        self._batch_size = checked_count(batch_size, "batch_size")
 
     @property
     def batch_size(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Message
 from retrieval_core.text.texts import clipped, key
 
@@ -16,6 +15,8 @@ TURNS = 3
 ASSISTANT_CHARACTERS = 200
 """The specification's: what was answered is long, and its beginning says what it is about."""
 USER_CHARACTERS = 1000
+NO_TURNS = "to leave conversations out, use no condenser"
+"""The advice to whoever asks for less than one turn."""
 
 
 def last_turns(query: str, history: Sequence[Message], turns: int) -> tuple[Message, ...]:
@@ -36,18 +37,6 @@ def last_turns(query: str, history: Sequence[Message], turns: int) -> tuple[Mess
 def last_of_user(turns: Sequence[Message]) -> str | None:
     """Return what the user said last, if anything."""
     return next((turn.content for turn in reversed(turns) if _is_user(turn)), None)
-
-
-def checked_turns(turns: int) -> int:
-    """Return a number of turns.
-
-    Raises:
-        InvalidParameterError: It is less than 1.
-    """
-    if turns < 1:
-        msg = f"turns must be at least 1, got {turns}; to leave conversations out, use no condenser"
-        raise InvalidParameterError(msg)
-    return turns
 
 
 def _is_user(message: Message) -> bool:

@@ -21,6 +21,7 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
     ServiceTimeoutError,
+    checked_count,
 )
 
 if TYPE_CHECKING:
@@ -93,15 +94,12 @@ class RedisCache:
         if not _NAMESPACE.fullmatch(namespace):
             msg = f"namespace must be 1 to 100 letters, digits and _.:-, got {namespace!r:.120}"
             raise InvalidParameterError(msg)
-        if max_value_bytes < 1:
-            msg = f"max_value_bytes must be at least 1, got {max_value_bytes}"
-            raise InvalidParameterError(msg)
         self._url = url
         self._place, self._password = _parts(url)
         self._milliseconds = round(ttl_seconds * 1000)
         self._namespace = namespace
         self._token_key = f"{namespace}:token"
-        self._most_bytes = max_value_bytes + _TOKEN_BYTES
+        self._most_bytes = checked_count(max_value_bytes, "max_value_bytes") + _TOKEN_BYTES
         self._token: bytes | None = None
         self._missed: dict[str, bytes | None] = {}
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Client]] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from retrieval_core.adapters.evaluators.precision import average_precision
-from retrieval_core.errors import ConfigurationError, InvalidParameterError, MissingExtraError
+from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
 from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.text.prompting import object_schema, parse_answer, shorten
@@ -63,18 +63,14 @@ class RagasEvaluator:
     """
 
     def __init__(self, llm: LLM, embedder: Embedder, *, questions: int = 3, concurrency: int = 4) -> None:
-        for name, number in (("questions", questions), ("concurrency", concurrency)):
-            if number < 1:
-                msg = f"{name} must be at least 1, got {number}"
-                raise InvalidParameterError(msg)
         try:
             self._version = metadata.version("ragas")
         except metadata.PackageNotFoundError as error:
             raise MissingExtraError("ragas", "RagasEvaluator") from error
         self._llm = llm
         self._embedder = embedder
-        self._questions = questions
-        self._concurrency = concurrency
+        self._questions = checked_count(questions, "questions")
+        self._concurrency = checked_count(concurrency, "concurrency")
         self._ragas = Lazy(_load)
 
     @property

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.graph.ledger import Ledger
-from retrieval_core.errors import InvalidParameterError, RetrievalError
+from retrieval_core.errors import InvalidParameterError, RetrievalError, checked_count
 from retrieval_core.ports import Change, ChunkRange, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_callers_fault
 from retrieval_core.run.runner import Guard, Run
@@ -83,18 +83,15 @@ class GraphBuilder:
         concurrency: int = 4,
         clock: Clock | None = None,
     ) -> None:
-        if batch_size < 1 or concurrency < 1 or not seconds > 0:
-            msg = (
-                "batch_size and concurrency must be at least 1 and seconds above 0, "
-                f"got {batch_size}, {concurrency} and {seconds}"
-            )
+        if not seconds > 0:
+            msg = f"seconds must be more than 0, got {seconds}"
             raise InvalidParameterError(msg)
         self._path = Path(path)
         self._extractor = extractor
         self._guard = guard or Guard()
         self._seconds = seconds
-        self._batch_size = batch_size
-        self._concurrency = concurrency
+        self._batch_size = checked_count(batch_size, "batch_size")
+        self._concurrency = checked_count(concurrency, "concurrency")
         self._clock = clock
         self._ledger: Ledger | None = None
         self._lock = Lock()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.errors import InvalidParameterError, MissingExtraError
+from retrieval_core.errors import MissingExtraError, checked_count
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ def thread_count(threads: int | None) -> int:
         InvalidParameterError: The number is less than 1.
     """
     if threads is not None:
-        if threads < 1:
-            msg = f"threads must be at least 1, got {threads}"
-            raise InvalidParameterError(msg)
-        return threads
+        return checked_count(threads, "threads")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_THREADS)
 
@@ -51,12 +48,8 @@ class Pooled:
     """
 
     def __init__(self, name: str, threads: int, batch_size: int) -> None:
-        for setting, value in (("batch_size", batch_size), ("threads", threads)):
-            if value < 1:
-                msg = f"{setting} must be at least 1, got {value}"
-                raise InvalidParameterError(msg)
-        self._batch_size = batch_size
-        self._threads = threads
+        self._batch_size = checked_count(batch_size, "batch_size")
+        self._threads = checked_count(threads, "threads")
         self._pool = ThreadPool(name, threads)
 
     @property

@@ -13,6 +13,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
     UnsupportedFilterError,
+    checked_count,
 )
 from retrieval_core.ports import Manifest
 from retrieval_core.types.filters import OPERATORS, operators_of
@@ -51,9 +52,8 @@ class Identity:
         if (self.embedder_id is None) != (self.dimension is None):
             msg = f"embedder_id and dimension come together, got {self.embedder_id!r} and {self.dimension!r}"
             raise InvalidParameterError(msg)
-        if self.dimension is not None and self.dimension < 1:
-            msg = f"dimension must be at least 1, got {self.dimension}"
-            raise InvalidParameterError(msg)
+        if self.dimension is not None:
+            checked_count(self.dimension, "dimension")
         _check_vector_names(self.vectors)
         if self.vectors and self.embedder_id is None:
             msg = f"the named vectors {_listed(self.vectors)} need an embedder, and none was given"
@@ -196,9 +196,7 @@ def check_search(request: SearchRequest) -> None:
     if request.vector_name is not None and request.vector is None:
         msg = f"a search by words compares no vectors, got the name {request.vector_name!r:.80}"
         raise InvalidParameterError(msg)
-    if request.limit < 1:
-        msg = f"limit must be at least 1, got {request.limit}"
-        raise InvalidParameterError(msg)
+    checked_count(request.limit, "limit")
     unknown = operators_of(request.filter) - OPERATORS if request.filter is not None else frozenset[str]()
     if unknown:
         msg = f"the store has no operator {', '.join(sorted(unknown))}"

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import checked_count
 from retrieval_core.ports import LIST_TYPES, FieldInfo
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ def first_fields(catalogue: Mapping[str, FieldInfo], limit: int) -> dict[str, Fi
     Raises:
         InvalidParameterError: The limit is less than 1.
     """
-    if limit < 1:
-        msg = f"the limit of a catalogue of fields must be at least 1, got {limit}"
-        raise InvalidParameterError(msg)
-    return dict(islice(catalogue.items(), limit))
+    return dict(islice(catalogue.items(), checked_count(limit, "the limit of a catalogue of fields")))
 
 
 def _shape(fields: Mapping[str, object]) -> _Shape:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.errors import MalformedAnswerError
+from retrieval_core.errors import MalformedAnswerError, checked_count
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import ASSISTANT_CHARACTERS, TURNS, USER_CHARACTERS, checked_turns, last_turns
+from retrieval_core.text.history import ASSISTANT_CHARACTERS, NO_TURNS, TURNS, USER_CHARACTERS, last_turns
 from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
 
@@ -65,7 +65,7 @@ class LLMCondenser(AsksLLM[_Answer]):
     )
 
     def __init__(self, llm: LLM, *, turns: int = TURNS, prompt: str | None = None) -> None:
-        self._turns = checked_turns(turns)
+        self._turns = checked_count(turns, "turns", NO_TURNS)
         self._settings = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
         super().__init__(llm, prompt=prompt)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import checked_count
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.analysis import UNSPACED
-from retrieval_core.text.history import TURNS, checked_turns, last_of_user, last_turns
+from retrieval_core.text.history import NO_TURNS, TURNS, last_of_user, last_turns
 from retrieval_core.text.texts import clipped
 
 if TYPE_CHECKING:
@@ -42,11 +42,8 @@ class HeuristicCondenser:
     """
 
     def __init__(self, *, turns: int = TURNS, words: int = SHORT) -> None:
-        if words < 1:
-            msg = f"words must be at least 1, got {words}; to leave conversations out, use no condenser"
-            raise InvalidParameterError(msg)
-        self._turns = checked_turns(turns)
-        self._words = words
+        self._turns = checked_count(turns, "turns", NO_TURNS)
+        self._words = checked_count(words, "words", NO_TURNS)
 
     @property
     def id(self) -> str:

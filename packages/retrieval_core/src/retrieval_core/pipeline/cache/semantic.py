@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.text.paraphrase import plain_question
 
 if TYPE_CHECKING:
@@ -77,14 +77,11 @@ class SemanticCache:
         if not -1 <= threshold <= 1:
             msg = f"threshold must be a cosine, -1 to 1, got {threshold}"
             raise InvalidParameterError(msg)
-        if max_size < 1:
-            msg = f"max_size must be at least 1, got {max_size}"
-            raise InvalidParameterError(msg)
         if not ttl_seconds > 0:
             msg = f"ttl_seconds must be more than 0, got {ttl_seconds}"
             raise InvalidParameterError(msg)
         self._threshold = threshold
-        self._max_size = max_size
+        self._max_size = checked_count(max_size, "max_size")
         self._ttl = ttl_seconds
         self._now = now
         self._lock = Lock()
