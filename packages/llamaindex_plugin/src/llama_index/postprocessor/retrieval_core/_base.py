@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CBEventType, EventPayload
@@ -24,6 +26,7 @@ from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent,
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.lifecycle import PATIENCE
+from retrieval_core.pipeline.options import check_names
 from retrieval_core.pipeline.plugging import guard_of
 from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.expand import as_hits
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
+    from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
     from retrieval_core.ports import LLM
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Guard
@@ -48,6 +52,22 @@ logger = logging.getLogger(__name__)
 
 CONCURRENCY = 4
 """Calls of a model at a time, as the pipeline's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a postprocessor is called with.
+
+    Attributes:
+        nodes: They and what is in them are not changed.
+        query: The question, which not every caller gives.
+        in_threads: Whether the models of LlamaIndex are to be called by their synchronous methods, in threads: clients
+            of some are bound to the event loop of their first call.
+    """
+
+    nodes: list[NodeWithScore]
+    query: QueryBundle | None
+    in_threads: bool
 
 
 class Postprocessor(BaseNodePostprocessor, PromptMixin):
@@ -60,7 +80,13 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
     _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
 
     def __init__(self, callback_manager: CallbackManager | None = None, **fields: Any) -> None:
+        check_names(fields, tuple(type(self).model_fields))
         super().__init__(**fields, **({} if callback_manager is None else {"callback_manager": callback_manager}))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the postprocessor in what LlamaIndex records."""
+        return cls.__name__
 
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex would silently leave out what cannot be pickled.
@@ -93,29 +119,21 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         """Names the model or the method, for events."""
 
     @abstractmethod
-    async def _process(
-        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
-    ) -> list[NodeWithScore]:
-        """Return the new nodes; the given ones are not changed.
-
-        Args:
-            in_threads: Whether the models of LlamaIndex are to be called by their synchronous methods, in threads:
-                clients of some are bound to the event loop of their first call.
-        """
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        """Return the new nodes."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return self._bridge.run(self._watched(nodes, query_bundle, in_threads=True))
+        return self._bridge.run(self._watched(Request(list(nodes), query_bundle, in_threads=True)))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return await self._watched(nodes, query_bundle, in_threads=False)
+        return await self._watched(Request(list(nodes), query_bundle, in_threads=False))
 
-    async def _watched(
-        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
-    ) -> list[NodeWithScore]:
+    async def _watched(self, request: Request) -> list[NodeWithScore]:
+        nodes, query = request.nodes, request.query
         name, top_n = self._works_with, getattr(self, "top_n", len(nodes))
         payload: dict[str, Any] = {
             EventPayload.NODES: nodes,
@@ -123,10 +141,10 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
             EventPayload.QUERY_STR: None if query is None else query.query_str,
             EventPayload.TOP_K: top_n,
         }
-        report(ReRankStartEvent(query=query, nodes=list(nodes), top_n=top_n, model_name=name))
+        report(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=name))
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
             try:
-                result = await self._process(list(nodes), query, in_threads=in_threads)
+                result = await self._process(request)
             except BaseException as error:
                 report(ExceptionEvent(exception=error))
                 raise
@@ -139,6 +157,18 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         self._bridge.close()
 
 
+class ModelOptions(TypedDict, total=False):
+    """Keyword arguments of every postprocessor that calls a model, or reads a store around its nodes."""
+
+    strict: bool
+    """Whether to raise where that fails, or its answer has faults; by default the nodes stay as they are, a warning is
+    logged, and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation."""
+    deadline_seconds: float | None
+    """The time that a call may take, with retries: 30 by default, ``None`` for no bound."""
+    callback_manager: CallbackManager | None
+    """Of LlamaIndex; its handlers are told of every call."""
+
+
 class ModelPostprocessor(Postprocessor):
     """A postprocessor that calls a model: within a deadline, with retries, and with a way to go on where it fails."""
 
@@ -146,8 +176,9 @@ class ModelPostprocessor(Postprocessor):
     deadline_seconds: float | None = 30.0
     _pool: ThreadPool = PrivateAttr()
     _guard: Guard = PrivateAttr()
+    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
 
-    def __init__(self, *, deadline_seconds: float | None, **fields: Any) -> None:
+    def __init__(self, *, deadline_seconds: float | None = 30.0, **fields: Any) -> None:
         if deadline_seconds is not None and not 0 < deadline_seconds < float("inf"):
             msg = f"deadline_seconds must be above 0, or None for no bound, got {deadline_seconds!r:.80}"
             raise InvalidParameterError(msg)
@@ -158,15 +189,13 @@ class ModelPostprocessor(Postprocessor):
     def _run(self) -> Run:
         return Run(self._pool, seconds=self.deadline_seconds, guard=self._guard)
 
-    def _question(self, query: QueryBundle | None) -> str:
-        if query is None:
+    def _question(self, request: Request) -> str:
+        if request.query is None:
             msg = f"{self.class_name()} needs the question: give query_str or query_bundle with the nodes"
             raise InvalidParameterError(msg)
-        return query.query_str
+        return request.query.query_str
 
-    def _told(
-        self, query: QueryBundle | None, failures: Sequence[Failed], degraded: Sequence[Degradation] = ()
-    ) -> None:
+    def _told(self, request: Request, failures: Sequence[Failed], degraded: Sequence[Degradation] = ()) -> None:
         """Say what did not work as asked: in a warning and an event.
 
         Raises:
@@ -178,7 +207,14 @@ class ModelPostprocessor(Postprocessor):
             raise SearchError("; ".join(told))
         if told:
             logger.warning("%s did not work as asked: %s", self.class_name(), "; ".join(told))
-            report(RetrievalDegradedEvent(query_str="" if query is None else query.query_str, degraded=told))
+            question = "" if request.query is None else request.query.query_str
+            report(RetrievalDegradedEvent(query_str=question, degraded=told))
+
+    def close(self) -> None:
+        """Close the model that was made here, and stop the background loop of synchronous calls."""
+        if self._own is not None:
+            self._own.close()
+        super().close()
 
 
 class PromptedPostprocessor(ModelPostprocessor):
@@ -246,17 +282,6 @@ def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
     return {False: llm, True: llm}
 
 
-def check_count(value: object, name: str) -> None:
-    """Refuse what is no whole number of at least 1.
-
-    Raises:
-        InvalidParameterError: It is none.
-    """
-    if type(value) is not int or value < 1:
-        msg = f"{name} must be a whole number of at least 1, got {value!r:.80}"
-        raise InvalidParameterError(msg)
-
-
 def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:
     """Return nodes as hits with the texts that models judge; each hit's id is the node's place.
 
@@ -272,12 +297,10 @@ def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:
 
 def _judged_text(node: BaseNode) -> str:
     """Return title, headings and text of a passage of ours, as in the index; of others, what is embedded of them."""
-    try:
+    with suppress(InvalidParameterError):  # its metadata hold something that only another retriever knows of
         chunk = chunk_from_node(node)
-    except InvalidParameterError:  # its metadata hold something that only another retriever knows of
-        return node.get_content(metadata_mode=MetadataMode.EMBED)
-    if chunk.title or chunk.section_path:
-        return chunk.indexed_text
+        if chunk.title or chunk.section_path:
+            return chunk.indexed_text
     return node.get_content(metadata_mode=MetadataMode.EMBED)
 
 

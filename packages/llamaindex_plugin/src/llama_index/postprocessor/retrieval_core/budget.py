@@ -10,9 +10,9 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode
 from llama_index.core.settings import Settings
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, check_count, with_text
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_text
 from retrieval_core.config import ContextConfig
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.context import NOTHING
 from retrieval_core.pipeline.stages.assemble import CUT
 from retrieval_core.pipeline.stages.budget import assemble
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import NodeWithScore, QueryBundle
+    from llama_index.core.schema import NodeWithScore
 
     from retrieval_core.pipeline.stages.expand import Item
     from retrieval_core.ports import TokenCounter
@@ -61,28 +61,16 @@ class TokenBudgetPostprocessor(Postprocessor):
         token_counter: Callable[[str], int] | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        check_count(max_tokens, "max_tokens")
-        super().__init__(max_tokens=max_tokens, callback_manager=callback_manager)
+        super().__init__(callback_manager, max_tokens=checked_count(max_tokens, "max_tokens"))
         self._count = checked_counter(token_counter)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "TokenBudgetPostprocessor"
 
     @property
     def _works_with(self) -> str:
         return f"{self.max_tokens} tokens"
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,  # noqa: ARG002 - as the base has it
-        *,
-        in_threads: bool,  # noqa: ARG002 - as the base has it
-    ) -> list[NodeWithScore]:
+    async def _process(self, request: Request) -> list[NodeWithScore]:
         # A tokenizer reads files when it is first used, and takes its time later.
-        return await asyncio.to_thread(self._within_budget, nodes)
+        return await asyncio.to_thread(self._within_budget, request.nodes)
 
     def _within_budget(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         settings = ContextConfig(

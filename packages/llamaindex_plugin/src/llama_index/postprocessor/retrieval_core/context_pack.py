@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore
 
-from llama_index.postprocessor.retrieval_core._base import ModelPostprocessor, with_text
+from llama_index.postprocessor.retrieval_core._base import ModelOptions, ModelPostprocessor, Request, with_text
 from llama_index.postprocessor.retrieval_core.budget import checked_counter, warn_where_nothing_fits
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_from_chunk, position_of
@@ -28,8 +28,7 @@ from retrieval_core.types import Chunk, PageSpan, format_citation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import BaseNode, QueryBundle
+    from llama_index.core.schema import BaseNode
 
     from llama_index.retrievers.retrieval_core.filters import Filters
     from retrieval_core.pipeline.stages.budget import Assembled
@@ -72,8 +71,7 @@ class ContextPackPostprocessor(ModelPostprocessor):
             ``token_counter`` are not used, since LlamaIndex joins the texts of nodes, and the tokens are counted by:
         token_counter: Returns the number of tokens of a text; by default LlamaIndex's ``Settings.tokenizer`` counts.
         filters: Of what is added; give those of the retriever here too.
-        strict: Whether to raise where the store cannot be read.
-        deadline_seconds: The time that it may take; ``None`` for no bound.
+        options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
         InvalidParameterError: ``store`` is not a store, a number is outside its range, or ``settings`` are of another
@@ -95,9 +93,7 @@ class ContextPackPostprocessor(ModelPostprocessor):
         settings: ContextConfig | None = None,
         token_counter: Callable[[str], int] | None = None,
         filters: Filters | None = None,
-        strict: bool = False,
-        deadline_seconds: float | None = 30.0,
-        callback_manager: CallbackManager | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         if store is not None:
             check_abilities(
@@ -110,31 +106,20 @@ class ContextPackPostprocessor(ModelPostprocessor):
         # LlamaIndex's synthesizers put this between the texts of two nodes.
         chosen = with_budget(chosen, max_tokens).model_copy(update={"delimiter": "\n\n"})
         counter, condition = checked_counter(token_counter), as_filter(filters)
-        super().__init__(strict=strict, deadline_seconds=deadline_seconds, callback_manager=callback_manager)
+        super().__init__(**options)
         self._store = store
         self._settings = chosen
         self._count = counter
         self._filter = condition
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "ContextPackPostprocessor"
-
     @property
     def _works_with(self) -> str:
         return f"context pack of {self._settings.max_tokens} tokens"
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,
-        *,
-        in_threads: bool,  # noqa: ARG002 - as the base has it
-    ) -> list[NodeWithScore]:
+    async def _process(self, request: Request) -> list[NodeWithScore]:
         run, settings = self._run(), self._settings
-        given = _as_hits(nodes)
-        hits, around = await self._surroundings(run, query, [hit for hit, _ in given.values()])
+        given = _as_hits(request.nodes)
+        hits, around = await self._surroundings(run, request, [hit for hit, _ in given.values()])
         # No coroutine function: the runner calls it in a thread.
         in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
         assembled = value_of(
@@ -143,20 +128,18 @@ class ContextPackPostprocessor(ModelPostprocessor):
         pieces = arrange(assembled.items, merged=settings.window > 0)
         texts = render(pieces, around.texts, settings)
         result = [_as_node(passage, text, given) for passage, text in zip(assembled.passages, texts, strict=True)]
-        warn_where_nothing_fits(nodes, result, settings.max_tokens)
+        warn_where_nothing_fits(request.nodes, result, settings.max_tokens)
         return result
 
-    async def _surroundings(
-        self, run: Run, query: QueryBundle | None, hits: list[Hit]
-    ) -> tuple[list[Hit], Surroundings]:
+    async def _surroundings(self, run: Run, request: Request, hits: list[Hit]) -> tuple[list[Hit], Surroundings]:
         """Return the hits as the store knows them, and what stands around them, read in one call."""
         own = [hit for hit in hits if hit.chunk.chunk_index != _NOWHERE]
-        request = surroundings_request(own, self._settings, self._filter)
-        if self._store is None or request is None or not own:
+        wanted = surroundings_request(own, self._settings, self._filter)
+        if self._store is None or wanted is None or not own:
             return hits, NOTHING
-        request = replace(request, chunk_ids=tuple(hit.id for hit in own))
-        outcome = await fetch(run, self._store, request, stage="surroundings")
-        self._told(query, [outcome] if isinstance(outcome, Failed) else [])
+        wanted = replace(wanted, chunk_ids=tuple(hit.id for hit in own))
+        outcome = await fetch(run, self._store, wanted, stage="surroundings")
+        self._told(request, [outcome] if isinstance(outcome, Failed) else [])
         if isinstance(outcome, Failed):
             return hits, NOTHING
         return [_verified(hit, outcome.value.chunks) for hit in hits], surroundings_of(outcome.value, self._filter)

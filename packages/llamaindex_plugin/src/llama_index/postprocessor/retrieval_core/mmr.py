@@ -12,10 +12,16 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, check_count
-from llama_index.retrievers.retrieval_core.checks import check_abilities
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
+from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.errors import ConfigurationError, EmbeddingError, InvalidParameterError, as_embedding_error
+from retrieval_core.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    InvalidParameterError,
+    as_embedding_error,
+    checked_count,
+)
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.types import Scores
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import QueryBundle
 
     from retrieval_core.ports import Embedder
     from retrieval_core.types import Matrix
@@ -65,20 +70,15 @@ class MMRPostprocessor(Postprocessor):
         lambda_mult: float = 0.7,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        check_count(top_n, "top_n")
-        if not isinstance(lambda_mult, (int, float)) or not 0 <= lambda_mult <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"lambda_mult must be a number in [0, 1], got {lambda_mult!r:.80}"
-            raise InvalidParameterError(msg)
         if embedder is not None and not isinstance(embedder, BaseEmbedding):
             advice = "give an embedding model of LlamaIndex, or an embedder of retrieval-core"
             check_abilities(embedder, "embedder", ("embed_texts",), advice)
-        super().__init__(callback_manager, top_n=top_n, lambda_mult=lambda_mult)
+        super().__init__(
+            callback_manager,
+            top_n=checked_count(top_n, "top_n"),
+            lambda_mult=checked_share(lambda_mult, "lambda_mult"),
+        )
         self._embedder = embedder
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "MMRPostprocessor"
 
     def __getstate__(self) -> dict[str, Any]:
         if self._embedder is not None:
@@ -96,17 +96,20 @@ class MMRPostprocessor(Postprocessor):
     def _works_with(self) -> str:
         return "mmr"
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,  # noqa: ARG002 - as the base has it
-        *,
-        in_threads: bool,
-    ) -> list[NodeWithScore]:
-        vectors = _own_vectors(nodes)
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        nodes, vectors = request.nodes, _own_vectors(request.nodes)
         if vectors is None:
-            vectors = await self._embedded(_texts(nodes), in_threads=in_threads)
-        return self._chosen(nodes, vectors)
+            texts = [item.node.get_content(metadata_mode=MetadataMode.EMBED) for item in nodes]
+            vectors = await self._embedded(texts, in_threads=request.in_threads)
+        # Positions stand for ids: nodes of other retrievers may share one.
+        ranked = [Ranked(str(place), Scores(final=score)) for place, score in enumerate(_relevance(nodes))]
+        chosen = maximal_marginal_relevance(
+            ranked,
+            {str(place): vector for place, vector in enumerate(vectors)},
+            top_k=self.top_n,
+            lambda_mult=self.lambda_mult,
+        )
+        return [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
 
     async def _embedded(self, texts: list[str], *, in_threads: bool) -> Matrix:
         if self._embedder is None:
@@ -128,21 +131,6 @@ class MMRPostprocessor(Postprocessor):
         except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
             failure = as_embedding_error(error, "the nodes")
             raise failure from failure.__cause__
-
-    def _chosen(self, nodes: Sequence[NodeWithScore], vectors: Matrix) -> list[NodeWithScore]:
-        # Positions stand for ids: nodes of other retrievers may share one.
-        ranked = [Ranked(str(place), Scores(final=score)) for place, score in enumerate(_relevance(nodes))]
-        chosen = maximal_marginal_relevance(
-            ranked,
-            {str(place): vector for place, vector in enumerate(vectors)},
-            top_k=self.top_n,
-            lambda_mult=self.lambda_mult,
-        )
-        return [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
-
-
-def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
-    return [item.node.get_content(metadata_mode=MetadataMode.EMBED) for item in nodes]
 
 
 def _relevance(nodes: Sequence[NodeWithScore]) -> list[float]:

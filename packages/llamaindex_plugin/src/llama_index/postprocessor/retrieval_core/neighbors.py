@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import node_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import as_filter
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import BaseNode, QueryBundle
+    from llama_index.core.schema import BaseNode
 
     from llama_index.retrievers.retrieval_core.convert import Position
     from llama_index.retrievers.retrieval_core.filters import Filters
@@ -84,22 +84,12 @@ class NeighborExpansionPostprocessor(Postprocessor):
         self._store = store
         self._filter = condition
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "NeighborExpansionPostprocessor"
-
     @property
     def _works_with(self) -> str:
         return "neighbors"
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,  # noqa: ARG002 - as the base has it
-        *,
-        in_threads: bool,  # noqa: ARG002 - as the base has it
-    ) -> list[NodeWithScore]:
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        nodes = request.nodes
         claimed = {item.node.node_id: item.node for item in nodes if position_of(item.node) is not None}
         if not claimed or (self.before == self.after == 0 and not self.include_parents):
             return nodes

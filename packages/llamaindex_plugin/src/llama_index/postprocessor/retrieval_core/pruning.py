@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode
 
-from llama_index.postprocessor.retrieval_core._base import CONCURRENCY, ModelPostprocessor, hits_of, with_text
+from llama_index.postprocessor.retrieval_core._base import (
+    CONCURRENCY,
+    ModelOptions,
+    ModelPostprocessor,
+    Request,
+    hits_of,
+    with_text,
+)
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
@@ -16,8 +23,7 @@ from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.prune import prune
 
 if TYPE_CHECKING:
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import NodeWithScore, QueryBundle
+    from llama_index.core.schema import NodeWithScore
 
     from retrieval_core.ports import Pruner
     from retrieval_core.types import Hit
@@ -40,63 +46,38 @@ class SentencePruningPostprocessor(ModelPostprocessor):
         pruner: A pruner of retrieval-core, for instance ``EmbedderPruner(embedder, threshold=…)`` of
             :mod:`retrieval_core.adapters.pruners.embedder`; by default the local cross-encoder's scores of single
             sentences (the extra ``local``). It stays the caller's.
-        strict: Whether to raise where the model fails.
-        deadline_seconds: The time that it may take, with retries; ``None`` for no bound.
+        options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
         InvalidParameterError: ``pruner`` is not a pruner, or the deadline is outside its range.
     """
 
     _pruner: Pruner = PrivateAttr()
-    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
 
-    def __init__(
-        self,
-        pruner: Pruner | None = None,
-        *,
-        strict: bool = False,
-        deadline_seconds: float | None = 30.0,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
+    def __init__(self, pruner: Pruner | None = None, **options: Unpack[ModelOptions]) -> None:
         own = None
         if pruner is None:
             own = LocalCrossEncoder()
             pruner = CrossEncoderPruner(own)
         check_abilities(pruner, "pruner", ("keep", "batch_size", "id"), "give a pruner of retrieval-core")
-        super().__init__(strict=strict, deadline_seconds=deadline_seconds, callback_manager=callback_manager)
+        super().__init__(**options)
         self._pruner = pruner
         self._own = own
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "SentencePruningPostprocessor"
 
     @property
     def _works_with(self) -> str:
         return self._pruner.id
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,
-        *,
-        in_threads: bool,  # noqa: ARG002 - as the base has it
-    ) -> list[NodeWithScore]:
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        nodes, question = request.nodes, self._question(request)
         texts = [item.node.get_content(metadata_mode=MetadataMode.NONE) for item in nodes]
         hits = [
             replace(hit, chunk=replace(hit.chunk, text=text, content_hash=""))
             for hit, text in zip(hits_of(nodes), texts, strict=True)
         ]
-        pruned = await prune(self._run(), self._pruner, self._question(query), hits, concurrency=CONCURRENCY)
-        self._told(query, pruned.failures)
+        pruned = await prune(self._run(), self._pruner, question, hits, concurrency=CONCURRENCY)
+        self._told(request, pruned.failures)
         return [_shown(item, hit) for item, hit in zip(nodes, pruned.hits, strict=True)]
-
-    def close(self) -> None:
-        """Close the model that was made here, and stop the background loop of synchronous calls."""
-        if self._own is not None:
-            self._own.close()
-        super().close()
 
 
 def _shown(item: NodeWithScore, hit: Hit) -> NodeWithScore:

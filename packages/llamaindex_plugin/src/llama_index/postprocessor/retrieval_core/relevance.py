@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 
 from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
+    ModelOptions,
     PromptedPostprocessor,
+    Request,
     checked_llm,
     checked_prompt,
     hits_of,
@@ -23,9 +25,8 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.relevance import keep_relevant
 
 if TYPE_CHECKING:
-    from llama_index.core.callbacks import CallbackManager
     from llama_index.core.prompts import BasePromptTemplate
-    from llama_index.core.schema import NodeWithScore, QueryBundle
+    from llama_index.core.schema import NodeWithScore
 
     from retrieval_core.ports import LLM, RelevanceFilter
 
@@ -46,8 +47,7 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
             share the topic (the extra ``local``). It stays the caller's.
         prompt: For a language model: instructions in place of the built-in ones. They have the name
             ``relevance_prompt`` for ``get_prompts`` and ``update_prompts``.
-        strict: Whether to raise where something could not be judged.
-        deadline_seconds: The time that judging may take, with retries; ``None`` for no bound.
+        options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
         InvalidParameterError: ``judge`` is neither; or the prompt is blank, has variables, or is given without a
@@ -56,16 +56,13 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
 
     _judge: RelevanceFilter | None = PrivateAttr(default=None)
     _llm: dict[bool, LLM] = PrivateAttr()
-    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         judge: LlamaLLM | LLM | RelevanceFilter | None = None,
         *,
         prompt: BasePromptTemplate | str | None = None,
-        strict: bool = False,
-        deadline_seconds: float | None = 30.0,
-        callback_manager: CallbackManager | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         own = LocalCrossEncoder() if judge is None else None
         chosen: Any = CrossEncoderRelevanceFilter(own) if own is not None else judge
@@ -78,21 +75,10 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
             if prompt is not None:
                 msg = "prompt is for a language model, and judge is none; leave it out"
                 raise InvalidParameterError(msg)
-        super().__init__(
-            prompt_name="relevance_prompt",
-            prompt=instructions,
-            strict=strict,
-            deadline_seconds=deadline_seconds,
-            callback_manager=callback_manager,
-        )
+        super().__init__(prompt_name="relevance_prompt", prompt=instructions, **options)
         self._judge = cast("RelevanceFilter | None", None if llm else chosen)
         self._llm = llm
         self._own = own
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "RelevanceFilterPostprocessor"
 
     @property
     def _works_with(self) -> str:
@@ -104,17 +90,9 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
         prompt = None if self._prompt is None else instructions_of(self._prompt)
         return LLMRelevanceFilter(self._llm[in_threads], prompt=prompt)
 
-    async def _process(
-        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
-    ) -> list[NodeWithScore]:
-        relevance_filter = self._relevance_filter(in_threads=in_threads)
-        question, hits = self._question(query), hits_of(nodes)
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        relevance_filter = self._relevance_filter(in_threads=request.in_threads)
+        question, hits = self._question(request), hits_of(request.nodes)
         found = await keep_relevant(self._run(), relevance_filter, question, hits, concurrency=CONCURRENCY)
-        self._told(query, found.failures)
-        return [nodes[int(hit.id)] for hit in found.hits]
-
-    def close(self) -> None:
-        """Close the model that was made here, and stop the background loop of synchronous calls."""
-        if self._own is not None:
-            self._own.close()
-        super().close()
+        self._told(request, found.failures)
+        return [request.nodes[int(hit.id)] for hit in found.hits]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore
@@ -10,18 +10,20 @@ from llama_index.core.settings import Settings
 
 from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
+    ModelOptions,
     ModelPostprocessor,
     PromptedPostprocessor,
-    check_count,
+    Request,
     checked_llm,
     checked_prompt,
     hits_of,
     instructions_of,
 )
+from llama_index.retrievers.retrieval_core.checks import checked_share
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import RerankerConfig
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.plugging import reranker_chain
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.types import Degradation
@@ -29,10 +31,8 @@ from retrieval_core.types import Degradation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from llama_index.core.callbacks import CallbackManager
     from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
     from llama_index.core.prompts import BasePromptTemplate
-    from llama_index.core.schema import QueryBundle
 
     from retrieval_core.ports import LLM, Reranker
     from retrieval_core.types import Hit
@@ -48,21 +48,15 @@ class _Reranking(ModelPostprocessor):
     weight: float = 1.0
 
     def __init__(self, *, top_n: int, weight: float, **fields: Any) -> None:
-        check_count(top_n, "top_n")
-        if type(weight) not in (int, float) or not 0 <= weight <= 1:
-            msg = f"weight must be a number in [0, 1], got {weight!r:.80}"
-            raise InvalidParameterError(msg)
-        super().__init__(top_n=top_n, weight=weight, **fields)
+        super().__init__(top_n=checked_count(top_n, "top_n"), weight=checked_share(weight, "weight"), **fields)
 
-    async def _reranked(
-        self, chain: Sequence[Reranker], nodes: list[NodeWithScore], query: QueryBundle | None
-    ) -> list[NodeWithScore]:
-        question = self._question(query)
+    async def _reranked(self, chain: Sequence[Reranker], request: Request) -> list[NodeWithScore]:
+        nodes, question = request.nodes, self._question(request)
         settings = RerankerConfig(candidates=MOST, weight=self.weight, concurrency=CONCURRENCY)
         reranked = await rerank(self._run(), chain, question, hits_of(nodes), settings)
         judged = [hit for hit in reranked.hits if hit.scores.rerank is not None]
         if not judged:
-            self._told(query, reranked.failures)
+            self._told(request, reranked.failures)
             return nodes[: self.top_n]
         # A reranker that finds evidence has some for every passage that it judged; the others have a score of 0.
         finds = any(hit.evidence is not None for hit in judged)
@@ -72,7 +66,7 @@ class _Reranking(ModelPostprocessor):
         if skipped:
             reason = f"{len(skipped)} of {len(nodes)} nodes were not judged, and come behind the others without a score"
             degraded.append(Degradation("rerank", reason))
-        self._told(query, reranked.failures, degraded)
+        self._told(request, reranked.failures, degraded)
         result = [
             NodeWithScore(node=nodes[int(hit.id)].node, score=self._score(hit))
             for hit in judged
@@ -107,15 +101,13 @@ class RerankPostprocessor(_Reranking):
         weight: In [0, 1]. With 1 the score is the reranker's own, in [0, 1]. With less, its ranks are blended with the
             nodes' scores, as the pipeline does with 0.3 (measured, that was better than the reranker alone); the new
             scores then have no fixed range. Without scores of the nodes their order is blended.
-        strict: Whether to raise where the reranker fails or its answer has faults.
-        deadline_seconds: The time that reranking may take, with retries; ``None`` for no bound.
+        options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
         InvalidParameterError: ``reranker`` is not a reranker, or a number is outside its range.
     """
 
     _chain: tuple[Reranker, ...] = PrivateAttr()
-    _own: LocalCrossEncoder | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -123,47 +115,22 @@ class RerankPostprocessor(_Reranking):
         *,
         top_n: int = 5,
         weight: float = 1.0,
-        strict: bool = False,
-        deadline_seconds: float | None = 30.0,
-        callback_manager: CallbackManager | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         own = LocalCrossEncoder() if reranker is None else None
         if not (chain := reranker_chain(own or reranker)):
             msg = "there is no reranker in the sequence; leave it out for the local cross-encoder"
             raise InvalidParameterError(msg)
-        super().__init__(
-            top_n=top_n,
-            weight=weight,
-            strict=strict,
-            deadline_seconds=deadline_seconds,
-            callback_manager=callback_manager,
-        )
+        super().__init__(top_n=top_n, weight=weight, **options)
         self._chain = chain
         self._own = own
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "RerankPostprocessor"
 
     @property
     def _works_with(self) -> str:
         return ", ".join(reranker.id for reranker in self._chain)
 
-    async def _process(
-        self,
-        nodes: list[NodeWithScore],
-        query: QueryBundle | None,
-        *,
-        in_threads: bool,  # noqa: ARG002 - as the base has it
-    ) -> list[NodeWithScore]:
-        return await self._reranked(self._chain, nodes, query)
-
-    def close(self) -> None:
-        """Close the model that was made here, and stop the background loop of synchronous calls."""
-        if self._own is not None:
-            self._own.close()
-        super().close()
+    async def _process(self, request: Request) -> list[NodeWithScore]:
+        return await self._reranked(self._chain, request)
 
 
 class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
@@ -185,8 +152,7 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
             ``get_prompts`` and ``update_prompts``.
         choice_batch_size: Nodes that one request grades, at least 1.
         weight: In [0, 1].
-        strict: Whether to raise where the model fails or its answer has faults.
-        deadline_seconds: The time that reranking may take, with retries; ``None`` for no bound.
+        options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
         InvalidParameterError: ``llm`` is not a language model, a number is outside its range, or the prompt is blank or
@@ -204,39 +170,27 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
         prompt: BasePromptTemplate | str = DEFAULT_PROMPT,
         choice_batch_size: int = 10,
         weight: float = 1.0,
-        strict: bool = False,
-        deadline_seconds: float | None = 30.0,
-        callback_manager: CallbackManager | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
-        check_count(choice_batch_size, "choice_batch_size")
         model = checked_llm(Settings.llm if llm is None else llm)
         super().__init__(
             top_n=top_n,
             weight=weight,
-            choice_batch_size=choice_batch_size,
+            choice_batch_size=checked_count(choice_batch_size, "choice_batch_size"),
             prompt_name="rubric_prompt",
             prompt=checked_prompt(prompt),
-            strict=strict,
-            deadline_seconds=deadline_seconds,
-            callback_manager=callback_manager,
+            **options,
         )
         self._llm = model
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the postprocessor in what LlamaIndex records."""
-        return "LLMRerankPostprocessor"
 
     @property
     def _works_with(self) -> str:
         return self._llm[False].id
 
-    async def _process(
-        self, nodes: list[NodeWithScore], query: QueryBundle | None, *, in_threads: bool
-    ) -> list[NodeWithScore]:
+    async def _process(self, request: Request) -> list[NodeWithScore]:
         reranker = LLMReranker(
-            self._llm[in_threads],
+            self._llm[request.in_threads],
             prompt=None if self._prompt is None else instructions_of(self._prompt),
             batch_size=self.choice_batch_size,
         )
-        return await self._reranked((reranker,), nodes, query)
+        return await self._reranked((reranker,), request)

@@ -95,6 +95,18 @@ def check_node_settings(llm_metadata: object, score: object) -> None:
         raise InvalidParameterError(msg)
 
 
+def checked_share(value: object, name: str) -> float:
+    """Return a number in [0, 1].
+
+    Raises:
+        InvalidParameterError: It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        msg = f"{name} must be a number in [0, 1], got {value!r:.80}"
+        raise InvalidParameterError(msg)
+    return float(value)
+
+
 def check_index_file(path: Path) -> None:
     """Refuse a path that is no index file; a missing or unreadable one is left to the first query.
 
