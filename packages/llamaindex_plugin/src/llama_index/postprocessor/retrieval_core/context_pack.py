@@ -23,7 +23,7 @@ from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.run.outcomes import Failed
-from retrieval_core.types import Chunk, PageSpan, format_citation
+from retrieval_core.types import Chunk, format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,7 +42,6 @@ _NOWHERE = -(10**9)
 """The position of what is not known to be in the store: nothing stands beside it."""
 _NAMES = ("file_path", "file_name", "url", "source")
 """Where readers of LlamaIndex keep what a document is called."""
-_PAGE = "page_label"
 
 
 class ContextPackPostprocessor(ModelPostprocessor):
@@ -169,15 +168,16 @@ def _as_hit(item: NodeWithScore) -> Hit:
     try:
         return hit_from_node(item)
     except InvalidParameterError:  # its metadata hold something that only another retriever knows of
-        return hit_from_node(item.model_copy(update={"node": item.node.model_copy(update={"metadata": {}})}))
+        texts = {key: value for key, value in item.node.metadata.items() if isinstance(value, str)}
+        return hit_from_node(item.model_copy(update={"node": item.node.model_copy(update={"metadata": texts})}))
 
 
 def _foreign(chunk: Chunk, node: BaseNode) -> Chunk:
     """Return another retriever's node as a chunk that nothing stands beside, named as models may see its document."""
-    shown = {key: node.metadata.get(key) for key in (*_NAMES, _PAGE) if key not in node.excluded_llm_metadata_keys}
-    name = next((shown[key] for key in _NAMES if isinstance(shown.get(key), str) and shown[key]), chunk.document_id)
-    page = str(shown.get(_PAGE) or "")
-    pages = PageSpan(int(page), int(page)) if page.isascii() and page.isdecimal() and len(page) < 10 else None
+    hidden = node.excluded_llm_metadata_keys
+    names = (node.metadata.get(key) for key in _NAMES if key not in hidden)
+    name = next((name for name in names if isinstance(name, str) and name), chunk.document_id)
+    pages = None if "page_label" in hidden else chunk.page_span
     return replace(chunk, document_id=name, chunk_index=_NOWHERE, parent_id=None, page_span=pages)
 
 

@@ -97,7 +97,10 @@ class MMRPostprocessor(Postprocessor):
         return "mmr"
 
     async def _process(self, request: Request) -> list[NodeWithScore]:
-        nodes, vectors = request.nodes, _own_vectors(request.nodes)
+        nodes = request.nodes
+        if not nodes:
+            return []
+        vectors = _own_vectors(nodes)
         if vectors is None:
             texts = [item.node.get_content(metadata_mode=MetadataMode.EMBED) for item in nodes]
             vectors = await self._embedded(texts, in_threads=request.in_threads)
@@ -146,8 +149,6 @@ def _relevance(nodes: Sequence[NodeWithScore]) -> list[float]:
 def _own_vectors(nodes: Sequence[NodeWithScore]) -> Matrix | None:
     """Return the embeddings that the nodes have, ``None`` if one lacks it or has another dimension than the rest."""
     own = [item.node.embedding for item in nodes]
-    if not nodes:
-        return _checked([], 0)
     if any(vector is None for vector in own) or len({len(vector or ()) for vector in own}) != 1:
         return None
     return _checked(own, len(nodes))
@@ -159,10 +160,8 @@ def _checked(vectors: Any, count: int) -> Matrix:
     Raises:
         EmbeddingError: They are not one vector for each node, all of one dimension and of finite numbers.
     """
-    import numpy as np  # noqa: PLC0415 - whoever made vectors has loaded it
-
     try:
-        matrix = as_vectors(vectors) if count else np.zeros((0, 1), np.float32)
+        matrix = as_vectors(vectors)
         if matrix.ndim != 2 or len(matrix) != count:
             msg = f"{count} vectors were expected, and an array of shape {matrix.shape} came"
             raise EmbeddingError(msg)

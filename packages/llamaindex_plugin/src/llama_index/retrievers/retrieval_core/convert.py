@@ -33,7 +33,6 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llama_index.retrievers.retrieval_core.reserved import RESERVED
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types import Chunk, Evidence, Hit, Origin, PageSpan, Scores, Span, format_citation
 from retrieval_core.types.documents import content_hash
@@ -49,14 +48,9 @@ ScoreKind = Literal["raw", "relevance"]
 
 PREFIX = "retrieval_core_"
 """Comes before the name of provenance whose own name is taken by a field of the user."""
-PROVENANCE = frozenset(
-    {
-        "document_id", "title", "source", "section_path", "first_page", "last_page", "first_row", "last_row",
-        "first_item", "last_item", "span_start", "span_end", "chunk_index", "total_chunks", "parent_id", "timestamp",
-        "embedding_model", "citation", "content_hash", "source_index",
-    }
-)  # fmt: skip
-"""All keys of a node's metadata that are not the user's."""
+RESERVED = "_llama_index_node"
+"""The key of a chunk's metadata that no node shows: below it is what a node has and a chunk has not, see
+:mod:`llama_index.vector_stores.retrieval_core.nodes`."""
 
 
 class PassageNode(TextNode):
@@ -292,6 +286,10 @@ def _path_text(path: Sequence[str]) -> str | None:
     return " > ".join(re.sub(r"[\\>]", r"\\\g<0>", heading) for heading in path) if path else None
 
 
+PROVENANCE = frozenset(_provenance(Chunk("", "", ""), None))
+"""All keys of a node's metadata that are not the user's."""
+
+
 def _headings(text: str | None) -> tuple[str, ...]:
     if text is None:
         return ()
@@ -357,7 +355,7 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
         texts = (node.metadata.get(name) for name in names)
         return next((value for value in texts if isinstance(value, str) and value.strip()), None)
 
-    page = told("page_label") or ""
+    page = str(node.metadata.get("page_label") or "")
     # Labels may be roman numerals too, or digits of any length; PageSpan counts from 1.
     counted = page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
     return Chunk(

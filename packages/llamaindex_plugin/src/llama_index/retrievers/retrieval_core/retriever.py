@@ -32,6 +32,7 @@ from retrieval_core.errors import ConfigurationError, SearchError
 from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.ports import Embedder, Variant
 from retrieval_core.types import RetrievalResult, SearchMode
 from retrieval_core.types.filters import Filter, all_of
@@ -47,7 +48,7 @@ class _Arguments(TypedDict):
     variants: list[Variant]
 
 
-class RetrievalCoreRetriever(BaseRetriever):
+class RetrievalCoreRetriever(BaseRetriever, Closing):
     """Finds passages with a retrieval-core pipeline, as nodes of LlamaIndex.
 
     ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
@@ -300,18 +301,6 @@ class RetrievalCoreRetriever(BaseRetriever):
         """Close without blocking the event loop."""
         if self._own_index is not None:
             await self._own_index.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
 
 
 def _settings(config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]) -> RetrievalConfig:

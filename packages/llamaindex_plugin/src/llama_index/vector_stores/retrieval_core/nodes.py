@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.schema import Document, ImageDocument, ImageNode, IndexNode, Node, TextNode
 
-from llama_index.retrievers.retrieval_core.convert import PROVENANCE, node_from_chunk
+from llama_index.retrievers.retrieval_core.convert import PROVENANCE, RESERVED, node_from_chunk
 from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
-from llama_index.retrievers.retrieval_core.reserved import RESERVED
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _KINDS: Mapping[str, type[BaseNode]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WrittenNode:
     """What is below :data:`RESERVED`.
 
     Attributes:
@@ -49,13 +48,13 @@ class Kept:
     node: str
 
 
-def kept_of(chunk: Chunk) -> Kept | None:
-    """Return what a chunk keeps of a node; ``None`` for one that was not written from a node."""
-    kept = chunk.metadata.get(RESERVED)
-    if not isinstance(kept, Mapping):
+def written_node_of(chunk: Chunk) -> WrittenNode | None:
+    """Return what a chunk keeps of its node; ``None`` for one that was not written from a node."""
+    written = chunk.metadata.get(RESERVED)
+    if not isinstance(written, Mapping):
         return None
-    ref_doc_id, node = kept.get("ref_doc_id"), kept.get("node")
-    return Kept(ref_doc_id, node) if isinstance(ref_doc_id, str) and isinstance(node, str) else None
+    ref_doc_id, node = written.get("ref_doc_id"), written.get("node")
+    return WrittenNode(ref_doc_id, node) if isinstance(ref_doc_id, str) and isinstance(node, str) else None
 
 
 def own_metadata(metadata: Metadata) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def chunks_of(nodes: Sequence[BaseNode]) -> list[Chunk]:
     Raises:
         InvalidParameterError: Metadata hold something that JSON cannot express, or the reserved key.
     """
-    return [_kept(node, chunk) for node, chunk in zip(nodes, chunks_from_nodes(nodes), strict=True)]
+    return [_written(node, chunk) for node, chunk in zip(nodes, chunks_from_nodes(nodes), strict=True)]
 
 
 def node_of(chunk: Chunk) -> BaseNode:
@@ -82,12 +81,12 @@ def node_of(chunk: Chunk) -> BaseNode:
     Raises:
         IndexFormatError: What the chunk keeps of its node cannot be read.
     """
-    kept = kept_of(chunk)
-    if kept is None:
+    written = written_node_of(chunk)
+    if written is None:
         return node_from_chunk(chunk)
     own = own_metadata(chunk.metadata)
     try:
-        data = json.loads(kept.node)
+        data = json.loads(written.node)
         kind = _KINDS.get(data.pop("class_name"), TextNode)
         if "text" in kind.model_fields:
             data["text"] = chunk.text
@@ -102,14 +101,14 @@ def node_of(chunk: Chunk) -> BaseNode:
         raise IndexFormatError(msg) from error
 
 
-def _kept(node: BaseNode, chunk: Chunk) -> Chunk:
+def _written(node: BaseNode, chunk: Chunk) -> Chunk:
     if RESERVED in node.metadata:
         msg = f"node {node.node_id!r:.80}: the metadata key {RESERVED} is reserved; leave it out"
         raise InvalidParameterError(msg)
     if _is_passage(node, chunk):
         return chunk
-    kept = {"ref_doc_id": node.ref_doc_id or NO_DOCUMENT, "node": json.dumps(_rest(node), ensure_ascii=False)}
-    return replace(chunk, id=node.node_id, metadata={**node.metadata, RESERVED: kept})
+    written = {"ref_doc_id": node.ref_doc_id or NO_DOCUMENT, "node": json.dumps(_rest(node), ensure_ascii=False)}
+    return replace(chunk, id=node.node_id, metadata={**node.metadata, RESERVED: written})
 
 
 def _is_passage(node: BaseNode, chunk: Chunk) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -17,10 +18,10 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
-from llama_index.retrievers.retrieval_core.checks import check_abilities
+from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
 from llama_index.vector_stores.retrieval_core.matching import matching
-from llama_index.vector_stores.retrieval_core.nodes import chunks_of, kept_of, node_of
+from llama_index.vector_stores.retrieval_core.nodes import chunks_of, node_of, written_node_of
 from llama_index.vector_stores.retrieval_core.reading import (
     all_chunks,
     best_passing,
@@ -36,17 +37,18 @@ from retrieval_core.errors import (
     IndexNotFoundError,
     InvalidParameterError,
     StoreError,
+    checked_count,
 )
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
 from retrieval_core.ports import Change, FetchRequest, SearchRequest, Store
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
-    from typing import Self, TypeVar
+    from collections.abc import Iterable, Sequence
+    from typing import Self
 
-    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.schema import BaseNode
 
     from llama_index.retrievers.retrieval_core.filters import Filters
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, Embedder, StoreInfo
     from retrieval_core.types import Chunk, Matrix, Vector
     from retrieval_core.types.filters import Filter
-
-    T = TypeVar("T")
 
 MMR_THRESHOLD = 0.5
 """LlamaIndex's default."""
@@ -67,7 +67,7 @@ _DENSE = frozenset({VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR, Vect
 _LEXICAL = frozenset({VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE})
 
 
-class RetrievalCoreVectorStore(BasePydanticVectorStore):
+class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     """A vector store of LlamaIndex that keeps its nodes in an index of retrieval-core.
 
     What LlamaIndex writes is a whole index: ``retrieval search``, ``open_index`` and ``RetrievalCoreRetriever`` read it
@@ -117,16 +117,12 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
             ("upsert", "search", "fetch"),
             "give a store of retrieval-core, or call RetrievalCoreVectorStore.from_index_file",
         )
-        if type(candidates) is not int or candidates < 1:
-            msg = f"candidates must be a whole number of at least 1, got {candidates!r:.80}"
-            raise InvalidParameterError(msg)
         if fusion not in get_args(FusionMethod):
             msg = f"fusion must be one of {', '.join(get_args(FusionMethod))}, got {fusion!r:.80}"
             raise InvalidParameterError(msg)
-        share = _share(alpha, "alpha")
         super().__init__(stores_text=True)
-        self.candidates = candidates
-        self.alpha = share
+        self.candidates = checked_count(candidates, "candidates")
+        self.alpha = checked_share(alpha, "alpha")
         self.fusion = fusion
         self._store = store
 
@@ -187,7 +183,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
 
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Write nodes; see :meth:`async_add`."""
-        return self._run(self.async_add(nodes, **kwargs))
+        return self._bridge.run(self.async_add(nodes, **kwargs))
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Write nodes, all of them or none; each replaces the one with its id.
@@ -230,7 +226,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove a document's nodes; see :meth:`adelete`."""
-        self._run(self.adelete(ref_doc_id, **delete_kwargs))
+        self._bridge.run(self.adelete(ref_doc_id, **delete_kwargs))
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove all nodes of a document, and a node of no document that has this id itself.
@@ -246,7 +242,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         self, node_ids: list[str] | None = None, filters: Filters | None = None, **delete_kwargs: Any
     ) -> None:
         """Remove nodes; see :meth:`adelete_nodes`."""
-        self._run(self.adelete_nodes(node_ids, filters, **delete_kwargs))
+        self._bridge.run(self.adelete_nodes(node_ids, filters, **delete_kwargs))
 
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: Filters | None = None, **delete_kwargs: Any
@@ -272,7 +268,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
         """Return nodes; see :meth:`aget_nodes`."""
-        return self._run(self.aget_nodes(node_ids, filters))
+        return self._bridge.run(self.aget_nodes(node_ids, filters))
 
     async def aget_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
         """Return the nodes that have one of the ids and match the filters; all of them where neither is given.
@@ -288,7 +284,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
 
     def clear(self) -> None:
         """Remove everything; see :meth:`aclear`."""
-        self._run(self.aclear())
+        self._bridge.run(self.aclear())
 
     async def aclear(self) -> None:
         """Remove all nodes, passages and documents; the index remains one of the same embedding model.
@@ -310,7 +306,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Find nodes; see :meth:`aquery`."""
-        return self._run(self.aquery(query, **kwargs))
+        return self._bridge.run(self.aquery(query, **kwargs))
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Find the nodes that a query asks for, best first.
@@ -332,7 +328,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         threshold, prefetch = _mmr_settings(query, kwargs)
         mode = _checked_mode(query)
         test = _Test(query, matching(query.filters))
-        top_k = _count(query.similarity_top_k, "similarity_top_k")
+        top_k = checked_count(query.similarity_top_k, "similarity_top_k")
         pool = max(self.candidates, top_k)
         if mode is VectorStoreQueryMode.DEFAULT:
             found = await self._by_vector(query, test, top_k)
@@ -356,7 +352,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         Closing twice is fine.
         """
         if self._owned:
-            self._run(self._store.aclose())
+            self._bridge.run(self._store.aclose())
         self._bridge.close()
 
     async def aclose(self) -> None:
@@ -364,21 +360,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         if self._owned:
             await self._store.aclose()
         self._bridge.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._bridge.run(coroutine)
 
     async def _info(self) -> StoreInfo | None:
         """Return what the store says of itself, ``None`` before the first write."""
@@ -408,7 +389,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         siblings: list[Chunk] = []
         taken: dict[str, int] = {}
         for chunk in there:
-            if may_move and kept_of(chunk) is not None:
+            if may_move and written_node_of(chunk) is not None:
                 siblings.append(chunk)
             else:
                 taken[chunk.document_id] = max(taken.get(chunk.document_id, 0), chunk.chunk_index + 1)
@@ -487,9 +468,9 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore):
         return await best_passing(self._store, request, test.passes)
 
     async def _by_both(self, query: VectorStoreQuery, test: _Test, top_k: int, pool: int) -> tuple[Candidate, ...]:
-        alpha = self.alpha if query.alpha is None else _share(query.alpha, "alpha")
-        wanted = top_k if query.hybrid_top_k is None else _count(query.hybrid_top_k, "hybrid_top_k")
-        words = pool if query.sparse_top_k is None else _count(query.sparse_top_k, "sparse_top_k")
+        alpha = self.alpha if query.alpha is None else checked_share(query.alpha, "alpha")
+        wanted = top_k if query.hybrid_top_k is None else checked_count(query.hybrid_top_k, "hybrid_top_k")
+        words = pool if query.sparse_top_k is None else checked_count(query.sparse_top_k, "sparse_top_k")
         if alpha == 1:
             return await self._by_vector(query, test, wanted)
         if alpha == 0:
@@ -540,8 +521,6 @@ class _Test:
 
 
 def _model(given: BaseEmbedding | Embedder) -> Model:
-    from llama_index.core.base.embeddings.base import BaseEmbedding  # noqa: PLC0415 - for this check alone
-
     if isinstance(given, BaseEmbedding):
         embedder = getattr(given, "embedder", None)
         return Model(embedder_id_of(given), getattr(embedder, "dimension", None))
@@ -569,7 +548,7 @@ def _moved_up(chunks: Sequence[Chunk]) -> list[Chunk]:
     for chunk in chunks:
         documents.setdefault(chunk.document_id, []).append(chunk)
     return [
-        replace(chunk, chunk_index=index, total_chunks=len(of_one)) if all(map(kept_of, of_one)) else chunk
+        replace(chunk, chunk_index=index, total_chunks=len(of_one)) if all(map(written_node_of, of_one)) else chunk
         for of_one in documents.values()
         for index, chunk in enumerate(of_one)
     ]
@@ -577,7 +556,7 @@ def _moved_up(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def _shifted(chunk: Chunk, by: int) -> Chunk:
     """Return a node's chunk behind so many others; a passage knows its place."""
-    if not by or kept_of(chunk) is None:
+    if not by or written_node_of(chunk) is None:
         return chunk
     return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by)
 
@@ -627,23 +606,9 @@ def _mmr_settings(query: VectorStoreQuery, kwargs: dict[str, Any]) -> tuple[floa
     _refuse(given, "query")
     threshold = query.mmr_threshold if threshold is None else threshold
     return (
-        MMR_THRESHOLD if threshold is None else _share(threshold, "mmr_threshold"),
-        None if prefetch is None else _count(prefetch, "mmr_prefetch_k"),
+        MMR_THRESHOLD if threshold is None else checked_share(threshold, "mmr_threshold"),
+        None if prefetch is None else checked_count(prefetch, "mmr_prefetch_k"),
     )
-
-
-def _share(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        msg = f"{name} must be a number in [0, 1], got {value!r:.80}"
-        raise InvalidParameterError(msg)
-    return float(value)
-
-
-def _count(value: Any, name: str) -> int:
-    if type(value) is not int or value < 1:
-        msg = f"{name} must be a whole number of at least 1, got {value!r:.80}"
-        raise InvalidParameterError(msg)
-    return value
 
 
 def _refuse(arguments: Iterable[str], method: str) -> None:

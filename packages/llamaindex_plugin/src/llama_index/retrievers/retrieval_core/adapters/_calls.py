@@ -7,7 +7,7 @@ import dis
 import inspect
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from retrieval_core.adapters.vendors.http import retry_after, what_was_said
@@ -114,8 +114,8 @@ class Calls:
 def awaits(part: object, name: str, base: type) -> bool:
     """Whether an asynchronous method waits without blocking the event loop, as far as can be told from outside.
 
-    LlamaIndex's defaults call the synchronous method on the loop, and so do many classes of their own. A method counts
-    if its class overrides it and it awaits something.
+    LlamaIndex's defaults call the synchronous method on the loop, and so do the methods of many classes that override
+    them. A method counts if it overrides the default and awaits something.
 
     Args:
         name: The method.
@@ -124,5 +124,9 @@ def awaits(part: object, name: str, base: type) -> bool:
     method = getattr(type(part), name)
     if method is getattr(base, name):
         return False
-    code: Any = getattr(inspect.unwrap(method), "__code__", None)
-    return code is not None and any(step.opname == "GET_AWAITABLE" for step in dis.get_instructions(code))
+    function = inspect.unwrap(method)
+    if not inspect.isfunction(function):
+        return False
+    # A language model's decorator for callbacks awaits the method, which it has in its closure.
+    function = inspect.getclosurevars(function).nonlocals.get("f", function)
+    return any(step.opname == "GET_AWAITABLE" for step in dis.get_instructions(function))

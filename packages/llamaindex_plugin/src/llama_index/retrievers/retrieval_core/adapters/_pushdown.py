@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from retrieval_core.types import Chunk
-from retrieval_core.types.filters import And, Eq, Gt, Gte, In, Lt, Lte, Ne, NotIn, Or, chunk_fields
+from retrieval_core.types.filters import And, Eq, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or, chunk_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ def _part(condition: Filter, operators: frozenset[FilterOperator]) -> MetadataFi
                 return None
             joined = FilterCondition.AND if isinstance(condition, And) else FilterCondition.OR
             return MetadataFilters(filters=[*kept], condition=joined)
-        case Eq() | Ne() | Gt() | Gte() | Lt() | Lte() | In() | NotIn():
-            return _comparison(condition, operators)
-        case _:
+        case Not():
             return None
+        case _:
+            return _comparison(condition, operators)
 
 
 _OPERATORS: Mapping[type[Condition], FilterOperator] = {
@@ -55,10 +55,10 @@ _OPERATORS: Mapping[type[Condition], FilterOperator] = {
 
 
 def _comparison(condition: Condition, operators: frozenset[FilterOperator]) -> MetadataFilter | None:
-    operator = _OPERATORS[type(condition)]
+    operator = _OPERATORS.get(type(condition))
     name = condition.field
     # The chunk's own fields are not metadata there, and names that begin with $ are operators to some stores.
-    if operator not in operators or name in _OWN_FIELDS or not name or name.startswith("$"):
+    if operator is None or operator not in operators or name in _OWN_FIELDS or not name or name.startswith("$"):
         return None
     values: Sequence[Scalar] = (
         condition.values if isinstance(condition, (In, NotIn)) else (cast("Any", condition).value,)

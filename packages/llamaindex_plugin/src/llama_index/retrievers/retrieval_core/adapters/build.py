@@ -98,8 +98,9 @@ def pipeline_from(
         node_ids = None
         if index is not None:
             check_kind(index, "index", VectorStoreIndex, "a VectorStoreIndex; of another kind give its retriever")
-            vector_store, node_ids = index.vector_store, _node_ids(index, docstore)
-            docstore = docstore or index.docstore
+            vector_store = index.vector_store
+            if docstore is None or docstore is index.docstore:  # of another one's nodes an index need not know
+                docstore, node_ids = index.docstore, index.index_struct.nodes_dict
             embed_model = embed_model or cast("BaseEmbedding", getattr(index, "_embed_model", None))
         store = _store(cast("BasePydanticVectorStore", vector_store), docstore, node_ids, settings)
         if embed_model is None:
@@ -112,11 +113,6 @@ def pipeline_from(
         llm=None if llm is None else _llm(llm),
         reranker=None if rerank is None else _rerankers(rerank),
     )
-
-
-def _node_ids(index: VectorStoreIndex, docstore: BaseDocumentStore | None) -> Mapping[str, str] | None:
-    """Return the index's map of ids; ``None`` for another docstore, of whose nodes an index need not know."""
-    return index.index_struct.nodes_dict if docstore is None or docstore is index.docstore else None
 
 
 def _store(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
 import json
 from functools import partial
 from hashlib import sha256
@@ -13,8 +11,9 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM, CustomLLM
 from pydantic import RootModel
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.checks import check_kind
+from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Completion
 from retrieval_core.text.prompting import parse_answer
 from retrieval_core.types import Usage
@@ -55,12 +54,9 @@ class LlamaIndexLLM:
     """
 
     def __init__(self, llm: LLM, *, in_threads: bool = False) -> None:
-        if not isinstance(llm, LLM):  # pyright: ignore[reportUnnecessaryIsInstance]
-            kind = llm.__name__ if isinstance(llm, type) else type(llm).__name__
-            msg = f"llm must be a language model of LlamaIndex, got {kind}; one of retrieval-core needs no wrapper"
-            raise InvalidParameterError(msg)
+        check_kind(llm, "llm", LLM, "a language model of LlamaIndex (one of retrieval-core needs no wrapper)")
         self._llm = llm
-        self._calls = Calls(llm, is_async=not in_threads and _waits(llm))
+        self._calls = Calls(llm, is_async=not in_threads and awaits(llm, "achat", CustomLLM))
 
     @property
     def id(self) -> str:
@@ -111,19 +107,6 @@ class LlamaIndexLLM:
     async def aclose(self) -> None:
         """Stop the threads, and leave the model to its owner. Closing twice is fine."""
         await self._calls.aclose()
-
-
-def _waits(llm: LLM) -> bool:
-    """Whether the asynchronous chat method waits without blocking the event loop, as far as can be told from outside.
-
-    That of LlamaIndex's base class for models which can only block calls the synchronous one on the loop, and so do
-    some classes of their own: a method counts if it awaits something.
-    """
-    kind = next(kind for kind in type(llm).__mro__ if "achat" in vars(kind))
-    function = inspect.unwrap(vars(kind)["achat"])
-    # The decorator for callbacks awaits the method, which it has in its closure.
-    method: Any = inspect.getclosurevars(function).nonlocals.get("f", function)
-    return kind is not CustomLLM and any(step.opname == "GET_AWAITABLE" for step in dis.get_instructions(method))
 
 
 def _messages(request: CompletionRequest) -> list[ChatMessage]:

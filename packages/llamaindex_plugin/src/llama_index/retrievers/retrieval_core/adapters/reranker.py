@@ -12,7 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
 from llama_index.retrievers.retrieval_core.checks import check_kind
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.errors import MalformedAnswerError, checked_count
 from retrieval_core.ports import RerankScores
 from retrieval_core.types.escapes import valid_unicode
 
@@ -57,11 +57,8 @@ class LlamaIndexReranker:
         is_async: bool | None = None,
     ) -> None:
         check_kind(postprocessor, "postprocessor", BaseNodePostprocessor, "a reranking postprocessor of LlamaIndex")
-        if type(batch_size) is not int or batch_size < 1:
-            msg = f"batch_size must be a whole number of at least 1, got {batch_size!r:.40}"
-            raise InvalidParameterError(msg)
         self._postprocessor = postprocessor
-        self._batch_size = batch_size
+        self._batch_size = checked_count(batch_size, "batch_size")
         self._id = name or _identity(postprocessor)
         if is_async is None:
             is_async = awaits(postprocessor, "_apostprocess_nodes", BaseNodePostprocessor)

@@ -6,11 +6,12 @@ import time
 from itertools import pairwise
 from math import isfinite
 from secrets import token_hex
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_from_node
 from retrieval_core.adapters.stores.checks import check_search
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.schema import NodeWithScore
 
-    from retrieval_core.ports import Change, FetchRequest, SearchRequest, Side
+    from retrieval_core.ports import FetchRequest, SearchRequest, Side
     from retrieval_core.types import Chunk
 
 MOST_REMEMBERED = 4096
@@ -97,7 +98,7 @@ class LlamaIndexRetriever:
         await self._calls.aclose()
 
 
-class LlamaIndexRetrieverStore:
+class LlamaIndexRetrieverStore(ReadOnlyStore):
     """Stands a retriever of LlamaIndex in place of an index; a :class:`~retrieval_core.ports.Store` for reading.
 
     Questions go to it as text, so it counts as a search by words, whatever it does. It cannot be handed a filter:
@@ -116,8 +117,8 @@ class LlamaIndexRetrieverStore:
     def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
         self._retriever = LlamaIndexRetriever(retriever, name=name, is_async=is_async)
         self._who = type(retriever).__name__
+        super().__init__(f"{self._who} is a retriever of LlamaIndex, which is only read")
         self._remembered: LruCache[str, Chunk] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
-        self._closed = False
 
     @property
     def id(self) -> str:
@@ -132,22 +133,6 @@ class LlamaIndexRetrieverStore:
         """
         msg = f"{self._who} is a retriever of LlamaIndex, which does not tell what it searches"
         raise StoreError(msg)
-
-    async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
-        """Refuse.
-
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
-
-    async def delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
-        """Refuse.
-
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the retriever's passages that match, in its order.
@@ -191,16 +176,6 @@ class LlamaIndexRetrieverStore:
         """Stop the threads; the retriever stays open. Closing twice is fine."""
         self._closed = True
         await self._retriever.aclose()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
-
-    def _refuse(self) -> NoReturn:
-        self._check_open()
-        msg = f"{self._who} is a retriever of LlamaIndex, which is only read"
-        raise StoreError(msg)
 
 
 def _scores(nodes: Sequence[NodeWithScore]) -> list[float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from llama_index.core.storage.docstore.types import BaseDocumentStore
@@ -17,6 +17,7 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
 from llama_index.retrievers.retrieval_core.adapters._docstore import DocstorePassages, Passages
 from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
+from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_from_node
 from retrieval_core.adapters.stores.checks import check_search, unit_rows
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
     from llama_index.core.vector_stores.types import VectorStoreQueryResult
 
-    from retrieval_core.ports import Change, FetchRequest, FieldInfo, SearchRequest, Side
+    from retrieval_core.ports import FetchRequest, FieldInfo, SearchRequest, Side
     from retrieval_core.types import Chunk, Vector
     from retrieval_core.types.filters import Filter
 
@@ -137,13 +138,7 @@ class _Item:
     vector: Vector | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Remembered:
-    chunk: Chunk
-    vector: Vector | None = field(default=None)
-
-
-class LlamaIndexStore:
+class LlamaIndexStore(ReadOnlyStore):
     """Searches a vector store of LlamaIndex; a :class:`~retrieval_core.ports.Store` for reading.
 
     *By meaning* the store is queried in its default mode. Scores are cosines with the vectors that come along, or the
@@ -196,6 +191,7 @@ class LlamaIndexStore:
             check_kind(docstore, "docstore", BaseDocumentStore, "a document store of LlamaIndex, as in index.docstore")
         self._store = vector_store
         self._who = type(vector_store).__name__
+        super().__init__(f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)")
         self._id = name or f"llama-index/{self._who}/{token_hex(8)}"
         self.abilities = abilities_of(vector_store) if abilities is None else abilities
         self._check(docstore, similarities)
@@ -209,12 +205,11 @@ class LlamaIndexStore:
             self._passages = DocstorePassages(docstore, analyzer, self._listed(), refresh_seconds, time.monotonic)
             if self._passages.is_asked_each_time and not vector_store.stores_text:
                 self.version = self._version  # makes it a Versioned: all that is found is in this process
-        self._remembered: LruCache[str, _Remembered] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
-        self._closed = False
+        self._remembered: LruCache[str, _Item] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
         self.sides: frozenset[Side] = frozenset({"dense", "lexical"} if words else {"dense"})
 
     def _check(self, docstore: BaseDocumentStore | None, similarities: str) -> None:
-        problem = None
+        own, problem = abilities_of(self._store), None
         if similarities not in {"cosine", "order"}:
             problem = f"similarities must be 'cosine' or 'order', got {similarities!r:.40}"
         elif not self._store.stores_text and docstore is None:
@@ -226,13 +221,14 @@ class LlamaIndexStore:
             )
         elif self.abilities.words not in {None, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH}:
             problem = f"words are searched for in mode SPARSE or TEXT_SEARCH, got {self.abilities.words!r:.60}"
-        elif _is_pinecone(self._store) and (self.abilities.words, self.abilities.is_hybrid) != (None, False):
-            own = abilities_of(self._store)
-            if (self.abilities.words, self.abilities.is_hybrid) != (own.words, own.is_hybrid):
-                problem = (
-                    f"{self._who} sends a vector of zeros in mode TEXT_SEARCH, and in SPARSE without a sparse model; "
-                    "make it with add_sparse_vector=True, or give the docstore for searching by words"
-                )
+        elif _is_pinecone(self._store) and (self.abilities.words, self.abilities.is_hybrid) not in {
+            (None, False),
+            (own.words, own.is_hybrid),
+        }:
+            problem = (
+                f"{self._who} sends a vector of zeros in mode TEXT_SEARCH, and in SPARSE without a sparse model; "
+                "make it with add_sparse_vector=True, or give the docstore for searching by words"
+            )
         if problem is not None:
             raise InvalidParameterError(problem)
 
@@ -254,38 +250,17 @@ class LlamaIndexStore:
             StoreError: It is closed, or cannot count what it keeps.
         """
         passages = await self._current()
-        sides: set[Side] = {"dense"}
-        if self.abilities.words is not None or self._has_words(passages):
-            sides.add("lexical")
-        if self._has_words(passages):
-            chunks = len(passages.chunks)
-        else:
-            chunks = await self._calls.in_thread(self._count)
+        has_words = self._has_words(passages)
+        is_lexical = has_words or self.abilities.words is not None
         return StoreInfo(
             location=self.id,
             manifest=None,
             generation=None,
             documents=len(passages.by_document),
-            chunks=chunks,
-            sides=frozenset(sides & self.sides),
+            chunks=len(passages.chunks) if has_words else await self._calls.in_thread(self._count),
+            sides=self.sides if is_lexical else self.sides - {"lexical"},
             filter_operators=OPERATORS,
         )
-
-    async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
-        """Refuse; what LlamaIndex writes is found with the next search.
-
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
-
-    async def delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
-        """Refuse; see :meth:`upsert`.
-
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
@@ -364,9 +339,7 @@ class LlamaIndexStore:
         await self._calls.aclose()
 
     async def _current(self) -> Passages:
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
+        self._check_open()
         return self._nothing if self._passages is None else await self._calls.in_thread(self._passages.current)
 
     def _listed(self) -> Callable[[], Collection[str]] | None:
@@ -382,13 +355,6 @@ class LlamaIndexStore:
     def _has_words(self, passages: Passages) -> bool:
         """Whether a docstore holds the nodes: LlamaIndex keeps them elsewhere where the vector store keeps text."""
         return self._passages is not None and (passages.is_whole or not self._store.stores_text)
-
-    def _refuse(self) -> NoReturn:
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
-        msg = f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)"
-        raise StoreError(msg)
 
     def _count(self) -> int:
         if isinstance(self._store, SimpleVectorStore):
@@ -470,7 +436,7 @@ class LlamaIndexStore:
             problems = (*problems, problem)
         best: dict[str, Candidate] = {}
         for item, score in zip(items, scores, strict=True):
-            self._remembered.set(item.chunk.id, _Remembered(item.chunk, item.vector))
+            self._remembered.set(item.chunk.id, item)
             is_relevant = vector is not None or score > 0  # by words, 0 says that none of them is there
             if is_relevant and item.chunk.id not in best and matches(request.filter, chunk_fields(item.chunk)):
                 kept = item.vector if request.with_vectors else None

@@ -17,7 +17,7 @@ from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from llama_index.core.schema import BaseNode
 
@@ -158,61 +158,32 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
                 nodes[section.id] = _section_node(section, children, documents.get(section.document_id))
         return {**{name: _document_node(document) for name, document in fetched.documents.items()}, **nodes}
 
-    def add_documents(self, *_args: Any, **_kwargs: Any) -> None:
+    def _refuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse to write.
 
         Raises:
             StoreError: Always.
         """
-        _read_only()
+        msg = (
+            "a RetrievalCoreDocumentStore only reads; write to the index with RetrievalCoreVectorStore, and keep what "
+            "LlamaIndex wants to remember of documents in a document store of its own, such as SimpleDocumentStore"
+        )
+        raise StoreError(msg)
 
-    async def async_add_documents(self, *_args: Any, **_kwargs: Any) -> None:
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
+    async def _arefuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse to write.
 
-    def delete_document(self, doc_id: str, raise_error: bool = True) -> None:  # noqa: ARG002 - LlamaIndex's arguments
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
+        Raises:
+            StoreError: Always.
+        """
+        self._refuse()
 
-    async def adelete_document(self, doc_id: str, raise_error: bool = True) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    def delete_ref_doc(self, ref_doc_id: str, raise_error: bool = True) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    async def adelete_ref_doc(self, ref_doc_id: str, raise_error: bool = True) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    def set_document_hash(self, doc_id: str, doc_hash: str) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    async def aset_document_hash(self, doc_id: str, doc_hash: str) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    def set_document_hashes(self, doc_hashes: dict[str, str]) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
-
-    async def aset_document_hashes(self, doc_hashes: dict[str, str]) -> None:  # noqa: ARG002
-        """Refuse to write, as :meth:`add_documents`."""
-        _read_only()
+    add_documents = delete_document = delete_ref_doc = set_document_hash = set_document_hashes = _refuse
+    async_add_documents = adelete_document = adelete_ref_doc = aset_document_hash = aset_document_hashes = _arefuse
 
     def close(self) -> None:
         """Stop the background loop of synchronous calls, if there is one. Closing twice is fine."""
         self._bridge.close()
-
-
-def _read_only() -> NoReturn:
-    msg = (
-        "a RetrievalCoreDocumentStore only reads; write to the index with RetrievalCoreVectorStore, and keep what "
-        "LlamaIndex wants to remember of documents in a document store of its own, such as SimpleDocumentStore"
-    )
-    raise StoreError(msg)
 
 
 def _metadata(document: IndexedDocument) -> dict[str, Any]:
@@ -232,23 +203,22 @@ def _section_node(section: Section, children: Sequence[Chunk], document: Indexed
     """
     span, text = section.span, "\n\n".join(child.text for child in children)
     inside = document is not None and document.text[span.start : span.end]
-    first = children[0] if children else None
-    metadata: Mapping[str, Any] = {} if document is None else document.metadata
+    first = children[0] if children else Chunk(section.id, section.document_id, "", total_chunks=0)
     node = node_from_chunk(
         Chunk(
             id=section.id,
             document_id=section.document_id,
             text=inside or text,
-            chunk_index=0 if first is None else first.chunk_index,
-            total_chunks=0 if first is None else first.total_chunks,
+            chunk_index=first.chunk_index,
+            total_chunks=first.total_chunks,
             page_span=section.page_span,
             section_path=section.path,
             span=span if inside else None,
-            title=None if first is None else first.title,
-            source=None if first is None else first.source,
-            timestamp=None if first is None else first.timestamp,
-            embedding_model=None if first is None else first.embedding_model,
-            metadata=dict(metadata),
+            title=first.title,
+            source=first.source,
+            timestamp=first.timestamp,
+            embedding_model=first.embedding_model,
+            metadata={} if document is None else document.metadata,
         )
     )
     related = [RelatedNodeInfo(node_id=child.id, node_type=ObjectType.TEXT) for child in children]
