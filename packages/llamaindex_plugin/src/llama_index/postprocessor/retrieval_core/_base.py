@@ -228,6 +228,10 @@ class PromptedPostprocessor(ModelPostprocessor):
         self._prompt_name = prompt_name
         self._prompt = prompt
 
+    @property
+    def _instructions(self) -> str | None:
+        return None if self._prompt is None else instructions_of(self._prompt)
+
     def _get_prompts(self) -> dict[str, BasePromptTemplate]:
         return {} if self._prompt is None else {self._prompt_name: self._prompt}
 
@@ -271,7 +275,9 @@ def instructions_of(prompt: BasePromptTemplate) -> str:
 
 
 def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
-    """Return a language model as one of retrieval-core, by whether LlamaIndex's is to be called in threads.
+    """Return a language model as one of retrieval-core; under ``True`` as it is to be called by synchronous methods.
+
+    LlamaIndex's is then called in threads, see :class:`Request`.
 
     Raises:
         InvalidParameterError: It is neither of LlamaIndex nor of retrieval-core.

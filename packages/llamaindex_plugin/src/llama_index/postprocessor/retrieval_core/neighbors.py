@@ -95,12 +95,12 @@ class NeighborExpansionPostprocessor(Postprocessor):
             return nodes
         windows = [_Window.around(node, self.before, self.after) for node in claimed.values()]
         ranges = tuple(ChunkRange(run[0].document_id, run[0].first, _last(run)) for run in _runs(windows))
-        sections = {window.parent_id: window.document_id for window in windows if self.include_parents}
-        sections.pop(None, None)
+        parents = [(window.parent_id, window.document_id) for window in windows if self.include_parents]
+        sections = {name: document_id for name, document_id in parents if name is not None}
         fetched = await self._store.fetch(
             FetchRequest(
                 ranges=ranges,
-                section_ids=tuple(name for name in sections if name is not None),
+                section_ids=tuple(sections),
                 document_ids=tuple(dict.fromkeys(sections.values())),
                 filter=self._filter,
             )

@@ -15,7 +15,6 @@ from llama_index.postprocessor.retrieval_core._base import (
     checked_llm,
     checked_prompt,
     hits_of,
-    instructions_of,
 )
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter
@@ -87,8 +86,7 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
     def _relevance_filter(self, *, in_threads: bool) -> RelevanceFilter:
         if self._judge is not None:
             return self._judge
-        prompt = None if self._prompt is None else instructions_of(self._prompt)
-        return LLMRelevanceFilter(self._llm[in_threads], prompt=prompt)
+        return LLMRelevanceFilter(self._llm[in_threads], prompt=self._instructions)
 
     async def _process(self, request: Request) -> list[NodeWithScore]:
         relevance_filter = self._relevance_filter(in_threads=request.in_threads)

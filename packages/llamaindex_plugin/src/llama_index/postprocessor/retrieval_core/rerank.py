@@ -17,7 +17,6 @@ from llama_index.postprocessor.retrieval_core._base import (
     checked_llm,
     checked_prompt,
     hits_of,
-    instructions_of,
 )
 from llama_index.retrievers.retrieval_core.checks import checked_share
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
@@ -188,9 +187,6 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
         return self._llm[False].id
 
     async def _process(self, request: Request) -> list[NodeWithScore]:
-        reranker = LLMReranker(
-            self._llm[request.in_threads],
-            prompt=None if self._prompt is None else instructions_of(self._prompt),
-            batch_size=self.choice_batch_size,
-        )
+        llm = self._llm[request.in_threads]
+        reranker = LLMReranker(llm, prompt=self._instructions, batch_size=self.choice_batch_size)
         return await self._reranked((reranker,), request)

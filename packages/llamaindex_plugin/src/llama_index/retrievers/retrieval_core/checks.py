@@ -11,7 +11,7 @@ from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.convert import ScoreKind
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
-from retrieval_core.pipeline import MAX_TOP_K
+from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number
 from retrieval_core.types import SearchMode
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
     Raises:
         InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
     """
-    if top_k is not None and (type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K):
-        msg = f"top_k must be a whole number between 1 and {MAX_TOP_K}, got {top_k!r:.80}"
-        raise InvalidParameterError(msg)
+    if top_k is not None:
+        checked_number("top_k", top_k, MAX_TOP_K)
     if mode is not None and mode not in get_args(SearchMode):
         msg = f"mode must be hybrid, dense or lexical, got {mode!r:.80}"
         raise InvalidParameterError(msg)

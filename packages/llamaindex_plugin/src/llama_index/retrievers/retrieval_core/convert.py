@@ -146,7 +146,7 @@ def node_from_chunk(
         source_index: Of several indexes, the name of the one it is from.
         facts: Fields of :class:`PassageNode`.
     """
-    own: dict[str, Any] = _thawed(chunk.metadata)
+    own: dict[str, Any] = thawed(chunk.metadata)
     metadata, shown = dict(own), {name for name in llm_metadata if name in own}
     taken = _keys(own)
     for name, value in _provenance(chunk, source_index).items():
@@ -381,10 +381,10 @@ def _pair(facts: Mapping[str, Any], first: str, last: str) -> tuple[int, int] | 
     return pair
 
 
-def _thawed(value: Any) -> Any:
-    """Return frozen JSON as what users of LlamaIndex may change: plain dictionaries and lists."""
+def thawed(value: Any) -> Any:
+    """Return frozen JSON as plain dictionaries and lists, which users may change, without :data:`RESERVED`."""
     if isinstance(value, Mapping):
-        return {key: _thawed(item) for key, item in cast("Mapping[str, Any]", value).items() if key != RESERVED}
+        return {key: thawed(item) for key, item in cast("Mapping[str, Any]", value).items() if key != RESERVED}
     if isinstance(value, (list, tuple)):
-        return [_thawed(item) for item in cast("Sequence[Any]", value)]
+        return [thawed(item) for item in cast("Sequence[Any]", value)]
     return value

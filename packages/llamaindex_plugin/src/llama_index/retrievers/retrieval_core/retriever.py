@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.callbacks import CallbackManager
@@ -33,19 +33,12 @@ from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
+from retrieval_core.pipeline.options import QueryOptions
 from retrieval_core.ports import Embedder, Variant
 from retrieval_core.types import RetrievalResult, SearchMode
 from retrieval_core.types.filters import Filter, all_of
 
 logger = logging.getLogger(__name__)
-
-
-class _Arguments(TypedDict):
-    query: str
-    filters: Filter | None
-    top_k: int | None
-    mode: SearchMode | None
-    variants: list[Variant]
 
 
 class RetrievalCoreRetriever(BaseRetriever, Closing):
@@ -246,16 +239,16 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         return await self.aretrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(query_bundle, self.pipeline.retrieve(**self._arguments(query_bundle)))
+        filters, options = self._asked(query_bundle)
+        return self._nodes(query_bundle, self.pipeline.retrieve(query_bundle.query_str, filters, **options))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(query_bundle, await self.pipeline.aretrieve(**self._arguments(query_bundle)))
+        filters, options = self._asked(query_bundle)
+        return self._nodes(query_bundle, await self.pipeline.aretrieve(query_bundle.query_str, filters, **options))
 
-    def _arguments(self, query: QueryBundle) -> _Arguments:
+    def _asked(self, query: QueryBundle) -> tuple[Filter | None, QueryOptions]:
         asked = query if isinstance(query, RetrievalQueryBundle) else RetrievalQueryBundle(query.query_str)
-        return {
-            "query": query.query_str,
-            "filters": all_of(self._filter, as_filter(asked.filters)),
+        options: QueryOptions = {
             "top_k": self._top_k if asked.top_k is None else asked.top_k,
             "mode": self._mode if asked.mode is None else asked.mode,
             "variants": [
@@ -264,6 +257,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
                 if text != query.query_str and text.strip()
             ],
         }
+        return all_of(self._filter, as_filter(asked.filters)), options
 
     def _nodes(self, query: QueryBundle, result: RetrievalResult) -> list[NodeWithScore]:
         """Return the hits as nodes, and report degradations.

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
+from llama_index.retrievers.retrieval_core.convert import thawed
 from llama_index.retrievers.retrieval_core.filters import as_filter, condition_of, operator_of, unsupported
-from llama_index.vector_stores.retrieval_core.nodes import DOCUMENT_PATH, own_metadata, written_node_of
+from llama_index.vector_stores.retrieval_core.nodes import DOCUMENT_PATH, written_node_of
 from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.types.filters import (
     And,
@@ -188,7 +189,7 @@ def _fields(chunk: Chunk) -> Callable[[str], Any]:
     """
     written = written_node_of(chunk)
     if written is not None:
-        metadata = {**own_metadata(chunk.metadata), **dict.fromkeys(OF_DOCUMENT, written.ref_doc_id)}
+        metadata = {**thawed(chunk.metadata), **dict.fromkeys(OF_DOCUMENT, written.ref_doc_id)}
         return metadata.get
     fields = {**dict.fromkeys(OF_DOCUMENT, chunk.document_id), **chunk_fields(chunk)}
 

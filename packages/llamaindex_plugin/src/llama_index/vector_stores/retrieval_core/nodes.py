@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.schema import Document, ImageDocument, ImageNode, IndexNode, Node, TextNode
 
-from llama_index.retrievers.retrieval_core.convert import PROVENANCE, RESERVED, node_from_chunk
+from llama_index.retrievers.retrieval_core.convert import PROVENANCE, RESERVED, node_from_chunk, thawed
 from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
     from retrieval_core.types import Chunk
-    from retrieval_core.types.documents import Metadata
 
 NO_DOCUMENT = "None"
 """What LlamaIndex writes for the document of a node that is of none."""
@@ -57,13 +56,6 @@ def written_node_of(chunk: Chunk) -> WrittenNode | None:
     return WrittenNode(ref_doc_id, node) if isinstance(ref_doc_id, str) and isinstance(node, str) else None
 
 
-def own_metadata(metadata: Metadata) -> dict[str, Any]:
-    """Return metadata without the reserved key, as plain dictionaries and lists."""
-    own = json.loads(json.dumps(metadata))
-    own.pop(RESERVED, None)
-    return own
-
-
 def chunks_of(nodes: Sequence[BaseNode]) -> list[Chunk]:
     """Return nodes as chunks from which :func:`node_of` makes equal ones, in the given order.
 
@@ -84,7 +76,7 @@ def node_of(chunk: Chunk) -> BaseNode:
     written = written_node_of(chunk)
     if written is None:
         return node_from_chunk(chunk)
-    own = own_metadata(chunk.metadata)
+    own = thawed(chunk.metadata)
     try:
         data = json.loads(written.node)
         kind = _KINDS.get(data.pop("class_name"), TextNode)
@@ -112,7 +104,7 @@ def _written(node: BaseNode, chunk: Chunk) -> Chunk:
 
 
 def _is_passage(node: BaseNode, chunk: Chunk) -> bool:
-    """Whether a node is a passage of an index as it was found, which needs no more than a chunk holds."""
+    """Whether a node is an unchanged passage of an index, all of which its chunk holds."""
     again = node_from_chunk(chunk)
     added = node.metadata.keys() - again.metadata.keys()  # by the query that found it
     return (

@@ -555,7 +555,7 @@ def _moved_up(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _shifted(chunk: Chunk, by: int) -> Chunk:
-    """Return a node's chunk behind so many others; a passage knows its place."""
+    """Return a node's chunk so many positions further back; a passage keeps its own."""
     if not by or written_node_of(chunk) is None:
         return chunk
     return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by)

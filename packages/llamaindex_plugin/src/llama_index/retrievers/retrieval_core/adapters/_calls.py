@@ -36,7 +36,8 @@ class Calls:
 
     def __init__(self, part: object, *, is_async: bool) -> None:
         self._who = type(part).__name__
-        self._key = getattr(part, "api_key", None)
+        key = getattr(part, "api_key", None)
+        self._key = key if isinstance(key, str) else ""
         self._is_async = is_async
         self._loop: ref[asyncio.AbstractEventLoop] | None = None
         self._pool = ThreadPool(f"retrieval-{self._who}", threads=THREADS, patience=PATIENCE)
@@ -88,14 +89,13 @@ class Calls:
     def _mapped_errors(self) -> Generator[None]:
         try:
             yield
-        except Exception as error:
-            if isinstance(error, RetrievalError):
-                raise
-            is_secret = isinstance(self._key, str) and self._key and self._key in str(error)
-            raise self._mapped(error) from (None if is_secret else error)
+        except RetrievalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised again as an error of this library
+            raise self._mapped(error) from (None if self._key and self._key in str(error) else error)
 
     def _mapped(self, error: Exception) -> ServiceError:
-        said = what_was_said(str(error), self._key if isinstance(self._key, str) else "")
+        said = what_was_said(str(error), self._key)
         message = f"{self._who} failed: {type(error).__name__}{f': {said}' if said else ''}"
         # SDKs have classes of their own for what Python has names for.
         kinds = [kind.__name__ for kind in type(error).__mro__]

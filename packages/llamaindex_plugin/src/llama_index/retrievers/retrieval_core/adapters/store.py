@@ -121,7 +121,7 @@ def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one query came to: matching candidates, best first, and what is wrong with the others."""
+    """The outcome of one query: matching candidates, best first, and what is wrong with the others."""
 
     candidates: list[Candidate]
     last: float
@@ -568,7 +568,7 @@ def _is_enough(found: _Found, asked: int, limit: int) -> bool:
 
 
 async def _unless_refused(asking: Awaitable[_Found]) -> _Found | ServiceError:
-    """Return what a query came to, or the error with which the service refuses so large an answer."""
+    """Return a query's outcome, or the error with which the service refuses so large an answer."""
     try:
         return await asking
     except ServiceError as error:

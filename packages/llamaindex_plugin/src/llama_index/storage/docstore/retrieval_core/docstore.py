@@ -8,8 +8,8 @@ from llama_index.core.schema import Document, NodeRelationship, ObjectType, Rela
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from llama_index.retrievers.retrieval_core.convert import node_from_chunk
-from llama_index.vector_stores.retrieval_core.nodes import node_of, own_metadata
+from llama_index.retrievers.retrieval_core.convert import node_from_chunk, thawed
+from llama_index.vector_stores.retrieval_core.nodes import node_of
 from llama_index.vector_stores.retrieval_core.reading import all_chunks, chunks_of_documents
 from retrieval_core.errors import StoreError
 from retrieval_core.ports import FetchRequest
@@ -188,8 +188,7 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
 
 def _metadata(document: IndexedDocument) -> dict[str, Any]:
     told = {"source": document.source, "title": document.title}
-    own = own_metadata(document.metadata)
-    return {**{name: value for name, value in told.items() if value is not None}, **own}
+    return {**{name: value for name, value in told.items() if value is not None}, **thawed(document.metadata)}
 
 
 def _document_node(document: IndexedDocument) -> Document:
