@@ -93,6 +93,7 @@ class Asynchronous(Blocking):
         return [float("moon" in text), float("sun" in text)]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
         return [float("moon" in text), float("sun" in text)]
 
 
@@ -138,6 +139,7 @@ class Broken(Asynchronous):
         return self.answer
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
         return self._get_text_embedding(text)
 
 

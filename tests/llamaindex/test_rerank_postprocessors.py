@@ -179,6 +179,14 @@ def test_settings_outside_their_range_are_refused(wrong: dict[str, Any]) -> None
         LLMRerankPostprocessor(MockLLM(), choice_batch_size=0)
 
 
+def test_arguments_that_there_are_not_are_refused() -> None:
+    """A model of pydantic would pass over them."""
+    with pytest.raises(TypeError, match="'strickt'; did you mean 'strict'"):
+        RerankPostprocessor(FakeReranker(), strickt=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'prompt'"):
+        RerankPostprocessor(FakeReranker(), prompt="Grade.")  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("wrong", ["cohere", FakeReranker, object(), MockLLM(), [], [FakeReranker(), None]])
 def test_what_is_no_reranker_is_refused_at_once(wrong: Any) -> None:
     """Not by the first question."""

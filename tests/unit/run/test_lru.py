@@ -85,8 +85,8 @@ def test_clear() -> None:
     assert cache.statistics() == CacheStatistics(hits=0, misses=1, evictions=0, size=0)
 
 
-@pytest.mark.parametrize(("size", "ttl"), [(0, 1), (-1, 1), (1, 0), (1, -1), (1, nan)])
-def test_impossible_settings(size: int, ttl: float) -> None:
+@pytest.mark.parametrize(("size", "ttl"), [(0, 1), (-1, 1), (2.5, 1), (True, 1), (1, 0), (1, -1), (1, nan)])
+def test_impossible_settings(size: Any, ttl: float) -> None:
     """A cache without room, or without time, is refused."""
     with pytest.raises(InvalidParameterError, match="must be"):
         LruCache(size, ttl, FakeClock().now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -13,6 +13,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
+from llama_index.retrievers.retrieval_core.adapters._calls import awaits
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.errors import (
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Embedder
     from retrieval_core.types import Matrix
+
+_ASYNCHRONOUS = ("_aget_text_embedding", "_aget_text_embeddings")
+"""What a model of LlamaIndex overrides to embed texts without blocking."""
 
 
 class MMRPostprocessor(Postprocessor):
@@ -124,7 +128,7 @@ class MMRPostprocessor(Postprocessor):
             raise ConfigurationError(msg)
         try:
             if isinstance(self._embedder, BaseEmbedding):
-                if _is_asynchronous(self._embedder) and not in_threads:
+                if not in_threads and any(awaits(self._embedder, name, BaseEmbedding) for name in _ASYNCHRONOUS):
                     return _checked(await self._embedder.aget_text_embedding_batch(texts), len(texts))
                 return _checked(await asyncio.to_thread(self._embedder.get_text_embedding_batch, texts), len(texts))
             # An embedder may be synchronous, whatever its port says, and then belongs in a thread.
@@ -169,12 +173,3 @@ def _checked(vectors: Any, count: int) -> Matrix:
     except InvalidParameterError as error:
         msg = f"the nodes could not be embedded: {error}"
         raise EmbeddingError(msg) from error
-
-
-def _is_asynchronous(embedder: BaseEmbedding) -> bool:
-    """Whether a model embeds texts without blocking: the defaults of LlamaIndex call the synchronous methods."""
-    kind = cast("Any", type(embedder))
-    return any(
-        getattr(kind, name) is not getattr(BaseEmbedding, name)
-        for name in ("_aget_text_embedding", "_aget_text_embeddings")
-    )

@@ -84,16 +84,7 @@ class StoreAbilities:
     most_results: int = MOST_RESULTS
 
 
-OF_PINECONE = frozenset(
-    {
-        FilterOperator.EQ,
-        FilterOperator.IN,
-        FilterOperator.GT,
-        FilterOperator.GTE,
-        FilterOperator.LT,
-        FilterOperator.LTE,
-    }
-)
+OF_PINECONE = frozenset(map(FilterOperator, ("==", "in", ">", ">=", "<", "<=")))
 """What Pinecone is asked. Of ``!=`` and ``nin`` it does not document what becomes of nodes without the field, and
 LlamaIndex's ``any``, ``all``, ``contains``, ``text_match``, ``is_empty`` and ``NOT`` raise ``ValueError`` for it."""
 
