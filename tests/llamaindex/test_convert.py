@@ -123,6 +123,12 @@ def test_a_node_of_another_retriever_keeps_its_source_parent_and_place() -> None
     )
     assert chunk_from_node(node) == Chunk("n", "doc", "text", span=Span(3, 7), parent_id="part")
     assert chunk_from_node(IndexNode(id_="i", text="t", index_id="x")).text == "t"
+    metadata = {"file_path": "a/b.md", "url": "https://example.org/b"}
+    shown, hidden = (
+        chunk_from_node(TextNode(text="t", metadata=metadata, excluded_llm_metadata_keys=keys))
+        for keys in ([], ["file_path"])
+    )
+    assert (shown.source, hidden.source) == ("a/b.md", "https://example.org/b")  # citations may name it
 
 
 def test_a_node_says_what_it_is_and_where_it_comes_from() -> None:

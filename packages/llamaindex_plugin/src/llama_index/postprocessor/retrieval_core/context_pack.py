@@ -178,8 +178,7 @@ def _foreign(chunk: Chunk, node: BaseNode) -> Chunk:
     names = (node.metadata.get(key) for key in _NAMES if key not in hidden)
     name = next((name for name in names if isinstance(name, str) and name), chunk.document_id)
     pages = None if "page_label" in hidden else chunk.page_span
-    # A citation may name the source, which may be one of those that models do not see.
-    return replace(chunk, document_id=name, source=None, chunk_index=_NOWHERE, parent_id=None, page_span=pages)
+    return replace(chunk, document_id=name, chunk_index=_NOWHERE, parent_id=None, page_span=pages)
 
 
 def _verified(hit: Hit, chunks: Mapping[str, Chunk]) -> Hit:

@@ -355,6 +355,8 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
         texts = (node.metadata.get(name) for name in names)
         return next((value for value in texts if isinstance(value, str) and value.strip()), None)
 
+    # A citation may name the source, so it is none of what the node hides from models.
+    places = [name for name in ("file_path", "source", "url") if name not in node.excluded_llm_metadata_keys]
     page = str(node.metadata.get("page_label") or "")
     # Labels may be roman numerals too, or digits of any length; PageSpan counts from 1.
     counted = page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
@@ -366,7 +368,7 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
         span=Span(start, end) if start is not None and end is not None else None,
         parent_id=parent.node_id if isinstance(parent, RelatedNodeInfo) else None,
         title=told("title", "document_title", "file_name"),
-        source=told("file_path", "source", "url"),
+        source=told(*places),
         metadata=node.metadata,
     )
 
