@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
 from retrieval_core.text.analysis import STOP_WORDS, Analyzer, settings_to_change
+from retrieval_core.text.analysis.identity import id_of
 from retrieval_core.text.analysis.stop_words import LISTED
 from retrieval_core.types import Span
 from support.examples import times
@@ -189,6 +190,10 @@ def test_the_id_describes_the_settings() -> None:
     assert Analyzer("none", stop_words=[], word_ngrams=2, character_ngrams=3).id == (
         "unicode-snowball-none-1 stop_words=none word_ngrams=2 character_ngrams=3"
     )
+    assert id_of("english", None, 1, 0, "2.0.1") == "unicode-snowball2-english-1"  # which stems some words otherwise
+    assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball-german-1") == ()
+    assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball2-german-1") != ()
+    assert id_of("none", None, 1, 0, "2.0.1") == "unicode-snowball-none-1"
     one, other = Analyzer(stop_words=["a", "Él"]), Analyzer(stop_words=["el", "A", "a"])
     assert one.id == other.id != Analyzer(stop_words=["a"]).id
     everything = [

@@ -119,7 +119,7 @@ class Analyzer:
     ) -> None:
         _check_settings(language, stop_words, word_ngrams, character_ngrams)
         own = None if stop_words is None else folded_words(stop_words)
-        self._id = id_of(language, own, word_ngrams, character_ngrams)
+        self._id = id_of(language, own, word_ngrams, character_ngrams, _stemmer_version())
         self._stop_words = stop_words_of(language) if own is None else own
         self._most_words = word_ngrams
         self._part_length = character_ngrams
@@ -337,6 +337,10 @@ def _check_settings(language: str, stop_words: Iterable[str] | None, word_ngrams
     if character_ngrams != 0 and character_ngrams not in PART_LENGTHS:
         msg = f"character_ngrams must be 0 or from {PART_LENGTHS[0]} to {PART_LENGTHS[-1]}, got {character_ngrams}"
         raise InvalidParameterError(msg)
+
+
+def _stemmer_version() -> str:
+    return cast("str", Stemmer.version())  # pyright: ignore[reportUnknownMemberType]
 
 
 def _stemmer(language: str) -> _Stemmer:

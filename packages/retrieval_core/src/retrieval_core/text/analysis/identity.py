@@ -10,18 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _ID = re.compile(
-    r"unicode-snowball-(?P<language>[a-z_]+)-1(?: stop_words=(?P<stop_words>none|[0-9a-f]{16}))?"
+    r"unicode-snowball(?P<stemmer>2?)-(?P<language>[a-z_]+)-1(?: stop_words=(?P<stop_words>none|[0-9a-f]{16}))?"
     r"(?: word_ngrams=(?P<word_ngrams>[0-9]+))?(?: character_ngrams=(?P<character_ngrams>[0-9]+))?"
 )
 
 
-def id_of(language: str, stop_words: Collection[str] | None, word_ngrams: int, character_ngrams: int) -> str:
+def id_of(
+    language: str, stop_words: Collection[str] | None, word_ngrams: int, character_ngrams: int, stemmer: str
+) -> str:
     """Return the id of an analysis: what is not said is as by default.
 
     Args:
         stop_words: The user's own; ``None`` for those of the language.
+        stemmer: Version of Snowball. Before 3 it removes other endings of some words (``emergency``).
     """
-    parts = [f"unicode-snowball-{language}-1"]
+    is_old = language != "none" and int(stemmer.partition(".")[0]) < 3
+    parts = [f"unicode-snowball{'2' if is_old else ''}-{language}-1"]
     if stop_words is not None:
         digest = sha256(" ".join(sorted(stop_words)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
         parts.append(f"stop_words={digest if stop_words else 'none'}")
@@ -40,7 +44,7 @@ def settings_to_change(given: str, wanted: str) -> tuple[str, ...]:
         wanted: Id of the analysis that an index was built with.
     """
     now, then = _ID.fullmatch(given), _ID.fullmatch(wanted)
-    if now is None or then is None:
+    if now is None or then is None or now["stemmer"] != then["stemmer"]:
         return ()
     lines = {
         "language": f'analysis.language = "{then["language"]}"',
