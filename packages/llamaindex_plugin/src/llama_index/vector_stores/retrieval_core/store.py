@@ -313,7 +313,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
 
         Args:
             query: ``embedding_field`` names one of the index's named vectors. With ``HYBRID``, ``sparse_top_k`` nodes
-                are taken of the search by words, and ``hybrid_top_k`` is how many are returned.
+                are taken of the search by words, and ``hybrid_top_k`` is how many are returned. An empty list of
+                ``doc_ids`` finds nothing; one of ``node_ids`` restricts nothing, as LlamaIndex gives it everywhere.
             kwargs: ``mmr_threshold``, from 0 for difference alone to 1 for relevance alone, and ``mmr_prefetch_k``,
                 how many nodes ``MMR`` chooses from.
 
@@ -330,6 +331,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         test = _Test(query, matching(query.filters))
         top_k = checked_count(query.similarity_top_k, "similarity_top_k")
         pool = max(self.candidates, top_k)
+        if query.doc_ids is not None and not query.doc_ids:
+            return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         if mode is VectorStoreQueryMode.DEFAULT:
             found = await self._by_vector(query, test, top_k)
         elif mode is VectorStoreQueryMode.MMR:
@@ -487,9 +490,9 @@ class _Test:
 
     def __init__(self, query: VectorStoreQuery, match: Matching) -> None:
         self._match = match
-        # VectorStoreIndex.as_retriever gives an empty list where nothing is restricted.
+        # VectorStoreIndex.as_retriever gives an empty list of nodes where nothing is restricted.
         self._nodes = frozenset(query.node_ids) if query.node_ids else None
-        self._documents = frozenset(query.doc_ids) if query.doc_ids else None
+        self._documents = None if query.doc_ids is None else frozenset(query.doc_ids)
 
     @property
     def condition(self) -> Filter | None:
