@@ -108,6 +108,17 @@ def plugin_alone(session: nox.Session) -> None:
 
 
 @nox.session
+def plugin_lowest(session: nox.Session) -> None:
+    """Run the LlamaIndex plugin's tests with the lowest version of LlamaIndex that it allows."""
+    dependencies = nox.project.load_toml(f"{PLUGIN}/pyproject.toml")["project"]["dependencies"]
+    lowest = re.search(r"llama-index-core>=([\d.]+)", " ".join(dependencies))
+    if lowest is None:
+        session.error("the plugin names no lowest version of llama-index-core")
+    session.install("-e", CORE, "-e", f"./{PLUGIN}", f"llama-index-core=={lowest[1]}", *group("test"))
+    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs)
+
+
+@nox.session
 def mcp_alone(session: nox.Session) -> None:
     """Install the MCP server by itself from its wheel, and run its tests."""
     folder = wheels(session, CORE, SERVER)
@@ -161,6 +172,7 @@ def build(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """Run what a change does not wait for; takes the folder with the data, if there is one."""
     session.notify("coverage", [])
+    session.notify("plugin_lowest", [])
     for version in other_pythons():
         session.notify(f"build-{version}", [])
     if session.posargs:
