@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, Self, TypedDict, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.exception import ExceptionEvent
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptMixin
-from llama_index.core.schema import MetadataMode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import chunk_from_node
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
+from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.lifecycle import PATIENCE
@@ -30,23 +32,12 @@ from retrieval_core.pipeline.options import check_names
 from retrieval_core.pipeline.plugging import guard_of
 from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.expand import as_hits
-from retrieval_core.run.runner import Run
+from retrieval_core.ports import LLM
+from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.types import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-
-    from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
-    from retrieval_core.ports import LLM
-    from retrieval_core.run.outcomes import Failed
-    from retrieval_core.run.runner import Guard
-    from retrieval_core.types import Degradation, Hit
+from retrieval_core.types import Chunk, Degradation, Hit
 
 logger = logging.getLogger(__name__)
 

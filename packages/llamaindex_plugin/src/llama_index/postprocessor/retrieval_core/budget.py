@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import MetadataMode
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index.core.settings import Settings
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_text
@@ -16,17 +17,9 @@ from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.context import NOTHING
 from retrieval_core.pipeline.stages.assemble import CUT
 from retrieval_core.pipeline.stages.budget import assemble
-from retrieval_core.pipeline.stages.expand import as_hits
+from retrieval_core.pipeline.stages.expand import Item, as_hits
+from retrieval_core.ports import TokenCounter
 from retrieval_core.types import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import NodeWithScore
-
-    from retrieval_core.pipeline.stages.expand import Item
-    from retrieval_core.ports import TokenCounter
 
 logger = logging.getLogger(__name__)
 

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import ModelOptions, ModelPostprocessor, Request, with_text
 from llama_index.postprocessor.retrieval_core.budget import checked_counter, warn_where_nothing_fits
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_from_chunk, position_of
-from llama_index.retrievers.retrieval_core.filters import as_filter
+from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.context import NOTHING, with_budget
 from retrieval_core.pipeline.federation.scopes import scoped
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.assemble import arrange, render
-from retrieval_core.pipeline.stages.budget import assemble
-from retrieval_core.pipeline.stages.expand import surroundings_of, surroundings_request
+from retrieval_core.pipeline.stages.budget import Assembled, assemble
+from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.ports import Store, TokenCounter
 from retrieval_core.run.outcomes import Failed
-from retrieval_core.types import Chunk, format_citation
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from llama_index.core.schema import BaseNode
-
-    from llama_index.retrievers.retrieval_core.filters import Filters
-    from retrieval_core.pipeline.stages.budget import Assembled
-    from retrieval_core.pipeline.stages.expand import Surroundings
-    from retrieval_core.ports import Store, TokenCounter
-    from retrieval_core.run.runner import Run
-    from retrieval_core.types import ContextPassage, Hit
-    from retrieval_core.types.filters import Filter
+from retrieval_core.run.runner import Run
+from retrieval_core.types import Chunk, ContextPassage, Hit, format_citation
+from retrieval_core.types.filters import Filter
 
 _NOWHERE = -(10**9)
 """The position of what is not known to be in the store: nothing stands beside it."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
@@ -25,16 +27,11 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
+from retrieval_core.ports import Embedder
 from retrieval_core.types import Scores
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from llama_index.core.callbacks import CallbackManager
-
-    from retrieval_core.ports import Embedder
     from retrieval_core.types import Matrix
 
 _ASYNCHRONOUS = ("_aget_text_embedding", "_aget_text_embeddings")

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from llama_index.retrievers.retrieval_core.convert import node_from_chunk, position_of
-from llama_index.retrievers.retrieval_core.filters import as_filter
+from llama_index.retrievers.retrieval_core.convert import Position, node_from_chunk, position_of
+from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.expand import surroundings_of
-from retrieval_core.ports import ChunkRange, FetchRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.schema import BaseNode
-
-    from llama_index.retrievers.retrieval_core.convert import Position
-    from llama_index.retrievers.retrieval_core.filters import Filters
-    from retrieval_core.ports import Store
-    from retrieval_core.types import Chunk
-    from retrieval_core.types.filters import Filter
+from retrieval_core.ports import ChunkRange, FetchRequest, Store
+from retrieval_core.types import Chunk
+from retrieval_core.types.filters import Filter
 
 
 class NeighborExpansionPostprocessor(Postprocessor):

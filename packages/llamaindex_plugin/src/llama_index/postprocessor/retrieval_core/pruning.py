@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import MetadataMode
+from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
@@ -21,12 +21,8 @@ from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.prune import prune
-
-if TYPE_CHECKING:
-    from llama_index.core.schema import NodeWithScore
-
-    from retrieval_core.ports import Pruner
-    from retrieval_core.types import Hit
+from retrieval_core.ports import Pruner
+from retrieval_core.types import Hit
 
 
 class SentencePruningPostprocessor(ModelPostprocessor):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import (
     CONCURRENCY,
@@ -22,12 +24,7 @@ from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRel
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.relevance import keep_relevant
-
-if TYPE_CHECKING:
-    from llama_index.core.prompts import BasePromptTemplate
-    from llama_index.core.schema import NodeWithScore
-
-    from retrieval_core.ports import LLM, RelevanceFilter
+from retrieval_core.ports import LLM, RelevanceFilter
 
 
 class RelevanceFilterPostprocessor(PromptedPostprocessor):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.settings import Settings
 
@@ -25,16 +28,8 @@ from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.plugging import reranker_chain
 from retrieval_core.pipeline.stages.rerank import rerank
-from retrieval_core.types import Degradation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
-    from llama_index.core.prompts import BasePromptTemplate
-
-    from retrieval_core.ports import LLM, Reranker
-    from retrieval_core.types import Hit
+from retrieval_core.ports import LLM, Reranker
+from retrieval_core.types import Degradation, Hit
 
 MOST = 1000
 """The most nodes that are scored."""

@@ -18,13 +18,14 @@ What a question adds, such as scores, is in the fields of :class:`PassageNode`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from llama_index.core.bridge.pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 from llama_index.core.schema import (
+    BaseNode,
     MetadataMode,
     NodeRelationship,
     NodeWithScore,
@@ -36,11 +37,6 @@ from llama_index.core.schema import (
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types import Chunk, Evidence, Hit, Origin, PageSpan, Scores, Span, format_citation
 from retrieval_core.types.documents import content_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from llama_index.core.schema import BaseNode
 
 ScoreKind = Literal["raw", "relevance"]
 """What a node's score is: ``raw`` orders the hits and is comparable within one query only; ``relevance`` is in [0, 1]

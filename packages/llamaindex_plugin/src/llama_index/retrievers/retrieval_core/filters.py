@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from llama_index.core.bridge.pydantic import WithJsonSchema
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from retrieval_core.errors import FilterError, UnsupportedFilterError
@@ -33,8 +34,16 @@ if TYPE_CHECKING:
 
     from retrieval_core.types.filters import Scalar
 
-Filters: TypeAlias = Filter | Mapping[str, Any] | MetadataFilters
-"""A filter in any form: typed, as JSON, or of LlamaIndex."""
+Filters: TypeAlias = Annotated[
+    Filter | Mapping[str, Any] | MetadataFilters,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": 'Conditions on fields, such as {"year": {"$gte": 1970}, "kind": {"$in": ["moon", "sun"]}}',
+        }
+    ),
+]
+"""A filter in any form: typed, as JSON, or of LlamaIndex. A model that calls a tool is told of JSON alone."""
 
 _COMPARISONS: dict[FilterOperator, Callable[[str, Scalar], Filter]] = {
     FilterOperator.EQ: Eq,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo
 
 from llama_index.retrievers.retrieval_core.convert import chunk_from_node
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from llama_index.core.schema import BaseNode
-
-    from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk
 
 
 def chunks_from_nodes(nodes: Sequence[BaseNode]) -> list[Chunk]:

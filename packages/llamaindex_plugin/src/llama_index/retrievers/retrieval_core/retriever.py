@@ -1,6 +1,7 @@
-"""The LlamaIndex retriever on top of a pipeline."""
+"""The LlamaIndex retriever on top of a pipeline.
 
-from __future__ import annotations
+Annotations are no text here: LlamaIndex makes the schema of a tool of them as they stand.
+"""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -116,7 +117,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
 
     def bound(
         self, *, filters: Filters | None = None, top_k: int | None = None, mode: SearchMode | None = None
-    ) -> RetrievalCoreRetriever:
+    ) -> "RetrievalCoreRetriever":
         """Return a retriever over the same pipeline with settings for every query, whatever the query is made of.
 
         What makes new queries of a query, as HyDE, sub-questions and fusion do, drops the settings of a

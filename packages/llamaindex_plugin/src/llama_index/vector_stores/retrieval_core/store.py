@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     VectorStoreQuery,
@@ -19,8 +21,9 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
+from llama_index.retrievers.retrieval_core.filters import Filters
 from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
-from llama_index.vector_stores.retrieval_core.matching import matching
+from llama_index.vector_stores.retrieval_core.matching import Matching, matching
 from llama_index.vector_stores.retrieval_core.nodes import chunks_of, node_of, written_node_of
 from llama_index.vector_stores.retrieval_core.reading import (
     all_chunks,
@@ -42,20 +45,13 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
-from retrieval_core.ports import Change, FetchRequest, SearchRequest, Store
+from retrieval_core.ports import Candidate, Change, Embedder, FetchRequest, SearchRequest, Store, StoreInfo
 from retrieval_core.run.sync import SyncBridge
+from retrieval_core.types import Chunk
+from retrieval_core.types.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Self
-
-    from llama_index.core.schema import BaseNode
-
-    from llama_index.retrievers.retrieval_core.filters import Filters
-    from llama_index.vector_stores.retrieval_core.matching import Matching
-    from retrieval_core.ports import Candidate, Embedder, StoreInfo
-    from retrieval_core.types import Chunk, Matrix, Vector
-    from retrieval_core.types.filters import Filter
+    from retrieval_core.types import Matrix, Vector
 
 MMR_THRESHOLD = 0.5
 """LlamaIndex's default."""

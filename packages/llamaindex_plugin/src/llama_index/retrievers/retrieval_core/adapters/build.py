@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 from llama_index.core import llms
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.base import VectorStoreIndex
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
@@ -20,17 +25,8 @@ from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.index.open import build_pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from llama_index.core.retrievers import BaseRetriever
-    from llama_index.core.storage.docstore.types import BaseDocumentStore
-    from llama_index.core.vector_stores.types import BasePydanticVectorStore
-
-    from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.ports import LLM, Embedder, Reranker, Store
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import LLM, Embedder, Reranker, Store
 
 
 def from_index(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
-from llama_index.core.schema import Document, NodeRelationship, ObjectType, RelatedNodeInfo
+from llama_index.core.schema import BaseNode, Document, NodeRelationship, ObjectType, RelatedNodeInfo
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
@@ -12,18 +13,10 @@ from llama_index.retrievers.retrieval_core.convert import node_from_chunk, thawe
 from llama_index.vector_stores.retrieval_core.nodes import node_of
 from llama_index.vector_stores.retrieval_core.reading import all_chunks, chunks_of_documents
 from retrieval_core.errors import StoreError
-from retrieval_core.ports import FetchRequest
+from retrieval_core.ports import FetchRequest, Store
 from retrieval_core.run.sync import SyncBridge
-from retrieval_core.types import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from llama_index.core.schema import BaseNode
-
-    from retrieval_core.ports import Store
-    from retrieval_core.types import Document as IndexedDocument
-    from retrieval_core.types import Section
+from retrieval_core.types import Chunk, Section
+from retrieval_core.types import Document as IndexedDocument
 
 
 class RetrievalCoreDocumentStore(BaseDocumentStore):
