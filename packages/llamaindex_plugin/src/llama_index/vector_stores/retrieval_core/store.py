@@ -33,6 +33,7 @@ from llama_index.vector_stores.retrieval_core.reading import (
     nearest,
     whole,
 )
+from llama_index.vector_stores.retrieval_core.write_queue import WriteQueue
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -81,7 +82,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     of retrieval-core or JSON too.
 
     Synchronous methods may be called where an event loop is running, and then block that loop's thread; asynchronous
-    ones block no loop.
+    ones block no loop. Writes through one vector store are done one after another; of two that write to one index, as
+    in two processes, each must write documents of its own.
 
     Args:
         store: Stays the caller's to close. To write vectors it has to be opened with the id and the dimension of
@@ -103,6 +105,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     _store: Store = PrivateAttr()
     _owned: bool = PrivateAttr(default=False)
     _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
+    _queue: WriteQueue = PrivateAttr(default_factory=WriteQueue)
 
     def __init__(
         self, store: Store, *, candidates: int = 200, alpha: float = 0.5, fusion: FusionMethod = "zscore"
@@ -206,8 +209,13 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             return []
         distinct = list({node.node_id: node for node in nodes}.values())
         vectors = _vectors(distinct)
+        async with self._queue.turn():
+            await self._add(distinct, vectors)
+        return [node.node_id for node in nodes]
+
+    async def _add(self, nodes: Sequence[BaseNode], vectors: Matrix | None) -> None:
         info = await self._info()
-        chunks, kept, kept_vectors = await self._placed(distinct, info)
+        chunks, kept, kept_vectors = await self._placed(nodes, info)
         if vectors is not None and kept:
             if vectors.shape[1] != kept_vectors.shape[1]:
                 raise DimensionMismatchError(kept_vectors.shape[1], vectors.shape[1], "the nodes")
@@ -218,7 +226,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         now = datetime.now(UTC)
         stamped = tuple(replace(chunk, embedding_model=model, timestamp=chunk.timestamp or now) for chunk in chunks)
         await self._store.upsert(Change(chunks=(*stamped, *kept), vectors=vectors))
-        return [node.node_id for node in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove a document's nodes; see :meth:`adelete`."""
@@ -232,7 +239,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             StoreError: The index cannot be written.
         """
         _refuse(delete_kwargs, "delete")
-        await self._store.delete((ref_doc_id,))
+        async with self._queue.turn():
+            await self._store.delete((ref_doc_id,))
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: Filters | None = None, **delete_kwargs: Any
@@ -255,12 +263,13 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         if node_ids is None and filters is None:
             msg = "delete_nodes takes ids or filters; to remove all nodes call clear()"
             raise InvalidParameterError(msg)
-        try:
-            leaving = {chunk.id: chunk for chunk in await self._selected(node_ids, filters)}
-        except IndexNotFoundError:
-            return
-        if leaving:
-            await self._remove(leaving)
+        async with self._queue.turn():
+            try:
+                leaving = {chunk.id: chunk for chunk in await self._selected(node_ids, filters)}
+            except IndexNotFoundError:
+                return
+            if leaving:
+                await self._remove(leaving)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
         """Return nodes; see :meth:`aget_nodes`."""
@@ -288,6 +297,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         Raises:
             StoreError: The index cannot be written, or has no vectors.
         """
+        async with self._queue.turn():
+            await self._clear()
+
+    async def _clear(self) -> None:
         while True:
             try:
                 chunks = await all_chunks(self._store, most=CLEARED_AT_ONCE)
