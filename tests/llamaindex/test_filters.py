@@ -181,6 +181,72 @@ def test_filters_mean_what_the_reference_store_of_llama_index_takes_them_for(
     assert matches(from_metadata_filters(given_filters), fields) == expected
 
 
+_PLAIN = st.one_of(_SCALARS, st.booleans(), st.sampled_from(["ß", "SS", "A"]), st.sampled_from([1.0, 0.5]))
+_ANY_VALUE = st.one_of(
+    _PLAIN, st.none(), st.lists(_PLAIN, max_size=3), st.dictionaries(st.sampled_from(["a", "b"]), _PLAIN, max_size=2)
+)
+_HOLDS = (O.CONTAINS, O.ANY, O.ALL)
+_ONE_OF_EACH = st.one_of(
+    *(st.builds(one, st.just(operator), _SCALARS) for operator in (*_SCALAR_OPERATORS, O.CONTAINS)),
+    *(st.builds(one, st.just(operator), _FULL_LISTS) for operator in (O.IN, O.NIN, O.ANY, O.ALL)),
+    st.builds(one, st.just(O.TEXT_MATCH_INSENSITIVE), st.sampled_from(["a", "B", "", "ss", "ß"])),
+)
+
+
+def is_read_otherwise(item: MetadataFilter, field: Any) -> bool:
+    """Whether the documentation says that LlamaIndex's function and the retriever differ on such a field."""
+    inside: list[Any] = cast("list[Any]", field) if isinstance(field, list) else [field]
+    if item.operator in _HOLDS:
+        return isinstance(field, (str, dict)) or any(isinstance(part, bool) for part in inside)
+    if item.operator is O.TEXT_MATCH_INSENSITIVE:
+        return isinstance(field, list) or any(isinstance(part, str) and "ß" in part for part in (field, item.value))
+    return isinstance(field, (list, bool))
+
+
+@given(_ONE_OF_EACH, _ANY_VALUE)
+@settings(max_examples=times(600))
+def test_on_fields_of_any_kind_it_differs_from_llamaindex_where_the_documentation_says_so(
+    item: MetadataFilter, field: Any
+) -> None:
+    """And nowhere else; where LlamaIndex cannot compare, nothing matches."""
+    filters = MetadataFilters(filters=[item])
+    try:
+        expected = build_metadata_filter_fn(lambda _: {"f": field}, filters)("node")
+    except TypeError:
+        expected = False
+    if not is_read_otherwise(item, field):
+        assert matches(from_metadata_filters(filters), {"f": field}) == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "field", "theirs"),
+    [
+        (one(O.EQ, "a"), ["a"], False),
+        (one(O.IN, ["a"]), ["a"], False),
+        (one(O.NE, "a"), ["a"], True),
+        (one(O.NIN, ["a"]), ["a"], True),
+        (one(O.CONTAINS, "a"), "ab", True),
+        (one(O.ANY, ["a"]), "ab", True),
+        (one(O.ALL, ["a"]), {"a": 1}, True),
+        (one(O.EQ, 1), True, True),
+        (one(O.GT, 0), True, True),
+        (one(O.TEXT_MATCH_INSENSITIVE, "ss"), "ß", False),
+    ],
+)
+def test_where_the_documentation_says_so_it_does_differ(item: MetadataFilter, field: Any, theirs: bool) -> None:
+    filters = MetadataFilters(filters=[item])
+    assert build_metadata_filter_fn(lambda _: {"f": field}, filters)("node") is theirs
+    assert matches(from_metadata_filters(filters), {"f": field}) is not theirs
+    assert is_read_otherwise(item, field)
+
+
+def test_two_operators_are_refused() -> None:
+    """Whatever their value; each of the others is taken with some."""
+    taken = {case[0] for case in CONVERTED}
+    assert set(FilterOperator) - taken == {O.TEXT_MATCH, O.IS_EMPTY}
+    assert len(set(FilterOperator)) == 14
+
+
 def test_groups_nest() -> None:
     """NOT matches where none of its filters does."""
     inner = MetadataFilters(filters=[one(O.EQ, 1), one(O.EQ, 2)], condition=FilterCondition.NOT)

@@ -88,8 +88,10 @@ def as_filter(filters: Filters | None) -> Filter | None:
 def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
     """Return filters of LlamaIndex as a typed filter, ``None`` where they are empty.
 
-    They then mean what :mod:`retrieval_core.types.filters` says; LlamaIndex's own stores agree for fields with one
-    value. ``NOT`` matches where none of its filters does.
+    They then mean what :mod:`retrieval_core.types.filters` says. LlamaIndex's ``build_metadata_filter_fn``, which its
+    ``SimpleVectorStore`` uses, says the same but for this: it compares lists as a whole, ``contains``, ``any`` and
+    ``all`` look into text and the keys of objects too, true is 1, and case is ignored by lowering, not by folding.
+    ``RetrievalCoreVectorStore`` reads filters as that function does. ``NOT`` matches where none of its filters does.
 
     Raises:
         UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.

@@ -51,8 +51,9 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
     The nodes are :class:`~llama_index.retrievers.retrieval_core.PassageNode`: their metadata are the user's fields and
     the provenance, and what the question found out about them is in fields of their own. If something did not work as
     configured, each node has it in ``degraded``, a warning is logged once a query, and a
-    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. If nothing could be searched at all, an error
-    is raised.
+    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation; so does the reason where a filter lets nothing
+    pass because no passage has the field, or none of that type. If nothing could be searched at all, an error is
+    raised.
 
     Of a query bundle the text is searched for, and by meaning the texts in ``custom_embedding_strs`` too, as query
     transformations such as HyDE set them. The pipeline embeds the question itself, so an ``embedding`` is not used;
@@ -270,6 +271,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         if not result.hits and (error := result.metadata.get("error")) is not None:
             msg = f"nothing could be searched: {error}"
             raise SearchError(msg, {"degraded": degraded})
+        if not result.hits and (note := result.metadata.get("note")):
+            degraded.append(f"filters: {note}")
         if query.image_path is not None:
             degraded.append("query: the image is not used")
         if (left_behind := settings_left_behind(query)) is not None:
