@@ -340,8 +340,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         test = _Test(query, matching(query.filters))
         top_k = checked_count(query.similarity_top_k, "similarity_top_k")
         pool = max(self.candidates, top_k)
-        if query.doc_ids is not None and not query.doc_ids:
-            return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         if mode is VectorStoreQueryMode.DEFAULT:
             found = await self._by_vector(query, test, top_k)
         elif mode is VectorStoreQueryMode.MMR:
