@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
+
+from support.blocking import blocking_calls_fail_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,5 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
 @pytest.fixture(autouse=True, scope="session")
 def blocking_calls_fail() -> Iterator[None]:
     """Make every blocking call that the library makes on an event loop an error."""
-    with blockbuster_ctx("retrieval_core") as blocker:
-        blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
-        # A synchronous method called where a loop is running blocks that loop's thread; it says so.
-        blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
-        # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
-        blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
+    with blocking_calls_fail_in(["retrieval_core"]):
         yield

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from blockbuster import blockbuster_ctx
+
+from support.blocking import blocking_calls_fail_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +24,8 @@ def blocking_calls_of_the_plugin_fail() -> Iterator[None]:
 
     Inside this one the core's own guard is out of action, so both are named; and it ends with the module.
     """
-    with blockbuster_ctx([*PLUGIN, "retrieval_core"]) as blocker:
-        blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
-        # A synchronous method called where a loop is running blocks that loop's thread; it says so.
-        blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
-        # So does making a retriever, which looks at the file.
+    with blocking_calls_fail_in([*PLUGIN, "retrieval_core"]) as blocker:
+        # Making a retriever blocks too: it looks at the file.
         for function in ("os.stat", "sqlite3.Connection.execute"):
             blocker.functions[function].can_block_in("retrieval_core/checks.py", {"check_index_file"})
         yield

@@ -1,0 +1,28 @@
+"""A guard that makes blocking calls on an event loop fail."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from blockbuster import blockbuster_ctx
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from blockbuster import BlockBuster
+
+
+@contextmanager
+def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
+    """Make every blocking call that modules make on an event loop an error.
+
+    Inside one such guard another one takes its place until it ends.
+    """
+    with blockbuster_ctx(modules) as blocker:
+        blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
+        # A synchronous method called where a loop is running blocks that loop's thread; it says so.
+        blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
+        # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
+        blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
+        yield blocker
