@@ -586,7 +586,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         pipeline_from()
     with pytest.raises(InvalidParameterError, match="got vector_store and index"):
         pipeline_from(vector_store=index.vector_store, index=index)
-    with pytest.raises(InvalidParameterError, match="index must be a VectorStoreIndex; of another kind"):
+    with pytest.raises(InvalidParameterError, match=r"a VectorStoreIndex; for others call pipeline_from\(retriever="):
         pipeline_from(index=odd)
     with pytest.raises(InvalidParameterError, match="vector_store must be a vector store of LlamaIndex"):
         pipeline_from(vector_store=odd, embed_model=WordEmbedding())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -34,7 +34,7 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
-from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder, from_index
 from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
@@ -54,7 +54,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.filter_strategies import metadata, texts
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import units
-from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk, SearchMode
 from support.examples import times
 from support.llamaindex_library import CHUNKS, Library
 from support.pinecone_service import PineconeService
@@ -533,6 +533,20 @@ def test_an_index_of_llamaindex_is_an_index_of_ours(tmp_path: Path, model: Retri
         for mode in ("default", "mmr", "hybrid", "text_search", "sparse"):
             nodes = again.as_retriever(similarity_top_k=1, vector_store_query_mode=mode).retrieve("the sun")
             assert [item.node.metadata for item in nodes] == [DOCUMENTS[1].metadata]
+
+
+def test_a_pipeline_over_it_searches_by_words_too(tmp_path: Path, model: RetrievalCoreEmbedding) -> None:
+    """The store tells what it can be asked, which LlamaIndex has no name for."""
+    with RetrievalCoreVectorStore.from_index_file(tmp_path / "x.db", embed_model=model) as store:
+        index = VectorStoreIndex.from_vector_store(store, embed_model=model)
+        for document in DOCUMENTS:
+            index.insert(document)
+        pipeline = from_index(index)
+        for mode in get_args(SearchMode):
+            result = pipeline.retrieve("how far is the moon", {"kind": {"$glob": "m*"}}, mode=mode)
+            assert [hit.chunk.metadata["kind"] for hit in result.hits] == ["moon"]
+            assert result.degraded == ()
+        pipeline.close()
 
 
 def test_an_index_of_ours_is_an_index_of_llamaindex(tmp_path: Path, model: RetrievalCoreEmbedding) -> None:

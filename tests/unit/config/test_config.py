@@ -162,6 +162,11 @@ def test_presets_are_read_by_name() -> None:
     assert (lexical.embedder.kind, lexical.search.mode, lexical.search.top_k) == ("none", "lexical", 3)
 
 
+def test_settings_are_no_file() -> None:
+    with pytest.raises(ConfigurationError, match=r"type dict; for settings call load_config\(overrides="):
+        load_config({"search.top_k": 5})  # type: ignore[arg-type]
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """The error names the file, and the presets that there are."""
     with pytest.raises(ConfigurationError, match=r"nothing\.toml.*presets are .*lexical"):

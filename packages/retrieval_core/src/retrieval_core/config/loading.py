@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,12 @@ def load_config(
     Raises:
         ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its key.
     """
+    if file is not None and not isinstance(file, (str, PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = (
+            f"the configuration must be a TOML file or a preset's name, got a value of type {type(file).__name__}; "
+            "for settings call load_config(overrides=…)"
+        )
+        raise ConfigurationError(msg)
     problems: list[str] = []
     try:
         config = _loaded(file, overrides or {}, environment or {}, problems)

@@ -49,7 +49,8 @@ def check_pipeline(value: object) -> None:
     if isinstance(value, (type, BaseRetriever)) or not (hasattr(value, "retrieve") and hasattr(value, "aretrieve")):
         msg = (
             f"pipeline must be a RetrievalPipeline, such as an index that open_index(…) gives, got {_kind(value)}; "
-            "for an index file call RetrievalCoreRetriever.from_index_file"
+            "for an index file call RetrievalCoreRetriever.from_index_file, and for a VectorStoreIndex give "
+            "adapters.from_index(index)"
         )
         raise InvalidParameterError(msg)
 

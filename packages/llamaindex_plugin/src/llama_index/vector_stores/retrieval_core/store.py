@@ -20,6 +20,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
+from llama_index.retrievers.retrieval_core.adapters.store import StoreAbilities
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from llama_index.retrievers.retrieval_core.filters import Filters
 from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
@@ -174,6 +175,15 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     def client(self) -> Store:
         """The store of retrieval-core, which ``RetrievalCoreDocumentStore`` and postprocessors take too."""
         return self._store
+
+    @property
+    def abilities(self) -> StoreAbilities:
+        """What ``from_index`` and ``pipeline_from`` ask of it.
+
+        No operator is among it, since filters of LlamaIndex compare lists as a whole and those of a pipeline their
+        items. Over an index file, ``RetrievalCoreRetriever.from_index_file`` has the store itself evaluate filters.
+        """
+        return StoreAbilities(is_async=True, words=VectorStoreQueryMode.TEXT_SEARCH, reads_by_id=True)
 
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex would silently leave the store out.

@@ -93,7 +93,9 @@ def pipeline_from(
     else:
         node_ids = None
         if index is not None:
-            check_kind(index, "index", VectorStoreIndex, "a VectorStoreIndex; of another kind give its retriever")
+            check_kind(
+                index, "index", VectorStoreIndex, "a VectorStoreIndex; for others call pipeline_from(retriever=…)"
+            )
             vector_store = index.vector_store
             if docstore is None or docstore is index.docstore:  # of another one's nodes an index need not know
                 docstore, node_ids = index.docstore, index.index_struct.nodes_dict

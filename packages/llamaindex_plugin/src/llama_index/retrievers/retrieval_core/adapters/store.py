@@ -94,9 +94,13 @@ def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
 
     Known are ``SimpleVectorStore``, of which no operator is used, as its ``==`` is never true of a list, and others
     raise for values of mixed types; and ``PineconeVectorStore``, which has words where it was made with
-    ``add_sparse_vector``, and sends a vector of zeros in all other modes but the default. Of any other store it is
-    seen whether it has an asynchronous query and reads by id; its operators and modes have to be told.
+    ``add_sparse_vector``, and sends a vector of zeros in all other modes but the default. A store that has
+    ``abilities``, as ``RetrievalCoreVectorStore`` does, tells them. Of any other it is seen whether it has an
+    asynchronous query and reads by id; its operators and modes have to be told.
     """
+    told = getattr(vector_store, "abilities", None)
+    if isinstance(told, StoreAbilities):
+        return told
     if isinstance(vector_store, SimpleVectorStore):
         return StoreAbilities(narrows_by_id=True)
     if _is_pinecone(vector_store):
