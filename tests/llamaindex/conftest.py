@@ -12,6 +12,8 @@ from support.blocking import blocking_calls_fail_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.llamaindex_library import Library
+
 PLUGIN = [
     f"llama_index.{part}.retrieval_core"
     for part in ("retrievers", "postprocessor", "vector_stores", "storage.docstore")
@@ -47,3 +49,12 @@ def no_bundle_of_another_test() -> None:
     from llama_index.retrievers.retrieval_core import RetrievalQueryBundle
 
     RetrievalQueryBundle("gone", top_k=1)
+
+
+@pytest.fixture
+def library() -> Iterator[Library]:
+    """A small library of passages, with the pipeline over it."""
+    from support.llamaindex_library import Library
+
+    with Library() as library:
+        yield library

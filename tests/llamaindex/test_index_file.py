@@ -28,7 +28,6 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from support.llamaindex_library import CHUNKS, Library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from llama_index.core.schema import NodeWithScore
@@ -38,12 +37,6 @@ QUESTION = "how far away is the moon"
 
 def ids(nodes: list[NodeWithScore]) -> list[str]:
     return [item.node.node_id for item in nodes]
-
-
-@pytest.fixture
-def library() -> Iterator[Library]:
-    with Library() as library:
-        yield library
 
 
 @pytest.fixture

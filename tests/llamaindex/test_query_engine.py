@@ -23,12 +23,6 @@ QUESTION = "how far away is the moon"
 
 
 @pytest.fixture
-def library() -> Iterator[Library]:
-    with Library() as library:
-        yield library
-
-
-@pytest.fixture
 def engine(library: Library) -> Iterator[RetrieverQueryEngine]:
     retriever = RetrievalCoreRetriever(pipeline=library.pipeline, top_k=3)
     mmr = MMRPostprocessor(library.embedder, top_n=1)

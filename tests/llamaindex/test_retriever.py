@@ -49,12 +49,6 @@ def ids(nodes: list[NodeWithScore]) -> list[str]:
 
 
 @pytest.fixture
-def library() -> Iterator[Library]:
-    with Library() as library:
-        yield library
-
-
-@pytest.fixture
 def retriever(library: Library) -> RetrievalCoreRetriever:
     return RetrievalCoreRetriever(library.pipeline, top_k=3)
 

@@ -44,7 +44,7 @@ from retrieval_core.types.filters import Eq
 from support.llamaindex_library import CHUNKS, Library, passage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from llama_index.core.schema import NodeWithScore
@@ -67,12 +67,6 @@ class Writes(CustomLLM):
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         yield self.complete(prompt)
-
-
-@pytest.fixture
-def library() -> Iterator[Library]:
-    with Library() as library:
-        yield library
 
 
 @pytest.fixture

@@ -77,12 +77,6 @@ SUN = {"sun.md#0", "sun.md#1"}
 
 
 @pytest.fixture
-def library() -> Iterator[Library]:
-    with Library() as library:
-        yield library
-
-
-@pytest.fixture
 def retriever(library: Library) -> RetrievalCoreRetriever:
     return RetrievalCoreRetriever(library.pipeline, top_k=6)
 
