@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, cast
 
@@ -114,7 +114,7 @@ def node_from_hit(
         llm_metadata=llm_metadata,
         source_index=hit.source_index,
         rank=rank,
-        scores={name: value for name, value in asdict(hit.scores).items() if value is not None},
+        scores={name: value for name in SCORES if (value := getattr(hit.scores, name)) is not None},
         degraded=list(degraded),
         relevance_reason=hit.relevance_reason,
         evidence=None if hit.evidence is None else asdict(hit.evidence),
@@ -284,6 +284,8 @@ def _path_text(path: Sequence[str]) -> str | None:
 
 PROVENANCE = frozenset(_provenance(Chunk("", "", ""), None))
 """All keys of a node's metadata that are not the user's."""
+SCORES = tuple(field.name for field in fields(Scores))
+"""All keys that a node's ``scores`` may have."""
 
 
 def _headings(text: str | None) -> tuple[str, ...]:
