@@ -6,7 +6,7 @@ same nodes (see ``significance.py``); and what the plug-in adds to the pipeline 
 below a millisecond in the quickest of each question's runs, which other work on the machine disturbs least.
 
 Needs the extras ``local`` and ``evaluate``, bm25s, and ``pip install --no-deps llama-index-retrievers-bm25==0.8.0``:
-that package asks for PyStemmer 2, retrieval-core for PyStemmer 3, and it works with either.
+among its dependencies is PyStemmer 2, which stems some words otherwise than the PyStemmer 3 of a plain installation.
 """
 
 from __future__ import annotations
