@@ -104,7 +104,8 @@ def encode_pair(tokenizer: Tokenizer, first: str, second: str, limit: int) -> En
     """Return two texts as one sequence, with the tokens that the model adds around and between them.
 
     Where both together are too long, the longer one loses tokens from its end until it is as long as the other, and
-    then both do ("longest first"). So a question stays whole unless it takes more than half.
+    then both do ("longest first"). So a question stays whole unless it takes more than half. Texts are not read beyond
+    the limit: those that reach it count as equally long, and where it is odd the second keeps one token more.
 
     Args:
         limit: The most tokens of both texts together, at least 2.
