@@ -57,6 +57,8 @@ MODES = (FUSION_MODES.RECIPROCAL_RANK, FUSION_MODES.RELATIVE_SCORE)
 SAME_NODES = "ours: from_index"
 ROUNDS = 5
 """How often each question is asked to learn what the plug-in adds."""
+PATIENCE = 600
+"""Seconds: the first question of a pipeline over nodes reads all of them."""
 MOST_ADDED = 1.0
 """Milliseconds."""
 HEAD = f"""\
@@ -180,7 +182,7 @@ def print_added(added: Mapping[str, Figures]) -> bool:
 def compared(folder: Path, queries: int | None) -> bool:
     """Measure one collection, print, and return whether the plug-in adds little enough."""
     collection = load_collection(folder)
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.enabled": False, "deadline_seconds": PATIENCE})
     asked = collection if queries is None else collection.first(queries)
     texts = {query_id: normalize(query, config.query).text for query_id, query in asked.queries.items()}
     embedder = RememberingEmbedder()

@@ -279,7 +279,7 @@ def _provenance(chunk: Chunk, source_index: str | None) -> dict[str, Any]:
 
 
 def _path_text(path: Sequence[str]) -> str | None:
-    return " > ".join(re.sub(r"[\\>]", r"\\\g<0>", heading) for heading in path) if path else None
+    return " > ".join([heading.replace("\\", r"\\").replace(">", r"\>") for heading in path]) if path else None
 
 
 PROVENANCE = frozenset(_provenance(Chunk("", "", ""), None))
