@@ -63,14 +63,14 @@ class RagasEvaluator:
     """
 
     def __init__(self, llm: LLM, embedder: Embedder, *, questions: int = 3, concurrency: int = 4) -> None:
+        self._questions = checked_count(questions, "questions")
+        self._concurrency = checked_count(concurrency, "concurrency")
         try:
             self._version = metadata.version("ragas")
         except metadata.PackageNotFoundError as error:
             raise MissingExtraError("ragas", "RagasEvaluator") from error
         self._llm = llm
         self._embedder = embedder
-        self._questions = checked_count(questions, "questions")
-        self._concurrency = checked_count(concurrency, "concurrency")
         self._ragas = Lazy(_load)
 
     @property
