@@ -7,7 +7,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
@@ -335,6 +335,7 @@ _TEXTS = st.lists(
 
 @settings(max_examples=times(100), deadline=None)
 @given(_TEXTS, st.lists(st.sampled_from(["moon", "sun", "the", "roll", "back", "star", "none"]), max_size=6))
+@example([["rollback"], ["back", "roll", "rollback"]], ["roll", "back"])
 def test_words_score_as_in_the_reference_store(texts: list[list[str]], question: list[str]) -> None:
     analyzer = Analyzer()
     chunks = [Chunk(f"c{number}", "d", " ".join(words)) for number, words in enumerate(texts)]

@@ -46,7 +46,7 @@ class WordIndex:
         for term, repeats in Counter(limited(query.terms)).items():
             self._add(scores, term, repeats, self._postings.get(term, {}))
         for pair in query.pairs:
-            both = self._with_all(pair)
+            both = tuple(self._with_all(pair))
             for term in pair:
                 self._add(scores, term, 1, both)
         return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
