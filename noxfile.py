@@ -160,11 +160,19 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(python=other_pythons() or None)
 def build(session: nox.Session) -> None:
-    """Run all tests against the core's wheel with every other interpreter that is found."""
-    core = next(wheels(session, CORE).glob("*.whl")).as_uri()
-    requirement = f"retrieval-core[{EXTRAS}] @ {core}"
-    groups = group("test", "test-files", "test-llamaindex", "test-observe", "test-redis")
-    session.install("--force-reinstall", requirement, *groups)
+    """Run all tests against the wheels of all packages with every other interpreter that is found."""
+    folder = wheels(session, CORE, PLUGIN, SERVER)
+    core, plugin, server = (
+        next(folder.glob(f"{name}-*.whl")).as_uri()
+        for name in ("retrieval_core", "llama_index_retrievers_retrieval_core", "retrieval_core_mcp")
+    )
+    session.install(
+        "--force-reinstall",
+        f"retrieval-core[{EXTRAS}] @ {core}",
+        f"llama-index-retrievers-retrieval-core @ {plugin}",
+        f"retrieval-core-mcp @ {server}",
+        *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"),
+    )
     session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 pytest.importorskip("llama_index.embeddings.openai", reason="the extra 'openai' of the plug-in is not installed")
 
 from llama_index.embeddings.openai import OpenAIEmbedding

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 pytest.importorskip("llama_index.vector_stores.pinecone", reason="the extra 'pinecone' of the plug-in is not installed")
 
 from llama_index.core.schema import TextNode
