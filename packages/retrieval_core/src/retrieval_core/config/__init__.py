@@ -7,6 +7,7 @@ all sources is reported at once, with its key.
 from retrieval_core.config.adapters import (
     AnswerConfig,
     CacheConfig,
+    CohereEmbedderConfig,
     CohereRerankerConfig,
     EmbedderConfig,
     EvaluationConfig,
@@ -47,11 +48,11 @@ from retrieval_core.config.needs import check_complete, missing_settings
 
 __all__ = [
     "ENVIRONMENT_PREFIX", "AnalysisConfig", "AnswerConfig", "BreakerConfig", "CacheConfig", "ChunkingConfig",
-    "CohereRerankerConfig", "ContextConfig", "EmbedderConfig", "EvaluationConfig", "FastembedRerankerConfig",
-    "FederationConfig", "FormatterConfig", "GraphConfig", "LLMConfig", "LanceDBConfig", "LimitsConfig",
-    "LocalRerankerConfig", "OpenAIEmbedderConfig", "OpenAILLMConfig", "PineconeConfig", "PrunerConfig", "QueryConfig",
-    "RelevanceFilterConfig", "RerankerConfig", "RetrievalConfig", "RetryConfig", "RewriterConfig", "SearchConfig",
-    "SemanticCacheConfig", "StoreConfig", "TimeoutsConfig", "TransformConfig", "VectorsConfig", "check_complete",
-    "checked_host", "host_of", "load_config", "missing_settings", "parse_value", "preset_names", "without_credentials",
-    "without_secrets",
+    "CohereEmbedderConfig", "CohereRerankerConfig", "ContextConfig", "EmbedderConfig", "EvaluationConfig",
+    "FastembedRerankerConfig", "FederationConfig", "FormatterConfig", "GraphConfig", "LLMConfig", "LanceDBConfig",
+    "LimitsConfig", "LocalRerankerConfig", "OpenAIEmbedderConfig", "OpenAILLMConfig", "PineconeConfig",
+    "PrunerConfig", "QueryConfig", "RelevanceFilterConfig", "RerankerConfig", "RetrievalConfig", "RetryConfig",
+    "RewriterConfig", "SearchConfig", "SemanticCacheConfig", "StoreConfig", "TimeoutsConfig", "TransformConfig",
+    "VectorsConfig", "check_complete", "checked_host", "host_of", "load_config", "missing_settings", "parse_value",
+    "preset_names", "without_credentials", "without_secrets",
 ]  # fmt: skip

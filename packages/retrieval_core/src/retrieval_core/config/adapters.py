@@ -157,6 +157,20 @@ class OpenAIEmbedderConfig(Settings):
     """Put before questions, never before passages, where the model was trained so."""
 
 
+class CohereEmbedderConfig(Settings):
+    """An embedding model of Cohere's."""
+
+    model: str = "embed-v4.0"
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector; the model's own number where it is known and this is not set."""
+    base_url: Annotated[str | None, AfterValidator(_address)] = None
+    """Another server that speaks the same protocol."""
+    api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
+    """``CO_API_KEY`` of the environment where it is not set."""
+    batch_size: int = Field(default=96, ge=1, le=96)
+    """Texts in one request."""
+
+
 class OpenAILLMConfig(Settings):
     """A language model behind OpenAI's API, or any other that speaks it."""
 
@@ -213,7 +227,7 @@ class EmbedderConfig(WithOptions):
     """What turns text into vectors."""
 
     kind: str = "local"
-    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``none`` (lexical search only) or
+    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``cohere``, ``none`` (lexical search only) or
     ``"package.module:factory"``."""
     model_folder: Path | None = None
     """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
@@ -221,6 +235,8 @@ class EmbedderConfig(WithOptions):
     """Texts embedded at a time; as many as there are processors where it is not set."""
     openai: Annotated[OpenAIEmbedderConfig, Use("openai")] = OpenAIEmbedderConfig()
     """For the kind ``openai``."""
+    cohere: Annotated[CohereEmbedderConfig, Use("cohere")] = CohereEmbedderConfig()
+    """For the kind ``cohere``."""
 
 
 class LLMConfig(WithOptions):
