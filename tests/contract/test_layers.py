@@ -40,7 +40,7 @@ VENDORS = {
     "bm25s": "text/analysis",
     "tenacity": "run",
     "openai": "adapters/vendors adapters/embedders adapters/llms",
-    "cohere": "adapters/vendors adapters/rerankers",
+    "cohere": "adapters/vendors adapters/embedders adapters/rerankers",
     "httpx": "adapters/vendors",
     "regex": "pipeline/stages",
     "lancedb": "adapters/stores",

@@ -53,7 +53,7 @@ SECTION = '''class InitialsConfig(Settings):
 
 
 class RerankerConfig('''
-FIELD = '    initials: Annotated[InitialsConfig, Use("initials")] = InitialsConfig()\n    cohere: '
+FIELD = '    initials: Annotated[InitialsConfig, Use("initials")] = InitialsConfig()\n    local: LocalReranker'
 USE_OF_IT = """
 import json, os, sys
 from click.testing import CliRunner
@@ -103,7 +103,7 @@ def test_a_reranker_within_the_library(tmp_path: Path) -> None:
     copytree(Path(retrieval_core.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
     (package / "adapters/rerankers/initials.py").write_text(ADAPTER + WITHIN, encoding="utf-8")
     replaced(package / "config/adapters.py", "class RerankerConfig(", SECTION)
-    replaced(package / "config/adapters.py", "    cohere: ", FIELD)
+    replaced(package / "config/adapters.py", "    local: LocalReranker", FIELD)
     replaced(
         package / "adapters/registry.py", '        cohere="', '        initials="rerankers.initials",\n        cohere="'
     )

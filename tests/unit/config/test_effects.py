@@ -28,6 +28,7 @@ FAKES = "retrieval_core.testing.fakes"
 OPENAI = {"model": "m", "dimension": 4, "api_key": "k"}
 KINDS: tuple[dict[str, Any], ...] = (
     {"embedder.kind": "openai", "embedder.openai": OPENAI},
+    {"embedder.kind": "cohere", "embedder.cohere.api_key": "k"},
     {"llm.kind": "openai", "llm.openai.api_key": "k", "transform.model": "m"},
     {"store.kind": "lancedb"},
     {"store.kind": "pinecone", "store.pinecone": {"api_key": "k", "host": "h"}},
@@ -141,6 +142,7 @@ def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], s
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "embedder.openai": {"batch_size": 32},
+    "embedder.cohere": {"batch_size": 32},
     "llm.openai": {"model": "m"},
     "store.lancedb": {"table": "other"},
     "store.pinecone": {"namespace": "n"},
