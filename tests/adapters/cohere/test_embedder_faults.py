@@ -115,6 +115,7 @@ def without_embeddings(response: Response) -> Response:
         (vectors([1.0], [1.0]), DimensionMismatchError, "expected a vector of 2 components and got 1", False),
         (vectors([], []), DimensionMismatchError, "expected a vector of 2 components and got 0", False),
         (vectors([1.0, 0.0], [0.0, 0.0]), EmbeddingError, "no direction", False),
+        (vectors([1.0, 0.0], [1e200, 0.0]), EmbeddingError, "out of range", False),
     ],
 )
 def test_each_fault_is_one_attempt_and_one_error(

@@ -159,7 +159,8 @@ class CohereEmbedder:
             raise DimensionMismatchError(self._dimension, rows.shape[1], self.id)
         import numpy as np  # noqa: PLC0415 - loaded by now
 
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        with np.errstate(over="ignore"):  # what is too long for a number is refused below
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
             msg = f"{self.id} answered with a vector that has no direction: all zeros, or out of range"
             raise EmbeddingError(msg)
