@@ -160,6 +160,12 @@ def test_markers_are_no_code(drawn: tuple[ContextPack, dict[str, str]], query: s
         assert not any(first <= line < last for first, last in code)
 
 
+def test_a_quoted_fence_without_an_end_has_its_marker_behind_it() -> None:
+    text = "> ```\n> a quoted moon"
+    found = candidates(quoting({"d": text}, ("d", [Span(0, len(text))])), ANALYZER, "How far is the moon?")
+    assert compose(choose(found))[0] == f"{text}\n\n[1]"
+
+
 def _code(text: str) -> Iterator[tuple[int, int]]:
     """Yield the lines of a Markdown text that are shown as they are."""
     for token in MarkdownIt("commonmark").enable("table").parse(text):

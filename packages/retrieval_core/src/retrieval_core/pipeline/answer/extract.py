@@ -39,8 +39,12 @@ WEAKEST = 0.01
 ALIKE = 0.6
 """The part of a sentence's terms from which on it says what another one has said."""
 
-_DAMAGED = re.compile(r"^[\s>]*<|^[\s>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:```|~~~|\|)[^\n]*\Z", re.MULTILINE)
-"""Finds what a marker behind it would damage or be lost in: tags, and a fence or a table row at the end."""
+_ITEMS = r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
+_DAMAGED = re.compile(
+    rf"^[\s>]*<|^[\s>]*{_ITEMS}(?:```|~~~|\|)[^\n]*\Z|^[ \t]*>[ \t>]*{_ITEMS}(?:```|~~~)", re.MULTILINE
+)
+"""Finds what a marker behind it would damage or be lost in: tags, a fence or a table row at the end, and a fence within a
+quotation, which may have no end."""
 
 
 @dataclass(frozen=True, slots=True)
