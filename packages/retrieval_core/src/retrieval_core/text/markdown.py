@@ -82,6 +82,15 @@ def first_heading(text: str) -> str | None:
     return next((block.title for block in _blocks(text, _WINDOW) if block.title), None)
 
 
+def ends_in_prose(text: str) -> bool:
+    """Whether a word behind a text, on its last line, is shown as one: not as code, nor lost behind a table's row."""
+    last = len(_NEWLINE.findall(text))
+    return not any(
+        token.map is not None and token.map[0] <= last < token.map[1] and _KINDS.get(token.type) in {"code", "table"}
+        for token in _parser().parse(f"{text} x")
+    )
+
+
 def _blocks(text: str, window: int) -> Iterator[Block]:
     lines = _Lines(text)
     covered = start = 0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.answer.candidates import MOST, candidates
@@ -14,6 +12,7 @@ from retrieval_core.pipeline.stages.rerank import scores_problem
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.text.markdown import ends_in_prose
 from retrieval_core.types import AnswerSentence, Attribution, Span
 from retrieval_core.types.escapes import escape_text
 
@@ -38,13 +37,6 @@ WEAKEST = 0.01
 """The odds, beside the best one's, below which a block is left out."""
 ALIKE = 0.6
 """The part of a sentence's terms from which on it says what another one has said."""
-
-_ITEMS = r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
-_DAMAGED = re.compile(
-    rf"^[\s>]*<|^[\s>]*{_ITEMS}(?:```|~~~|\|)[^\n]*\Z|^[ \t]*>[ \t>]*{_ITEMS}(?:```|~~~)", re.MULTILINE
-)
-"""Finds what a marker behind it would damage or be lost in: tags, a fence or a table row at the end, and a fence within a
-quotation, which may have no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +230,8 @@ def compose(chosen: Sequence[QuoteCandidate]) -> tuple[str, tuple[AnswerSentence
         number = stretch.first.passage.citation.number
         text += "\n\n" if text else ""
         start = len(text)
-        text += f"{escape_text(stretch.text)}{_before_marker(stretch.text)}"
+        text += escape_text(stretch.text)
+        text += " " if ends_in_prose(text) else "\n\n"
         marker = Span(len(text), len(text) + len(f"[{number}]"))
         text += f"[{number}]"
         source = replace(
@@ -248,14 +241,6 @@ def compose(chosen: Sequence[QuoteCandidate]) -> tuple[str, tuple[AnswerSentence
             AnswerSentence(Span(start, len(text)), text[start:], attributions=(Attribution(number, marker, source),))
         )
     return text, tuple(sentences)
-
-
-def _before_marker(text: str) -> str:
-    if _DAMAGED.search(text):
-        return "\n\n"
-    last = list(takewhile(str.strip, reversed(text.split("\n"))))
-    indent = last[-1][: len(last[-1]) - len(last[-1].lstrip())].expandtabs(4)
-    return " " if len(indent) < 4 else "\n\n"  # code by its indentation
 
 
 def _holds(outer: Span, inner: Span) -> bool:
