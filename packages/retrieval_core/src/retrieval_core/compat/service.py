@@ -1,0 +1,275 @@
+"""The service file's names: what a search over HTTP is asked, what it answers, and how an index describes itself.
+
+::
+
+    from retrieval_core.compat.service import SearchQuery
+
+    query = SearchQuery.model_validate_json('{"query_text": "How do I set up a vector database?", "top_k": 10}')
+
+Each class is one table of the file: frozen, and with its types as strict as JSON has them (``"5"`` and ``true`` are no
+numbers, ``5.0`` is 5). What it has beside the file's fields is optional, and absent from its JSON where it is not set,
+so that whoever knows the file alone sees nothing else. Requests refuse unknown fields; in answers they are passed over,
+since a later version of the service may add some.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
+from retrieval_core.types import Degradation  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = [
+    "ChunkMetadata", "CollectionInfo", "ExecutionMetadata", "RetrievalResponse", "SearchQuery", "SearchResult",
+    "ValidationResult",
+]  # fmt: skip
+
+LONGEST_QUERY = 10_000
+"""Code points of a question."""
+MOST_RESULTS = 1000
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 5.0 is as whole as 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        msg = "query_text cannot be empty"
+        raise ValueError(msg)
+    return text
+
+
+def _absolute(url: str) -> str:
+    """Refuse what is no URL, and keep the others letter by letter; pydantic's own type would write some anew."""
+    try:
+        AnyUrl(url)
+    except ValidationError as error:
+        msg = f"{url!r:.200} is no URL with a scheme, such as https://docs.example.com/guide or file:///docs/guide.md"
+        raise ValueError(msg) from error
+    return url
+
+
+def _existing_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+_Count: TypeAlias = Annotated[int, Field(strict=True, ge=0), BeforeValidator(_whole)]
+_Rank: TypeAlias = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
+_TopK: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=MOST_RESULTS), BeforeValidator(_whole)]
+_Threshold: TypeAlias = Annotated[float, Field(strict=True, ge=0.0, lt=1.0, allow_inf_nan=False)]
+_Score: TypeAlias = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
+_Words: TypeAlias = Annotated[str, Field(strict=True, min_length=1)]
+_Time: TypeAlias = Annotated[
+    str,
+    Field(strict=True, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"),
+    AfterValidator(_existing_time),
+]
+"""UTC to the second, ``YYYY-MM-DDTHH:MM:SSZ``."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    left_out: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not in the JSON where they have their defaults."""
+
+    # Without a declared type of its result the JSON schema stays that of the fields.
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler):
+        fields, left_out = type(self).model_fields, self.left_out
+        written: dict[str, Any] = handler(self)
+        return {
+            name: value
+            for name, value in written.items()
+            if name not in left_out or getattr(self, name) != fields[name].default
+        }
+
+
+class SearchQuery(_Model):
+    """A question to the service. All fields below ``similarity_threshold`` are beyond the file."""
+
+    model_config = ConfigDict(extra="forbid")
+    left_out = frozenset({"index", "filters", "history", "mode", "explain", "allow_degraded"})
+
+    query_text: Annotated[
+        str,
+        Field(strict=True, max_length=LONGEST_QUERY, json_schema_extra={"minLength": 1, "pattern": r"\S"}),
+        AfterValidator(_not_blank),
+    ]
+    """The question, at most 10,000 code points and not only white space."""
+    top_k: _TopK = 5
+    """The most results, 1 to 1000."""
+    similarity_threshold: _Threshold = 0.0
+    """Every result is at least so similar: 0 up to, but not including, 1."""
+    index: _Words | None = None
+    """The name of the index to ask, where the service has several."""
+    filters: dict[str, Any] | None = None
+    """What every passage must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
+    history: tuple[Message, ...] | None = None
+    """The turns of the conversation before the question, oldest first."""
+    mode: Literal["hybrid", "dense", "lexical"] | None = None
+    """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``); ``None`` for what is configured."""
+    explain: StrictBool = False
+    """Whether the answer has a ``trace``."""
+    allow_degraded: StrictBool = False
+    """Whether results found without something that failed are an answer (status ``success``, listed in ``degraded``)
+    and no error."""
+
+
+class ChunkMetadata(_Model):
+    """Where a result is from."""
+
+    left_out = frozenset({"position", "timestamp", "document_title"})
+
+    chunk_id: _Words
+    """A UUID, or the id that the index has for the chunk, such as ``guide.md#3``."""
+    url: Annotated[str, Field(strict=True, json_schema_extra={"format": "uri"}), AfterValidator(_absolute)]
+    """Of the document, with its scheme: a path alone is none."""
+    position: _Count | None = None
+    """Of the chunk in its document, from 0."""
+    timestamp: _Time | None = None
+    """When it was indexed, in UTC as ``YYYY-MM-DDTHH:MM:SSZ``."""
+    document_title: Annotated[str, Field(strict=True, max_length=500)] | None = None
+
+
+class SearchResult(_Model):
+    """A passage that was found."""
+
+    rank: _Rank
+    """From 1."""
+    text: _Words
+    """As it is stored, byte by byte."""
+    similarity_score: _Score
+    """Cosine similarity with the question, from 0 to 1; a negative one counts as 0."""
+    metadata: ChunkMetadata
+
+
+class ExecutionMetadata(_Model):
+    """How a question was carried out."""
+
+    left_out = frozenset({"query_embedded_at", "qdrant_query_time_ms"})
+
+    latency_ms: _Count
+    """From the question to the answer, in whole milliseconds."""
+    result_count: _Count
+    threshold_applied: _Threshold
+    """The question's ``similarity_threshold``."""
+    query_embedded_at: _Time | None = None
+    """In UTC, as ``YYYY-MM-DDTHH:MM:SSZ``."""
+    qdrant_query_time_ms: _Count | None = None
+    """What the store's search took, whichever store it is, in whole milliseconds."""
+
+
+class RetrievalResponse(_Model):
+    """The answer to a question: results, or why there are none. ``degraded`` and ``trace`` are beyond the file.
+
+    Raises:
+        pydantic.ValidationError: It contradicts itself: ranks do not count from 1, scores rise or lie below the applied
+            threshold, ``result_count`` is another number, or the status does not fit errors, results and query.
+    """
+
+    left_out = frozenset({"query", "degraded", "trace"})
+
+    query: _Words | None = None
+    """The question's ``query_text`` as it came; only an error may lack it, where the request could not be read."""
+    status: Literal["success", "error"]
+    results: tuple[SearchResult, ...]
+    """Most similar first."""
+    execution: ExecutionMetadata
+    errors: tuple[StrictStr, ...] = ()
+    """For people; at least one exactly where the status is ``error``."""
+    degraded: tuple[Degradation, ...] = ()
+    """What was done without, where the question allowed that."""
+    trace: dict[str, Any] | None = None
+    """What each stage did, where the question asked for it."""
+
+    @model_validator(mode="after")
+    def _check_that_it_agrees(self) -> Self:
+        scores = [result.similarity_score for result in self.results]
+        is_error = self.status == "error"
+        wrong = {
+            "ranks must count from 1 in steps of 1": any(
+                result.rank != rank for rank, result in enumerate(self.results, start=1)
+            ),
+            "results must be sorted by similarity_score, highest first": scores != sorted(scores, reverse=True),
+            "every similarity_score must be at least threshold_applied": any(
+                score < self.execution.threshold_applied for score in scores
+            ),
+            "result_count must be the number of results": self.execution.result_count != len(self.results),
+            "status is error exactly where there are errors": is_error != bool(self.errors),
+            "an error has no results": is_error and bool(self.results),
+            "a success has the query": not is_error and self.query is None,
+        }
+        if told := [problem for problem, is_so in wrong.items() if is_so]:
+            msg = "; ".join(told)
+            raise ValueError(msg)
+        return self
+
+
+class ValidationResult(_Model):
+    """Whether a stored chunk is what was read.
+
+    Raises:
+        pydantic.ValidationError: It contradicts itself: it matches with different or empty texts, it passed without
+            matching, or it does not match and has no details.
+    """
+
+    chunk_id: _Words
+    matches: StrictBool
+    """Whether both texts are equal, byte by byte."""
+    stored_text: StrictStr
+    """Empty where nothing is stored, which never matches."""
+    original_text: StrictStr
+    """Empty where the document has nothing at that place."""
+    validation_passed: StrictBool
+    """Whether the texts match and so do hash and place."""
+    mismatch_details: StrictStr | None = None
+    """What differs, for people; ``None`` where nothing does."""
+
+    @model_validator(mode="after")
+    def _check_that_it_agrees(self) -> Self:
+        wrong = {
+            "texts that match are equal": self.matches and self.stored_text != self.original_text,
+            "an empty stored_text does not match": self.matches and not self.stored_text,
+            "validation_passed needs matches": self.validation_passed and not self.matches,
+            "mismatch_details must say what differs": not self.matches and not self.mismatch_details,
+        }
+        if told := [problem for problem, is_so in wrong.items() if is_so]:
+            msg = "; ".join(told)
+            raise ValueError(msg)
+        return self
+
+
+class CollectionInfo(_Model):
+    """A collection of Qdrant, or an index by its names; of the test-suite file."""
+
+    name: _Words
+    vector_size: _Count
+    """Components of each vector; 0 for an index without vectors."""
+    distance_metric: Literal["Cosine", "Euclidean", "Dot"]
+    points_count: _Count
+    indexed_vectors_count: _Count
+    status: Literal["green", "yellow", "red"]
+    """As Qdrant has it: usable, being optimised, or failed."""
