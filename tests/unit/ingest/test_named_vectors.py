@@ -15,7 +15,8 @@ from retrieval_core.config import ChunkingConfig, VectorsConfig
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
 from retrieval_core.index.builders.backends import named_fields
 from retrieval_core.ingest.embedding import LONGEST_TEXT, ChunkVectors
-from retrieval_core.ingest.ingester import READING_VERSION, Ingester
+from retrieval_core.ingest.ingester import Ingester
+from retrieval_core.ingest.reading import READING_VERSION
 from retrieval_core.ports import SearchRequest
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.fakes import FakeEmbedder

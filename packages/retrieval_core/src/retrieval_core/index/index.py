@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.ports import Embedder, Store, StoreInfo
-    from retrieval_core.types import Chunk, Document
+    from retrieval_core.types import Chunk, ChunkValidation, Document, IntegrityReport
 
 
 class Index(RetrievalPipeline):
@@ -46,6 +47,7 @@ class Index(RetrievalPipeline):
         super().__init__(store, embedder, **stages)
         self._ingester = ingester
         self._graph = graph
+        self._integrity = IntegrityCheck(ingester, self._run)
 
     def ingest(
         self,
@@ -82,10 +84,13 @@ class Index(RetrievalPipeline):
             StoreError: The index cannot be written.
         """
         several = (paths,) if isinstance(paths, (str, Path)) else paths
+        return await self._ingest(
+            [Path(path) for path in several], on_progress, follow_links=follow_links, gitignore=gitignore
+        )
+
+    async def _ingest(self, *files: Any, **options: Any) -> IndexReport:
         try:
-            report = await self._ingester.index(
-                [Path(path) for path in several], on_progress, follow_links=follow_links, gitignore=gitignore
-            )
+            report = await self._ingester.index(*files, **options)
             if self._graph is None:
                 return report
             caught_up = await self._graph.catch_up(self._ingester.store)
@@ -157,6 +162,73 @@ class Index(RetrievalPipeline):
         """
         request = FetchRequest(document_ids=(document_id,))
         return value_of(await fetch(self._run(), self.store, request)).documents.get(document_id)
+
+    def validate(self, chunk_id: str) -> ChunkValidation | None:
+        """Compare a stored chunk with its original; see :meth:`avalidate`."""
+        return self.sync.run(self.avalidate(chunk_id))
+
+    async def avalidate(self, chunk_id: str) -> ChunkValidation | None:
+        """Compare a stored chunk with its original, byte by byte; ``None`` if there is no such chunk.
+
+        The original is the chunk's range of its document's text; where the index keeps no texts, the file is read
+        again. Whether that file was edited since is told by :meth:`acheck_integrity` alone.
+
+        Raises:
+            StoreError: The index cannot be read.
+            ServiceError: It is at a service that did not answer, or not in time.
+        """
+        return await self._integrity.validate(chunk_id)
+
+    def check_integrity(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 0,
+        document_ids: Iterable[str] = (),
+        repair: bool = False,
+    ) -> IntegrityReport:
+        """Compare the index with its originals; see :meth:`acheck_integrity`."""
+        checking = self.acheck_integrity(sample=sample, seed=seed, document_ids=document_ids, repair=repair)
+        return self.sync.run(checking, seconds=None)
+
+    async def acheck_integrity(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 0,
+        document_ids: Iterable[str] = (),
+        repair: bool = False,
+    ) -> IntegrityReport:
+        """Compare the index with its originals: chunks with their documents, byte by byte, and these with their files.
+
+        It finds chunks that were changed, cut, swapped or lost, those that are too many, and files that were edited,
+        each with the first byte that differs. Nothing is changed unless ``repair`` is set. What is written meanwhile
+        may look like a mismatch.
+
+        Args:
+            sample: How many documents to compare, each as a whole, drawn at random; all where it is not given.
+            seed: Of the random choice; the same one draws the same documents.
+            document_ids: Documents to compare beside those of files. Stores list none that were added without a file,
+                so their chunks count as ``unverifiable`` unless they are named here.
+            repair: Whether the documents that differ are ingested again, with the present settings, and no others of
+                the index are touched; the report is of what is there afterwards.
+
+        Raises:
+            InvalidParameterError: A named document is not there, or the sample is less than 1.
+            StoreError: The index cannot be read, or not be repaired.
+            EmbeddingError: A text could not be embedded.
+            ServiceError: It is at a service that did not answer, or not in time.
+        """
+        named = tuple(document_ids)
+        report = await self._integrity.run(sample=sample, seed=seed, document_ids=named)
+        if not repair or report.verdict != "mismatch":
+            return report
+        files, again = await self._integrity.repairable(report)
+        if not files:
+            return report
+        await self._ingest(files, None, follow_links=True, again=again)
+        checked = await self._integrity.run(sample=sample, seed=seed, document_ids=named)
+        return replace(checked, repaired=tuple(sorted(again)))
 
     def describe(self) -> StoreInfo:
         """Say what the index holds and can do."""

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from retrieval_core.adapters.stores.checks import check_change
-from retrieval_core.errors import (
-    ConfigurationError,
-    IndexNotFoundError,
-    RetrievalError,
-    UnreadableFileError,
-    as_exception,
-)
+from retrieval_core.errors import ConfigurationError, IndexNotFoundError, UnreadableFileError
 from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
 from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
 from retrieval_core.ingest.parsed import ParsedDocument
-from retrieval_core.ingest.readers import ReadOptions, read_file, supported_suffixes
+from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import Change, CountsTokens, SourceState
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.types import Chunk, Document, Section, content_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import ColumnNote, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
-
-READING_VERSION = 3
-"""Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
-
-DOCUMENTS_PER_READ = 32
-"""Rows of a table read at a time."""
+    from retrieval_core.types import Chunk, Document, Section
 
 
 def approximate_tokens(text: str) -> int:
@@ -84,7 +71,8 @@ class Ingester:
         self._on_written = on_written
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
-        self._recipe = f"{READING_VERSION} {chunking.model_dump_json()} {self._vectors.recipe}"
+        self._recipe = recipe_of(chunking, self._vectors.recipe)
+        self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
 
     @property
     def store(self) -> CataloguedStore:
@@ -98,11 +86,20 @@ class Ingester:
         *,
         follow_links: bool = False,
         gitignore: bool = True,
+        again: Collection[str] | None = None,
     ) -> IndexReport:
         """Bring the index in step with files and folders.
 
         Each document is replaced in one write: a run that is killed leaves every document either old or new, and the
         next run completes it.
+
+        Args:
+            paths: Files and folders.
+            on_progress: Called after each write.
+            follow_links: Whether links out of folders are followed.
+            gitignore: Whether what a ``.gitignore`` excludes is passed over.
+            again: Ids of documents that are written anew though nothing of them has changed. With these, even if there
+                are none, files are read whose bytes have not changed.
 
         Raises:
             EmbeddingError: A text could not be embedded; everything written until then stays.
@@ -116,7 +113,7 @@ class Ingester:
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
         for path, reason in discovery.refused:  # its name may not be valid Unicode
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
-        async for batch in batches(self._read_all(discovery.files, known)):
+        async for batch in batches(self._read_all(discovery.files, known, again)):
             await self._write(batch)
             tally.count(batch)
             if on_progress is not None:
@@ -179,20 +176,46 @@ class Ingester:
             await self._on_written(Change(removed_documents=(document_id,)))
         return gone
 
+    async def file_of(self, source: str) -> FoundFile:
+        """Return where a file is, by its name in the index; it need not be there any more."""
+        return await self._pool.run(lambda: FoundFile(self._base.resolve() / source, source, 0))
+
+    async def hash_of(self, source: str) -> str | None:
+        """Return the SHA-256 of a file's bytes as they are now; ``None`` where it cannot be read, or is none."""
+        try:
+            file = await self.file_of(source)
+            return await self._pool.run(hash_file, file.path)
+        except (OSError, ValueError):  # ValueError: no system has such names
+            return None
+
+    async def read_again(self, state: SourceState) -> dict[str, Document] | None:
+        """Return the documents that a file has now, by their ids, read as they were then; nothing is written.
+
+        Returns:
+            ``None`` where readers of that time would have read something else.
+
+        Raises:
+            UnreadableFileError: The file cannot be read.
+        """
+        if (chunking := chunking_of(state.recipe)) is None:
+            return None
+        reader = DocumentReader(chunking, state.recipe, self._pool, self._now)
+        return {document.id: document async for document, _ in reader.read(await self.file_of(state.source), [])}
+
     def close(self) -> None:
         """End the threads. Closing twice is fine."""
         self._pool.close()
 
     async def _read_all(
-        self, files: Sequence[FoundFile], known: Mapping[str, SourceState]
+        self, files: Sequence[FoundFile], known: Mapping[str, SourceState], again: Collection[str] | None
     ) -> AsyncIterator[Prepared | Finished]:
         owners: dict[str, str] = {}
         for file in files:
-            async for item in self._read(file, known.get(file.source), owners):
+            async for item in self._read(file, known.get(file.source), owners, again):
                 yield item
 
     async def _read(
-        self, file: FoundFile, state: SourceState | None, owners: dict[str, str]
+        self, file: FoundFile, state: SourceState | None, owners: dict[str, str], again: Collection[str] | None
     ) -> AsyncIterator[Prepared | Finished]:
         """Yield a file's new and changed documents, and then its :class:`Finished`.
 
@@ -201,18 +224,18 @@ class Ingester:
         """
         try:
             digest = await self._pool.run(hash_file, file.path)
-            if state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
+            if again is None and state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
                 yield Finished(file, unchanged=state.documents)
                 return
             existing = await self._store.documents_of(file.source)
             seen: set[str] = set()
             unchanged = 0
             notes: list[ColumnNote] = []
-            async for document, parsed in self._documents(file, notes):
+            async for document, parsed in self._reader.read(file, notes):
                 if (owner := owners.setdefault(document.id, file.source)) != file.source or document.id in seen:
                     _refuse_id(file, document.id, owner)
                 seen.add(document.id)
-                if existing.get(document.id) == document.content_hash:
+                if existing.get(document.id) == document.content_hash and document.id not in (again or ()):
                     unchanged += 1
                     continue
                 chunks, sections = await self._pool.run(self._split_file, file, parsed, document)
@@ -224,37 +247,6 @@ class Ingester:
         now_known = SourceState(file.source, digest, self._recipe, len(seen))
         removed = tuple(sorted(existing.keys() - seen))
         yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
-
-    async def _documents(
-        self, file: FoundFile, notes: list[ColumnNote]
-    ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
-        """Yield a file's documents, read in slices: a large table neither fills the memory nor holds a thread."""
-        chunking = self._chunking
-        options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
-        parsed_documents = read_file(file.path, options)
-
-        def next_documents() -> list[tuple[Document, ParsedDocument]]:
-            with _blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone
-                parsed = islice(parsed_documents, DOCUMENTS_PER_READ)
-                return [(self._document(file, item), item) for item in parsed]
-
-        while documents := await self._pool.run(next_documents):
-            for document, parsed in documents:
-                yield document, parsed
-
-    def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
-        row = parsed.key if parsed.key is not None else parsed.row
-        pages = [(page.number, page.span.start, page.span.end) for page in parsed.pages]
-        identity = [self._recipe, parsed.text, parsed.title, pages, parsed.metadata]
-        return Document(
-            id=file.source if row is None else f"{file.source}#{row}",
-            text=parsed.text,
-            source=file.source,
-            content_hash=content_hash(json.dumps(identity, sort_keys=True)),
-            title=parsed.title,
-            metadata=parsed.metadata,
-            timestamp=self._now(),
-        )
 
     async def _prepare(self, documents: Iterator[Document]) -> AsyncIterator[Prepared | Finished]:
         def next_prepared() -> list[Prepared]:
@@ -272,7 +264,7 @@ class Ingester:
     def _split_file(
         self, file: FoundFile, parsed: ParsedDocument, document: Document
     ) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
-        with _blamed_on(file, passing=(ConfigurationError,)):  # such as a tokenizer that is not installed
+        with blamed_on(file, passing=(ConfigurationError,)):  # such as a tokenizer that is not installed
             chunks, sections = self._split(parsed, document)
             check_change(Change(chunks=chunks, documents=(document,), sections=sections))
             return chunks, sections
@@ -328,21 +320,6 @@ class Ingester:
             await self._upsert(Change(removed_documents=removed, removed_sources=vanished))
         ignored = await self._pool.run(discovery.ignored_of, vanished)
         return sum(map(len, documents.values())), sum(len(documents[source]) for source in ignored)
-
-
-@contextmanager
-def _blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Turn any error in one file into an :class:`UnreadableFileError` that names it, and so stops only that file."""
-    try:
-        yield
-    except (UnreadableFileError, OSError, *passing):
-        raise
-    except RetrievalError as error:
-        raise UnreadableFileError(str(file.path), str(error)) from error
-    except BaseException as error:
-        told = as_exception(error)
-        reason = f"its content cannot be taken in ({type(told).__name__}: {told!s:.200})"
-        raise UnreadableFileError(str(file.path), reason) from error
 
 
 def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:

@@ -48,6 +48,13 @@ from retrieval_core.types.documents import (
     content_hash,
     freeze,
 )
+from retrieval_core.types.integrity import (
+    ChunkValidation,
+    IntegrityReport,
+    IntegrityVerdict,
+    SourceDifference,
+    TextDifference,
+)
 from retrieval_core.types.results import (
     Degradation,
     DroppedPassage,
@@ -81,6 +88,7 @@ __all__ = [
     "Attribution",
     "AttributionProblem",
     "Chunk",
+    "ChunkValidation",
     "Citation",
     "CitationCheck",
     "Confidence",
@@ -95,6 +103,8 @@ __all__ = [
     "FallbackStep",
     "FrozenDict",
     "Hit",
+    "IntegrityReport",
+    "IntegrityVerdict",
     "Judgement",
     "LedgerEntry",
     "Metadata",
@@ -113,8 +123,10 @@ __all__ = [
     "SentenceCheck",
     "SentenceCited",
     "SentenceVerified",
+    "SourceDifference",
     "Span",
     "StageRecord",
+    "TextDifference",
     "Usage",
     "Verdict",
     "content_hash",

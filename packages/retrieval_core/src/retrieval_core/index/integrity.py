@@ -1,0 +1,267 @@
+"""Comparing an index with its originals: the texts that it keeps, and the files that they were read from."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
+from retrieval_core.ingest.comparison import compare_chunks
+from retrieval_core.ingest.reading import document_hash
+from retrieval_core.pipeline.search_loop import value_of
+from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
+from retrieval_core.types import Document, IntegrityReport, SourceDifference
+from retrieval_core.types.integrity import difference
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from retrieval_core.ingest.ingester import Ingester
+    from retrieval_core.ports import SourceState
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import Chunk, ChunkValidation
+
+DOCUMENTS_PER_FETCH = 32
+_LAST_POSITION = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was found so far."""
+
+    documents: int = 0
+    stored: int = 0
+    compared: int = 0
+    unverifiable: int = 0
+    mismatches: list[ChunkValidation] = field(default_factory=list["ChunkValidation"])
+    differences: list[SourceDifference] = field(default_factory=list[SourceDifference])
+    absent: list[str] = field(default_factory=list[str])
+
+    def add(self, results: Sequence[ChunkValidation]) -> None:
+        """Count the results of one document."""
+        self.documents += 1
+        self.compared += sum(bool(result.stored_text) and result.original_text is not None for result in results)
+        self.unverifiable += sum(result.verdict == "unverifiable" for result in results)
+        self.mismatches += [result for result in results if result.verdict == "mismatch"]
+
+    def differs(self, source: str, name: str | None, problem: str, stored: str = "", original: str = "") -> None:
+        """Note a document that is not what its file says, with both texts where these are known."""
+        parted = difference(stored, original) if stored != original else None
+        self.differences.append(SourceDifference(source, name, problem, parted))
+
+
+@dataclass(slots=True)
+class _File:
+    """A file of the index, and those of its documents that are looked at.
+
+    Attributes:
+        state: Of the file when it was indexed.
+        names: Of the documents.
+        held: The hash of each document of the file that the index has.
+        is_whole: Whether documents are looked for that are in the file and not in the index.
+        without_text: The chunks of documents whose text is not kept.
+        unproven: Documents whose hash is not that of what is kept of them, such as those with pages.
+    """
+
+    state: SourceState
+    names: Sequence[str]
+    held: Mapping[str, str]
+    is_whole: bool
+    without_text: dict[str, list[Chunk]] = field(default_factory=dict[str, "list[Chunk]"])
+    unproven: dict[str, Document] = field(default_factory=dict[str, Document])
+
+    @property
+    def lacks_some(self) -> bool:
+        """Whether the index has not as many of its documents as there were."""
+        return len(self.held) != self.state.documents
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the index alone cannot tell that all is well."""
+        return self.lacks_some or bool(self.without_text or self.unproven)
+
+
+class IntegrityCheck:
+    """Compares an index with its originals, and changes nothing.
+
+    Args:
+        ingester: Of the index; it finds and reads files.
+        begin: Begins the run of a call to the store.
+    """
+
+    def __init__(self, ingester: Ingester, begin: Callable[[], Run]) -> None:
+        self._ingester = ingester
+        self._store = ingester.store
+        self._begin = begin
+
+    async def validate(self, chunk_id: str) -> ChunkValidation | None:
+        """Compare one chunk; see :meth:`retrieval_core.Index.avalidate`."""
+        chunk = (await self._fetch(FetchRequest(chunk_ids=(chunk_id,)))).chunks.get(chunk_id)
+        if chunk is None:
+            return None
+        name, source, text = chunk.document_id, chunk.source, None
+        fetched = await self._fetch(_whole((name,)))
+        if (document := fetched.documents.get(name)) is not None:
+            text, source = document.text, document.source
+        elif (state := (await self._sources()).get(source or "")) is not None:
+            again, _ = await self._read_again(state)
+            text = again[name].text if name in again else None
+        results = await asyncio.to_thread(compare_chunks, name, source, text, list(fetched.chunks.values()))
+        # A part of the text that no chunk holds may bear the name of the chunk behind it.
+        return next((result for result in reversed(results) if result.chunk_id == chunk_id), None)
+
+    async def run(self, *, sample: int | None, seed: int, document_ids: Iterable[str]) -> IntegrityReport:
+        """Compare all documents, or some; see :meth:`retrieval_core.Index.acheck_integrity`."""
+        started = time.perf_counter()
+        states = await self._sources()
+        held = {source: await self._documents_of(source) for source in sorted(states)}
+        chosen: list[tuple[str, str]] = [(source, name) for source, names in held.items() for name in names]
+        added = tuple(dict.fromkeys(document_ids).keys() - {name for _, name in chosen})
+        if sample is not None:
+            chosen = Random(seed).sample(chosen, min(checked_count(sample, "sample"), len(chosen)))  # noqa: S311
+        names: dict[str, list[str]] = {source: [] for source in held if sample is None}
+        for source, name in chosen:
+            names.setdefault(source, []).append(name)
+        tally = _Tally()
+        for source, of_source in names.items():
+            await self._check_source(_File(states[source], of_source, held[source], sample is None), tally)
+        await self._check_added(added, tally)
+        if sample is None:
+            info = value_of(await self._begin().on("store").call("describe", self._store.describe))
+            tally.unverifiable += max(0, info.chunks - tally.stored)
+        return IntegrityReport(
+            documents=tally.documents,
+            chunks=tally.compared,
+            mismatches=tuple(tally.mismatches),
+            differences=tuple(tally.differences),
+            unverifiable=tally.unverifiable,
+            absent_sources=tuple(tally.absent),
+            repaired=(),
+            seconds=time.perf_counter() - started,
+        )
+
+    async def repairable(self, report: IntegrityReport) -> tuple[list[Path], set[str]]:
+        """Return the files that can be read again where something differs, and the ids of the documents that do."""
+        found = (*report.mismatches, *report.differences)
+        there = (await self._sources()).keys() - set(report.absent_sources)
+        sources = sorted({each.source for each in found if each.source in there})
+        names = {each.document_id for each in found if each.source in there and each.document_id is not None}
+        return [(await self._ingester.file_of(source)).path for source in sources], names
+
+    async def _check_added(self, names: Sequence[str], tally: _Tally) -> None:
+        """Compare documents that came from no file with the texts that are kept of them."""
+        async for name, document, chunks in self._stored(names, tally):
+            if document is None and not chunks:
+                msg = f"the index has no document {name!r:.200}"
+                raise InvalidParameterError(msg)
+            source, text = (document.source, document.text) if document is not None else (None, None)
+            tally.add(await asyncio.to_thread(compare_chunks, name, source, text, chunks))
+
+    async def _check_source(self, file: _File, tally: _Tally) -> None:
+        """Compare documents of one file with the texts that are kept of them, and with the file where it is needed.
+
+        It is where it was edited since, where documents are missing, where no text is kept, and where the text that is
+        cannot be proved by its hash.
+        """
+        state = file.state
+        async for name, document, chunks in self._stored(file.names, tally):
+            if document is None:
+                file.without_text[name] = chunks
+                continue
+            tally.add(await asyncio.to_thread(compare_chunks, name, state.source, document.text, chunks))
+            if not await asyncio.to_thread(_is_proved, document, state.recipe):
+                file.unproven[name] = document
+        now = await self._ingester.hash_of(state.source)
+        is_edited = now is not None and now != state.content_hash
+        again: Mapping[str, Document] = {}
+        failure: str | None = "the file is not there"
+        if now is None:
+            tally.absent.append(state.source)
+        elif is_edited or file.is_open:
+            again, failure = await self._read_again(state)
+        for name, chunks in file.without_text.items():
+            text = again[name].text if name in again else None
+            tally.add(await asyncio.to_thread(compare_chunks, name, state.source, text, chunks))
+        if again:
+            await self._check_file(file, again, tally)
+        elif is_edited:
+            tally.differs(state.source, None, f"it was edited after it was indexed, and cannot be compared: {failure}")
+        elif file.lacks_some:
+            problem = f"the index has {len(file.held)} of its {state.documents} documents: {failure}"
+            tally.differs(state.source, None, problem)
+
+    async def _check_file(self, file: _File, again: Mapping[str, Document], tally: _Tally) -> None:
+        """Say where documents part from what their file says now; their hashes tell which of them do."""
+        source, held = file.state.source, file.held
+        changed: list[str] = []
+        for name in file.names:
+            if name not in again:
+                tally.differs(source, name, "its file does not hold it any more")
+            elif again[name].content_hash != held[name]:
+                changed.append(name)
+            elif name in file.unproven:
+                _check_kept(file.unproven[name], again[name], tally)
+        async for name, document, _ in self._stored(changed, _Tally()):
+            problem = "its file was edited after it was indexed, or its hash was"
+            stored = again[name].text if document is None else document.text
+            if stored == again[name].text:
+                problem += "; the text is the same, and title, pages or metadata are not"
+            tally.differs(source, name, problem, stored, again[name].text)
+        for name in sorted(again.keys() - held.keys()) if file.is_whole else ():
+            tally.differs(source, name, "the index lacks it", original=again[name].text)
+
+    async def _stored(
+        self, names: Sequence[str], tally: _Tally
+    ) -> AsyncIterator[tuple[str, Document | None, list[Chunk]]]:
+        """Yield documents with all their chunks; what is read is counted."""
+        for start in range(0, len(names), DOCUMENTS_PER_FETCH):
+            batch = tuple(names[start : start + DOCUMENTS_PER_FETCH])
+            fetched = await self._fetch(_whole(batch))
+            chunks: dict[str, list[Chunk]] = {name: [] for name in batch}
+            for chunk in fetched.chunks.values():
+                chunks[chunk.document_id].append(chunk)
+            tally.stored += len(fetched.chunks)
+            for name in batch:
+                yield name, fetched.documents.get(name), chunks[name]
+
+    async def _read_again(self, state: SourceState) -> tuple[Mapping[str, Document], str | None]:
+        """Return the documents of a file as it is now; none, and why, where it cannot be read as it was then."""
+        try:
+            again = await self._ingester.read_again(state)
+        except UnreadableFileError as error:
+            return {}, error.reason
+        return (again, None) if again is not None else ({}, "another version of this library has read it")
+
+    async def _sources(self) -> Mapping[str, SourceState]:
+        return value_of(await self._begin().on("store").call("sources", self._store.sources))
+
+    async def _documents_of(self, source: str) -> Mapping[str, str]:
+        return value_of(await self._begin().on("store").call("sources", self._store.documents_of, source))
+
+    async def _fetch(self, request: FetchRequest) -> Fetched:
+        return value_of(await fetch(self._begin(), self._store, request))
+
+
+def _whole(names: Sequence[str]) -> FetchRequest:
+    """Return a request for documents with all their chunks."""
+    return FetchRequest(document_ids=tuple(names), ranges=tuple(ChunkRange(name, 0, _LAST_POSITION) for name in names))
+
+
+def _is_proved(document: Document, recipe: str) -> bool:
+    """Whether a document's hash is that of what is kept of it; where it has pages, which are not, it never is."""
+    expected = document_hash(recipe, document.text, document.title, (), document.metadata)
+    return expected == document.content_hash
+
+
+def _check_kept(kept: Document, again: Document, tally: _Tally) -> None:
+    """Note what the index keeps of a document whose file has not changed, and the file does not say."""
+    if kept.text != again.text:
+        problem = "the text that the index keeps of it is not that of its file, which has not changed"
+        tally.differs(kept.source, kept.id, problem, kept.text, again.text)
+    elif (kept.title, kept.metadata) != (again.title, again.metadata):
+        tally.differs(kept.source, kept.id, "title or metadata that the index keeps of it are not those of its file")

@@ -1,0 +1,125 @@
+"""From a file to its documents: each with the hash that tells whether it has changed."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from retrieval_core.config import ChunkingConfig
+from retrieval_core.errors import RetrievalError, UnreadableFileError, as_exception
+from retrieval_core.ingest.readers import ReadOptions, read_file
+from retrieval_core.types import Document, content_hash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator, Sequence
+    from datetime import datetime
+
+    from retrieval_core.ingest.files import FoundFile
+    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.report import ColumnNote
+    from retrieval_core.run.threads import ThreadPool
+    from retrieval_core.types import Metadata
+
+READING_VERSION = 3
+"""Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
+
+DOCUMENTS_PER_READ = 32
+"""Rows of a table read at a time."""
+
+
+def recipe_of(chunking: ChunkingConfig, vectors: str) -> str:
+    """Return the recipe of an index: this version of the readers, how documents are split, and their vectors."""
+    return f"{READING_VERSION} {chunking.model_dump_json()} {vectors}"
+
+
+def chunking_of(recipe: str) -> ChunkingConfig | None:
+    """Return the settings in a recipe; ``None`` for one of readers that would not read the same today."""
+    version, _, rest = recipe.partition(" ")
+    try:
+        settings, _ = json.JSONDecoder().raw_decode(rest)
+        return ChunkingConfig.model_validate(settings) if version == str(READING_VERSION) else None
+    except (json.JSONDecodeError, ValidationError):
+        return None
+
+
+def document_hash(
+    recipe: str, text: str, title: str | None, pages: Sequence[tuple[int, int, int]], metadata: Metadata
+) -> str:
+    """Return the hash of a file's document: of everything that its chunks are made from.
+
+    Args:
+        recipe: Of its index.
+        pages: Number, start and end of each, in the document's text.
+    """
+    return content_hash(json.dumps([recipe, text, title, pages, metadata], sort_keys=True))
+
+
+class DocumentReader:
+    """Reads files as a recipe says.
+
+    Args:
+        chunking: Has the columns of tables.
+        recipe: Of the index; a part of the documents' hashes.
+        pool: Runs the readers.
+        now: The time stamped on documents.
+    """
+
+    def __init__(self, chunking: ChunkingConfig, recipe: str, pool: ThreadPool, now: Callable[[], datetime]) -> None:
+        self._chunking = chunking
+        self._recipe = recipe
+        self._pool = pool
+        self._now = now
+
+    async def read(self, file: FoundFile, notes: list[ColumnNote]) -> AsyncIterator[tuple[Document, ParsedDocument]]:
+        """Yield a file's documents, read in slices: a large table neither fills the memory nor holds a thread.
+
+        Args:
+            notes: Warnings are added to it.
+
+        Raises:
+            UnreadableFileError: The file cannot be read.
+        """
+        chunking = self._chunking
+        options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
+        parsed_documents = read_file(file.path, options)
+
+        def next_documents() -> list[tuple[Document, ParsedDocument]]:
+            with blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone
+                parsed = islice(parsed_documents, DOCUMENTS_PER_READ)
+                return [(self._document(file, item), item) for item in parsed]
+
+        while documents := await self._pool.run(next_documents):
+            for document, parsed in documents:
+                yield document, parsed
+
+    def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
+        row = parsed.key if parsed.key is not None else parsed.row
+        pages = [(page.number, page.span.start, page.span.end) for page in parsed.pages]
+        return Document(
+            id=file.source if row is None else f"{file.source}#{row}",
+            text=parsed.text,
+            source=file.source,
+            content_hash=document_hash(self._recipe, parsed.text, parsed.title, pages, parsed.metadata),
+            title=parsed.title,
+            metadata=parsed.metadata,
+            timestamp=self._now(),
+        )
+
+
+@contextmanager
+def blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Generator[None]:
+    """Turn any error in one file into an :class:`UnreadableFileError` that names it, and so stops only that file."""
+    try:
+        yield
+    except (UnreadableFileError, OSError, *passing):
+        raise
+    except RetrievalError as error:
+        raise UnreadableFileError(str(file.path), str(error)) from error
+    except BaseException as error:
+        told = as_exception(error)
+        reason = f"its content cannot be taken in ({type(told).__name__}: {told!s:.200})"
+        raise UnreadableFileError(str(file.path), reason) from error
