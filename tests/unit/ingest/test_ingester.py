@@ -303,8 +303,10 @@ def test_one_file_that_cannot_be_taken_in_stops_nothing(
 ) -> None:
     """Whatever a parser raises is that file's failure."""
     from retrieval_core.ingest import ingester
+    from retrieval_core.ingest import reading as file_reading
 
-    usual = getattr(ingester, step)
+    module = file_reading if step == "read_file" else ingester
+    usual = getattr(module, step)
 
     def unlucky(given: Any, *rest: Any, **more: Any) -> Any:
         if "unlucky" in (given.text if step == "split_document" else given.name):
@@ -314,7 +316,7 @@ def test_one_file_that_cannot_be_taken_in_stops_nothing(
     def reading(*given: Any) -> Any:
         yield from unlucky(*given)
 
-    monkeypatch.setattr(ingester, step, reading if step == "read_file" else unlucky)
+    monkeypatch.setattr(module, step, reading if step == "read_file" else unlucky)
     bench.write("an-unlucky-file.md", "An unlucky word.")
     bench.write("b.md", "A word.")
     report = bench.index()

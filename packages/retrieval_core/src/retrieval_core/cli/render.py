@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.types import CitationCheck, ContextPack, EvaluationScores, Hit, RetrievalResult, Span
+    from retrieval_core.types import (
+        CitationCheck,
+        ContextPack,
+        EvaluationScores,
+        Hit,
+        IntegrityReport,
+        RetrievalResult,
+        Span,
+    )
 
 EXCERPT = 600
 """Most code points shown of a passage; ``--json`` gives all of it."""
@@ -78,6 +86,33 @@ def print_report(report: IndexReport, location: str) -> None:
         for file in report.failed:
             table.add_row(Text(harmless(file.path)), Text(harmless(file.error)))
         console.print(table)
+
+
+def print_integrity(report: IntegrityReport) -> None:
+    """Print what differs between an index and its originals, and a line with the counts."""
+    console = console_of()
+    for chunk in report.mismatches:
+        console.print(Text(harmless(f"✗ {chunk.chunk_id}: {chunk.mismatch_details}"), style="red"), soft_wrap=True)
+    for document in report.differences:
+        told = f"✗ {document.document_id or document.source}: {document.problem}"
+        if (parted := document.difference) is not None:
+            told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
+        console.print(Text(harmless(told), style="red"), soft_wrap=True)
+    if report.unverifiable:
+        told = (
+            f"! {report.unverifiable:,} chunks have nothing to be compared with: neither a text that is kept nor a file"
+        )
+        console.print(Text(told, style="yellow"), soft_wrap=True)
+    if report.absent_sources:
+        told = f"! {len(report.absent_sources):,} files are not there any more; what is kept of them was compared"
+        console.print(Text(told, style="yellow"), soft_wrap=True)
+    counts = f"{report.documents:,} documents, {report.chunks:,} chunks compared"
+    found = len(report.mismatches) + len(report.differences)
+    repaired = f", {len(report.repaired):,} documents ingested again" * bool(report.repaired)
+    console.print(
+        Text(f"{counts}: {f'{found:,} differ' if found else 'none differs'}{repaired} ({report.seconds:.1f} s)"),
+        soft_wrap=True,
+    )
 
 
 def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: bool = False) -> None:

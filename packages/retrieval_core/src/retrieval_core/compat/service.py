@@ -38,6 +38,8 @@ from retrieval_core.types import Degradation  # noqa: TC001 - as above
 if TYPE_CHECKING:
     from typing import Self
 
+    from retrieval_core.types import ChunkValidation
+
 __all__ = [
     "ChunkMetadata", "CollectionInfo", "ExecutionMetadata", "RetrievalResponse", "SearchQuery", "SearchResult",
     "ValidationResult",
@@ -242,11 +244,23 @@ class ValidationResult(_Model):
     stored_text: StrictStr
     """Empty where nothing is stored, which never matches."""
     original_text: StrictStr
-    """Empty where the document has nothing at that place."""
+    """Empty where the document has nothing at that place, or nothing is known of it."""
     validation_passed: StrictBool
     """Whether the texts match and so do hash and place."""
     mismatch_details: StrictStr | None = None
     """What differs, for people; ``None`` where nothing does."""
+
+    @classmethod
+    def of(cls, validation: ChunkValidation) -> Self:
+        """Return what :meth:`retrieval_core.Index.validate` found, in these fields."""
+        return cls(
+            chunk_id=validation.chunk_id,
+            matches=validation.matches,
+            stored_text=validation.stored_text,
+            original_text=validation.original_text or "",
+            validation_passed=validation.validation_passed,
+            mismatch_details=validation.mismatch_details,
+        )
 
     @model_validator(mode="after")
     def _check_that_it_agrees(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,7 +184,7 @@ class Index(RetrievalPipeline):
         self,
         *,
         sample: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
@@ -195,7 +196,7 @@ class Index(RetrievalPipeline):
         self,
         *,
         sample: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
@@ -207,7 +208,7 @@ class Index(RetrievalPipeline):
 
         Args:
             sample: How many documents to compare, each as a whole, drawn at random; all where it is not given.
-            seed: Of the random choice; the same one draws the same documents.
+            seed: Of the random choice; the same one draws the same documents of the same index.
             document_ids: Documents to compare beside those of files. Stores list none that were added without a file,
                 so their chunks count as ``unverifiable`` unless they are named here.
             repair: Whether the documents that differ are ingested again, with the present settings, and no others of
@@ -220,6 +221,7 @@ class Index(RetrievalPipeline):
             ServiceError: It is at a service that did not answer, or not in time.
         """
         named = tuple(document_ids)
+        seed = secrets.randbits(32) if seed is None else seed  # what was repaired is drawn once more
         report = await self._integrity.run(sample=sample, seed=seed, document_ids=named)
         if not repair or report.verdict != "mismatch":
             return report

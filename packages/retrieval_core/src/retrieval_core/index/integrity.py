@@ -188,14 +188,14 @@ class IntegrityCheck:
             text = again[name].text if name in again else None
             tally.add(await asyncio.to_thread(compare_chunks, name, state.source, text, chunks))
         if again:
-            await self._check_file(file, again, tally)
+            await self._check_file(file, again, tally, is_edited=is_edited)
         elif is_edited:
             tally.differs(state.source, None, f"it was edited after it was indexed, and cannot be compared: {failure}")
         elif file.lacks_some:
             problem = f"the index has {len(file.held)} of its {state.documents} documents: {failure}"
             tally.differs(state.source, None, problem)
 
-    async def _check_file(self, file: _File, again: Mapping[str, Document], tally: _Tally) -> None:
+    async def _check_file(self, file: _File, again: Mapping[str, Document], tally: _Tally, *, is_edited: bool) -> None:
         """Say where documents part from what their file says now; their hashes tell which of them do."""
         source, held = file.state.source, file.held
         changed: list[str] = []
@@ -207,10 +207,10 @@ class IntegrityCheck:
             elif name in file.unproven:
                 _check_kept(file.unproven[name], again[name], tally)
         async for name, document, _ in self._stored(changed, _Tally()):
-            problem = "its file was edited after it was indexed, or its hash was"
+            problem = "its file was edited after it was indexed" if is_edited else "its hash is not that of its file"
             stored = again[name].text if document is None else document.text
             if stored == again[name].text:
-                problem += "; the text is the same, and title, pages or metadata are not"
+                problem += ", with the same text"
             tally.differs(source, name, problem, stored, again[name].text)
         for name in sorted(again.keys() - held.keys()) if file.is_whole else ():
             tally.differs(source, name, "the index lacks it", original=again[name].text)
