@@ -14,6 +14,8 @@ from retrieval_core.ingest.reading import document_hash
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
+from retrieval_core.run.outcomes import Failed, is_damage
+from retrieval_core.run.retry import can_help
 from retrieval_core.types import Document, IntegrityReport, SourceDifference
 from retrieval_core.types.integrity import difference
 
@@ -49,7 +51,7 @@ class _Tally:
         self.unverifiable += sum(result.verdict == "unverifiable" for result in results)
         self.mismatches += [result for result in results if result.verdict == "mismatch"]
 
-    def differs(self, source: str, name: str | None, problem: str, stored: str = "", original: str = "") -> None:
+    def differs(self, source: str | None, name: str | None, problem: str, stored: str = "", original: str = "") -> None:
         """Note a document that is not what its file says, with both texts where these are known."""
         parted = difference(stored, original) if stored != original else None
         self.differences.append(SourceDifference(source, name, problem, parted))
@@ -155,7 +157,7 @@ class IntegrityCheck:
 
     async def _check_added(self, names: Sequence[str], tally: _Tally) -> None:
         """Compare documents that came from no file with the texts that are kept of them."""
-        async for name, document, chunks in self._stored(names, tally):
+        async for name, document, chunks in self._stored(names, None, tally):
             if document is None and not chunks:
                 msg = f"the index has no document {name!r:.200}"
                 raise InvalidParameterError(msg)
@@ -169,7 +171,7 @@ class IntegrityCheck:
         cannot be proved by its hash.
         """
         state = file.state
-        async for name, document, chunks in self._stored(file.names, tally):
+        async for name, document, chunks in self._stored(file.names, state.source, tally):
             if document is None:
                 file.without_text[name] = chunks
                 continue
@@ -206,7 +208,7 @@ class IntegrityCheck:
                 changed.append(name)
             elif name in file.unproven:
                 _check_kept(file.unproven[name], again[name], tally)
-        async for name, document, _ in self._stored(changed, _Tally()):
+        async for name, document, _ in self._stored(changed, source, _Tally()):
             problem = "its file was edited after it was indexed" if is_edited else "its hash is not that of its file"
             stored = again[name].text if document is None else document.text
             if stored == again[name].text:
@@ -216,18 +218,33 @@ class IntegrityCheck:
             tally.differs(source, name, "the index lacks it", original=again[name].text)
 
     async def _stored(
-        self, names: Sequence[str], tally: _Tally
+        self, names: Sequence[str], source: str | None, tally: _Tally
     ) -> AsyncIterator[tuple[str, Document | None, list[Chunk]]]:
-        """Yield documents with all their chunks; what is read is counted."""
+        """Yield documents with all their chunks; what is read is counted, and what cannot be is noted."""
         for start in range(0, len(names), DOCUMENTS_PER_FETCH):
             batch = tuple(names[start : start + DOCUMENTS_PER_FETCH])
-            fetched = await self._fetch(_whole(batch))
-            chunks: dict[str, list[Chunk]] = {name: [] for name in batch}
-            for chunk in fetched.chunks.values():
-                chunks[chunk.document_id].append(chunk)
-            tally.stored += len(fetched.chunks)
-            for name in batch:
-                yield name, fetched.documents.get(name), chunks[name]
+            async for some, fetched in self._readable(batch, source, tally):
+                chunks: dict[str, list[Chunk]] = {name: [] for name in some}
+                for chunk in fetched.chunks.values():
+                    chunks[chunk.document_id].append(chunk)
+                tally.stored += len(fetched.chunks)
+                for name in some:
+                    yield name, fetched.documents.get(name), chunks[name]
+
+    async def _readable(
+        self, names: Sequence[str], source: str | None, tally: _Tally
+    ) -> AsyncIterator[tuple[Sequence[str], Fetched]]:
+        """Yield what the store has of documents: of all at once, or where a record is damaged, one by one."""
+        outcome = await fetch(self._begin(), self._store, _whole(names))
+        if not (isinstance(outcome, Failed) and is_damage(outcome.error) and not can_help(outcome.error)):
+            yield names, value_of(outcome)
+        elif len(names) == 1:
+            tally.documents += 1
+            tally.differs(source, names[0], f"what is stored of it cannot be read: {outcome.error}")
+        else:
+            for name in names:
+                async for one in self._readable((name,), source, tally):
+                    yield one
 
     async def _read_again(self, state: SourceState) -> tuple[Mapping[str, Document], str | None]:
         """Return the documents of a file as it is now; none, and why, where it cannot be read as it was then."""

@@ -101,16 +101,16 @@ class ChunkValidation:
 
 @dataclass(frozen=True, slots=True)
 class SourceDifference:
-    """A document that is no longer what its file says.
+    """A document that is no longer what its file says, or cannot be read from the index.
 
     Attributes:
-        source: The file.
+        source: The file; ``None`` for a document that came from none.
         document_id: ``None`` where it is not known which of the file's documents it is.
         problem: For people.
         difference: Where the texts of index and file part; ``None`` where they do not, or one could not be read.
     """
 
-    source: str
+    source: str | None
     document_id: str | None
     problem: str
     difference: TextDifference | None = None
