@@ -1,0 +1,111 @@
+"""Whatever happens to whatever chunk, in whatever store, it is found; and where nothing has happened, nothing is."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from retrieval_core import Document, open_index
+from retrieval_core.ingest.comparison import compare_chunks
+from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.split import ChunkSizes, split_document
+from retrieval_core.types import content_hash
+from support.corruption import KINDS, LEXICAL, Damage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from retrieval_core import Index
+
+STORES = ("memory", "sqlite", *(("lancedb",) if find_spec("lancedb") is not None else ()))
+PLACES = ("docs/guide.md", "docs/notes.txt", "table.csv#1", "table.csv#2")
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
+TEXTS = st.lists(WORDS | st.sampled_from(["# A heading", "## Another", "- item", "| a | b |", "|-|-|", "```", ""])).map(
+    "\n".join
+)
+
+
+def filled(folder: Path, kind: str) -> Index:
+    """Return an index of some files, which were written first."""
+    guide = "\n\n".join(f"## Part {part}\n\n" + f"Sentence {part} of the guide. Ünïcödé 🚀! " * 9 for part in range(5))
+    (folder / "docs").mkdir()
+    (folder / "docs/guide.md").write_text(f"# Guide\n\n{guide}\n", encoding="utf-8")
+    (folder / "docs/notes.txt").write_text("A note that is short.\n", encoding="utf-8")
+    (folder / "table.csv").write_text("text,price\nA sturdy phone,99.5\nA thin phone,500\n", encoding="utf-8")
+    place = folder / ".retrieval" / ("index" if kind == "lancedb" else "index.db")
+    index = open_index(
+        place, config=LEXICAL.model_copy(update={"store": LEXICAL.store.model_copy(update={"kind": kind})})
+    )
+    index.ingest([folder / "docs", folder / "table.csv"])
+    return index
+
+
+@pytest.fixture(scope="module", params=STORES)
+def damage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damage]:
+    with filled(tmp_path_factory.mktemp("integrity"), request.param) as index:
+        yield Damage(index)
+
+
+@given(kind=st.sampled_from(sorted(KINDS)), place=st.sampled_from(PLACES), data=st.data())
+def test_any_damage_to_any_chunk_is_found(damage: Damage, kind: str, place: str, data: st.DataObject) -> None:
+    """With the chunk named; and once it is undone, the index is clean again."""
+    before = damage.chunks(place)
+    number = data.draw(st.integers(0, len(before) - 1), label="chunk")
+    offset = data.draw(st.integers(0, len(before[number].text) - 1), label="offset")
+    after = KINDS[kind](before, number, offset)
+    assume(after != before)
+    damage.replace(place, after)
+    report = damage.index.check_integrity()
+    assert report.verdict == "mismatch"
+    assert {found.document_id for found in report.mismatches} == {place}
+    if kind != "doubled":
+        assert before[number].id in {found.chunk_id for found in report.mismatches}
+    if kind in {"changed", "rehashed"}:
+        (found,) = report.mismatches
+        assert found.difference is not None
+        assert found.difference.first == len(before[number].text[:offset].encode())
+    damage.replace(place, before)
+    clean = damage.index.check_integrity()
+    assert (clean.verdict, clean.documents, clean.unverifiable) == ("clean", 4, 0)
+
+
+def test_nothing_is_written(damage: Damage) -> None:
+    """An index has the same version before and after, whether something differs or not."""
+    before = damage.index.describe()
+    damage.index.check_integrity()
+    damage.index.validate("docs/guide.md#1")
+    assert damage.index.describe() == before
+
+
+@given(TEXTS, st.booleans(), st.integers(16, 60), st.integers(0, 16))
+def test_what_was_just_split_is_whole(text: str, is_markdown: bool, most: int, least: int) -> None:
+    """Whatever the text and the sizes; so is what is told as missing when a chunk is left out."""
+    document = Document("d", text, "s", content_hash(text))
+    parsed = ParsedDocument(document.text, "markdown" if is_markdown else "plain")
+    chunks, _ = split_document(parsed, document, ChunkSizes(most, least), lambda part: len(part.split()) + 1)
+    assert all(result.validation_passed for result in compare_chunks("d", "s", document.text, chunks))
+    for left_out in chunks:
+        others = [chunk for chunk in chunks if chunk is not left_out]
+        found = [each for each in compare_chunks("d", "s", document.text, others) if not each.validation_passed]
+        assert [(each.chunk_id, each.stored_text) for each in found] == [(left_out.id, "")]
+
+
+@given(st.lists(TEXTS, max_size=4), st.sampled_from(["memory", "sqlite"]))
+def test_what_was_just_added_is_clean(tmp_path_factory: pytest.TempPathFactory, texts: list[str], kind: str) -> None:
+    """Documents that came from no file too, once they are named; what is not named is counted."""
+    store = LEXICAL.store.model_copy(update={"kind": kind})
+    documents = [Document(str(number), text, "made up", content_hash(text)) for number, text in enumerate(texts)]
+    place = tmp_path_factory.mktemp("added") / "index.db"
+    with open_index(place, config=LEXICAL.model_copy(update={"store": store})) as index:
+        index.add_documents(documents)
+        if not documents:
+            return
+        named = index.check_integrity(document_ids=[document.id for document in documents])
+        assert (named.verdict, named.documents, named.chunks) == ("clean", len(texts), index.describe().chunks)
+        unnamed = index.check_integrity()
+        assert (unnamed.unverifiable, unnamed.mismatches) == (index.describe().chunks, ())
