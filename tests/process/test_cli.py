@@ -36,6 +36,7 @@ COMMANDS = {
     "answer in JSON": ("answer", "how far is the moon", "--json", *FAKE, *COUNT),
     "info": ("info", *FAKE),
     "stats": ("stats", *FAKE),
+    "verify": ("verify", *FAKE),
     "doctor": ("doctor", "--json", *FAKE),
 }
 if find_spec("rustworkx") is not None:

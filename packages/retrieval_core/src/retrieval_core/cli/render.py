@@ -110,7 +110,7 @@ def print_integrity(report: IntegrityReport) -> None:
     found = len(report.mismatches) + len(report.differences)
     repaired = f", {len(report.repaired):,} documents ingested again" * bool(report.repaired)
     console.print(
-        Text(f"{counts}: {f'{found:,} differ' if found else 'none differs'}{repaired} ({report.seconds:.1f} s)"),
+        Text(f"{counts}: {f'{found:,} differ' + 's' * (found == 1) if found else 'none differs'}{repaired} ({report.seconds:.1f} s)"),
         soft_wrap=True,
     )
 
