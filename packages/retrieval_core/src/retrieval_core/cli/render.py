@@ -106,13 +106,12 @@ def print_integrity(report: IntegrityReport) -> None:
     if report.absent_sources:
         told = f"! {len(report.absent_sources):,} files are not there any more; what is kept of them was compared"
         console.print(Text(told, style="yellow"), soft_wrap=True)
-    counts = f"{report.documents:,} documents, {report.chunks:,} chunks compared"
     found = len(report.mismatches) + len(report.differences)
-    repaired = f", {len(report.repaired):,} documents ingested again" * bool(report.repaired)
-    console.print(
-        Text(f"{counts}: {f'{found:,} differ' + 's' * (found == 1) if found else 'none differs'}{repaired} ({report.seconds:.1f} s)"),
-        soft_wrap=True,
-    )
+    told = f"{report.documents:,} documents, {report.chunks:,} chunks compared: "
+    told += f"{found:,} differ{'s' * (found == 1)}" if found else "none differs"
+    if report.repaired:
+        told += f", {len(report.repaired):,} documents ingested again"
+    console.print(Text(f"{told} ({report.seconds:.1f} s)"), soft_wrap=True)
 
 
 def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: bool = False) -> None:
