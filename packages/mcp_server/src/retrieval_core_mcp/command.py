@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core_mcp import __version__
@@ -33,7 +33,7 @@ settings from the environment:
   RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
   RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
 """
-OPTIONS = ("--index", "--config", "--log-level", "--version", "--help")
+OPTIONS = ("--index", "--config", "--http", "--allow-writes", "--log-level", "--version", "--help")
 WAITING = (
     "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
     "nothing to type here. Ctrl+C ends it."
@@ -53,6 +53,10 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     )
     with _quick_imports():
         settings = _settings(options)
+        if options.http is not None:
+            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - for who serves over HTTP
+
+            raise SystemExit(serve_http(settings, options.index or (), options.log_level))
         if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
             _greet(settings)
         import anyio  # noqa: PLC0415 - slow, and not needed for --help
@@ -71,11 +75,27 @@ class _Parser(argparse.ArgumentParser):
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _Parser(
         prog="retrieval-mcp",
-        description="Serve an index to assistants over the Model Context Protocol, on standard input and output.",
+        description="Serve an index to assistants over the Model Context Protocol, on standard input and output, or to "
+        "any program over HTTP.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--index", metavar="FILE", help="the index file (default: .retrieval/index.db)")
+    parser.add_argument(
+        "--index",
+        metavar="FILE|NAME=FILE",
+        action="append",
+        help="the index file (default: .retrieval/index.db); with --http several, each under a name",
+    )
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        nargs="?",
+        const="",
+        help="serve over HTTP instead, MCP at /mcp and the service under /v1 (default: 127.0.0.1:8000)",
+    )
+    parser.add_argument(
+        "--allow-writes", action="store_true", help="let clients of the service write and remove documents"
+    )
     parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
     parser.add_argument(
         "--log-level", choices=LEVELS, default="warning", help="what is logged to standard error (default: warning)"
@@ -87,6 +107,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         near = get_close_matches(given, OPTIONS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
+    if options.http is None and options.allow_writes:
+        parser.error("--allow-writes is of the service over HTTP; it needs --http")
+    if options.http is None and len(options.index or ()) > 1:
+        parser.error("several indexes are served over HTTP alone; use --http, or give one --index")
     return options
 
 
@@ -104,10 +128,25 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
     from retrieval_core_mcp.settings import read_settings  # noqa: PLC0415 - likewise
 
     try:
-        return read_settings(options.index, options.config, os.environ)
+        if options.http is None:
+            return read_settings((options.index or [None])[0], options.config, os.environ)
+        return read_settings(None, options.config, os.environ, http=_http_options(options))
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(WRONG_USE) from None
+
+
+def _http_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the command line says of the service."""
+    given: dict[str, Any] = {}
+    host, colon, port = options.http.rpartition(":")
+    if options.http:
+        given["host"] = host if colon else options.http
+        if colon:
+            given["port"] = port
+    if options.allow_writes:
+        given["allow_writes"] = True
+    return given
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,6 +11,7 @@ from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.problems import problems_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.http.settings import HttpSettings
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class ServerSettings(BaseModel):
     description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
     """What the documents are about, in one or two sentences, so that an assistant knows when to search them."""
 
+    http: HttpSettings = HttpSettings()
+    """For the service over HTTP."""
+
     @property
     def about(self) -> str:
         """The description as a sentence for an assistant, empty where there is none."""
@@ -60,6 +64,7 @@ def read_settings(
     index: str | Path | None = None,
     config: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
+    http: Mapping[str, Any] | None = None,
 ) -> ServerSettings:
     """Read the settings from all their sources.
 
@@ -68,7 +73,9 @@ def read_settings(
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
             ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS``,
-            ``RETRIEVAL_MCP__WAIT_SECONDS`` and ``RETRIEVAL_MCP__DESCRIPTION``.
+            ``RETRIEVAL_MCP__WAIT_SECONDS`` and ``RETRIEVAL_MCP__DESCRIPTION``, those of the service
+            ``RETRIEVAL_MCP__HTTP__…``.
+        http: Settings of the service, in place of those of the environment.
 
     Raises:
         ConfigurationError: Something is wrong; the message has one line for each thing.
@@ -76,7 +83,14 @@ def read_settings(
     given = dict(environment or {})
     own = {name: given.pop(name) for name in sorted(given) if name.upper().startswith(ENVIRONMENT_PREFIX)}
     retrieval = load_config(config, {} if index is None else {"index": str(index)}, given)
-    values = {name[len(ENVIRONMENT_PREFIX) :].lower(): value for name, value in own.items()}
+    values: dict[str, Any] = {}
+    for name, value in own.items():
+        section, _, key = name[len(ENVIRONMENT_PREFIX) :].lower().rpartition("__")
+        (values.setdefault(section, {}) if section == "http" else values)[
+            key if section == "http" else name[len(ENVIRONMENT_PREFIX) :].lower()
+        ] = value
+    if http:
+        values["http"] = {**values.get("http", {}), **http}
     if "retrieval" in values:
         problems = [f"{ENVIRONMENT_PREFIX}RETRIEVAL: unknown setting; the library's settings are RETRIEVAL_…"]
     else:

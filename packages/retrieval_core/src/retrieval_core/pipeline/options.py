@@ -25,6 +25,9 @@ class QueryOptions(TypedDict, total=False):
     """The most hits, 1 to 1000."""
     mode: SearchMode | None
     """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``)."""
+    score_threshold: float | None
+    """The least cosine similarity of a passage with the question, in [0, 1]; with 0, what was found by words alone has
+    its similarity too."""
     transforms: Sequence[str] | None
     """Names of the transformers that look at the question first; an empty list for none."""
     variants: Sequence[Variant] | None

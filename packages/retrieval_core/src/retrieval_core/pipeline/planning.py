@@ -68,7 +68,7 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         condition=condition_of(filters),
         fusion=settings.fusion,
         dense_weight=settings.dense_weight,
-        score_threshold=settings.score_threshold,
+        score_threshold=_threshold(settings.score_threshold, options.get("score_threshold")),
         on_unscored=settings.on_unscored,
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
@@ -93,6 +93,15 @@ def checked_number(name: str, number: object, most: int) -> int:
         msg = f"{name} must be a whole number between 1 and {most}{told}, got {number!r:.80}"
         raise InvalidParameterError(msg)
     return number
+
+
+def _threshold(configured: float | None, wanted: object) -> float | None:
+    if wanted is None:
+        return configured
+    if type(wanted) not in (int, float) or not 0 <= cast("float", wanted) <= 1:
+        msg = f"score_threshold must be a number between 0 and 1, got {wanted!r:.80}"
+        raise InvalidParameterError(msg)
+    return float(cast("float", wanted))
 
 
 def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:

@@ -329,6 +329,20 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
+class CountsChunks(Protocol):
+    """An optional protocol of stores: how many chunks pass a filter."""
+
+    async def count_chunks(self, condition: Filter) -> int:
+        """Return how many chunks pass a filter; 0 before the first write.
+
+        Raises:
+            UnsupportedFilterError: The filter has an operator that the store does not declare.
+            StoreError: The index cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
 class FieldCatalogue(Protocol):
     """An optional protocol of stores: the fields that its passages have, for naming them in filters."""
 

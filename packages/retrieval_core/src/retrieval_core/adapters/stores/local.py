@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         SearchRequest,
         SourceState,
     )
+    from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -98,6 +99,10 @@ class IndexReader(Protocol[V_contra]):
 
     def count(self, view: V_contra, /) -> tuple[int, int]:
         """Return the numbers of documents and of chunks."""
+        ...
+
+    def count_chunks(self, view: V_contra, condition: Filter, /) -> int:
+        """Return how many chunks pass a filter."""
         ...
 
     def fields(self, view: V_contra, /) -> Mapping[str, FieldInfo]:
@@ -181,6 +186,10 @@ class LocalStore(ABC, Generic[V, S]):
         """Name the state of the index, which every write changes; ``None`` before the first one."""
         state = await self._read_or(None, self._reader.read_state)
         return None if state is None else f"{state[0]}:{state[1]}"
+
+    async def count_chunks(self, condition: Filter) -> int:
+        """Return how many chunks pass a filter; looks at all of them."""
+        return await self._read_or(0, lambda view: self._reader.count_chunks(view, condition))
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all passages by their paths, those of most first; reads all, once for each version."""

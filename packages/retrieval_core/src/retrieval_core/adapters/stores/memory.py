@@ -186,6 +186,11 @@ class MemoryStore:
                 },
             )
 
+    async def count_chunks(self, condition: Filter) -> int:
+        """Return how many chunks pass a filter."""
+        with self._lock:
+            return sum(entry.passes(condition) for entry in self._open().chunks.values())
+
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all passages by their paths, those of most passages first."""
         counter = FieldCounter()

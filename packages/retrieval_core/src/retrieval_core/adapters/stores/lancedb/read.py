@@ -94,6 +94,13 @@ def documents_of(view: View, source: str) -> dict[str, str]:
     return {name: content for table in tables for name, content in read_rows(table, ("id", "content_hash"))}
 
 
+def count_chunks(view: View, condition: Filter) -> int:
+    """Return how many chunks pass a filter."""
+    fields_of = FieldReader()
+    rows = read_rows(view.select(is_record("chunk"), FIELD_COLUMNS), FIELD_COLUMNS)
+    return sum(matches(condition, fields_of(row)) for row in rows)
+
+
 def fields(view: View) -> dict[str, FieldInfo]:
     """Return the fields of all chunks by their paths, those of most chunks first."""
     counter, fields_of = FieldCounter(), FieldReader()

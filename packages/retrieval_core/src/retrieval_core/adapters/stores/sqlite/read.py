@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import FetchRequest, FieldInfo, SourceState
     from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types.filters import Filter
 
 BATCH = 500
 """Ids looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
@@ -137,6 +138,12 @@ def documents_of(connection: Connection, source: str) -> dict[str, str]:
     """Return the content hashes of a source's documents, by document id."""
     names = storable((source,))
     return dict(connection.execute("SELECT id, content_hash FROM documents WHERE source = ?", names)) if names else {}
+
+
+def count_chunks(connection: Connection, condition: Filter) -> int:
+    """Return how many chunks pass a filter."""
+    fields_of = FieldReader()
+    return sum(matches(condition, fields_of(row)) for row in connection.execute(_FIELDS))
 
 
 def fields(connection: Connection) -> dict[str, FieldInfo]:

@@ -1,0 +1,69 @@
+"""How many requests are worked on at a time, and how they end when the process does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from retrieval_core_mcp.http.envelope import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class Admission:
+    """Lets a bounded number of requests in, and interrupts those that are left when the process has to end.
+
+    Args:
+        most: The most requests at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._interrupts: set[asyncio.Task[object]] = set()
+        self._ending = False
+
+    @property
+    def in_progress(self) -> int:
+        """How many requests are worked on."""
+        return len(self._interrupts)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the process is about to end."""
+        return self._ending
+
+    @contextmanager
+    def admitted(self) -> Generator[None]:
+        """Hold one of the places.
+
+        Raises:
+            RequestError: All are taken, or the process ends.
+        """
+        if self._ending:
+            raise ending()
+        if len(self._interrupts) >= self._most:
+            raise RequestError(503, "the service is busy; ask again in a moment", headers={"retry-after": "1"})
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine is always run by a task
+        self._interrupts.add(task)
+        try:
+            yield
+        finally:
+            self._interrupts.discard(task)
+
+    def end(self) -> None:
+        """Let nobody in any more."""
+        self._ending = True
+
+    def interrupt(self) -> None:
+        """Cancel the requests that are left; each then answers that the process ends."""
+        self._ending = True
+        for task in tuple(self._interrupts):
+            task.cancel()
+
+
+def ending() -> RequestError:
+    """Return how requests are answered that come too late, or take too long, for a process that ends."""
+    return RequestError(503, "the service is shutting down", headers={"retry-after": "5"})

@@ -1,0 +1,108 @@
+"""The service as an ASGI application, independent of what serves it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from retrieval_core_mcp.http.admission import Admission
+from retrieval_core_mcp.http.endpoints import Endpoints
+from retrieval_core_mcp.http.envelope import RequestError, error_response
+from retrieval_core_mcp.http.gate import Gate
+from retrieval_core_mcp.http.metrics import HttpMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from typing import Any
+
+    from mcp.server.lowlevel import Server
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from retrieval_core.run.observe import Metrics
+    from retrieval_core_mcp.http.indexes import ServedIndexes
+    from retrieval_core_mcp.http.settings import HttpSettings
+
+
+def create_app(
+    indexes: ServedIndexes,
+    settings: HttpSettings,
+    metrics: Metrics,
+    mcp: Server[Any],
+    admission: Admission | None = None,
+) -> Gate:
+    """Return the service; it closes the indexes when it ends.
+
+    Args:
+        metrics: Those of the questions, which the indexes were opened with.
+        mcp: Answers at ``/mcp``.
+        admission: Bounds the requests; for who wants to end them.
+
+    Raises:
+        ConfigurationError: The tokens cannot be used.
+    """
+    tokens = settings.known_tokens()
+    admission = admission or Admission(settings.max_requests)
+    counted = HttpMetrics()
+    to = Endpoints(indexes, settings, metrics, counted)
+    # The gate has checked host and origin by then.
+    sessions = StreamableHTTPSessionManager(
+        mcp,
+        stateless=True,
+        max_request_body_size=settings.max_body_bytes,
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        warming = [asyncio.ensure_future(served.problem()) for served in indexes]
+        try:
+            async with sessions.run():
+                yield
+        finally:
+            for task in warming:
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+            for served in indexes:
+                await served.index.aclose()
+
+    routes = [
+        Route("/v1/search", to.search, methods=["POST"]),
+        Route("/v1/context", to.context, methods=["POST"]),
+        Route("/v1/answer", to.answer, methods=["POST"]),
+        Route("/v1/chunks/{chunk_id:path}/validate", to.validate, methods=["POST"]),
+        Route("/v1/chunks/{chunk_id:path}", to.chunk, methods=["GET"]),
+        Route("/v1/indexes", to.indexes, methods=["GET"]),
+        Route("/v1/indexes/{name}", to.index, methods=["GET"]),
+        Route("/v1/documents", to.write, methods=["POST"]),
+        Route("/v1/documents", to.remove, methods=["DELETE"]),
+        Route("/healthz", to.healthz, methods=["GET"]),
+        Route("/readyz", to.readyz, methods=["GET"]),
+        Route("/metrics", to.metrics, methods=["GET"]),
+        Route("/openapi.json", to.openapi, methods=["GET"]),
+        Route("/mcp", StreamableHTTPASGIApp(sessions)),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
+    app.router.redirect_slashes = False
+    return Gate(app, settings, tokens, admission, counted)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer for a path or a method that there is not."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for those
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("allow", "")
+        message = f"{request.method} is not possible here" + (f"; {allowed} is" if allowed else "")
+    elif error.status_code == 404:
+        message = "there is nothing at this path; /openapi.json has all that there are"
+    else:
+        message = error.detail
+    return error_response(request.state.call, RequestError(error.status_code, message, headers=error.headers))

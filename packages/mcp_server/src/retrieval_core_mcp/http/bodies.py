@@ -1,0 +1,80 @@
+"""Bodies of requests: read up to a limit, decoded strictly."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from starlette.requests import ClientDisconnect
+
+from retrieval_core_mcp.http.envelope import RequestError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+async def read_object(request: Request, most_bytes: int) -> dict[str, Any]:
+    """Return the JSON object of a request.
+
+    Raises:
+        RequestError: The body is no JSON object, is too long, or is not sent as ``application/json``.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RequestError(415, f"the body must be application/json, got {kind[:80] or 'no content type'}")
+    if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        raise RequestError(415, "the body must not be compressed", headers={"accept-encoding": "identity"})
+    return decode_object(await _read(request, most_bytes))
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """Decode a JSON object; duplicate keys, ``NaN`` and ``Infinity`` are errors, as in the standard.
+
+    Raises:
+        RequestError: It is none.
+    """
+    try:
+        content: Any = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
+    except RequestError:
+        raise
+    except UnicodeDecodeError:
+        raise RequestError(400, "the body is not valid UTF-8") from None
+    except RecursionError:
+        raise RequestError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise RequestError(400, f"the body is not valid JSON{where}") from None
+    if not isinstance(content, dict):
+        raise RequestError(400, "the body must be a JSON object")
+    return cast("dict[str, Any]", content)
+
+
+async def _read(request: Request, most_bytes: int) -> bytes:
+    too_long = RequestError(413, f"the body must have at most {most_bytes:,} bytes", headers={"connection": "close"})
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most_bytes:
+        raise too_long
+    parts: list[bytes] = []
+    length = 0
+    try:
+        async for part in request.stream():
+            length += len(part)
+            if length > most_bytes:
+                raise too_long
+            parts.append(part)
+    except ClientDisconnect:
+        raise RequestError(400, "the body ended before its end") from None
+    return b"".join(parts)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in content if names.count(name) > 1)
+        raise RequestError(400, f"the body has the key {json.dumps(twice)[:80]} more than once")
+    return content
+
+
+def _no_number(name: str) -> NoReturn:
+    raise RequestError(400, f"the body holds {name}, which is not JSON")

@@ -1,0 +1,256 @@
+"""What the service does for each route."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import PlainTextResponse, Response
+
+from retrieval_core.compat.service import CollectionInfo, SearchQuery
+from retrieval_core.index.serialization import chunk_to_json, event_to_json, pack_to_json
+from retrieval_core.types import Document
+from retrieval_core_mcp.explain import scrub
+from retrieval_core_mcp.http.admission import ending
+from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments, read_arguments, read_query
+from retrieval_core_mcp.http.bodies import read_object
+from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
+from retrieval_core_mcp.http.openapi import document as openapi_document
+from retrieval_core_mcp.http.problems import refused
+from retrieval_core_mcp.http.search import degraded, search
+from retrieval_core_mcp.http.streaming import EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from retrieval_core.run.observe import Metrics
+    from retrieval_core_mcp.http.envelope import Call
+    from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
+    from retrieval_core_mcp.http.metrics import HttpMetrics
+    from retrieval_core_mcp.http.settings import HttpSettings
+
+    Answers = Callable[["Endpoints", Request, Call], Awaitable[ASGIApp]]
+
+MOST_REMOVED = 1_000
+
+
+def _answered(answers: Answers) -> Callable[[Endpoints, Request], Awaitable[ASGIApp]]:
+    """Answer with an error of the contract, whatever goes wrong, and in time."""
+
+    @wraps(answers)
+    async def endpoint(self: Endpoints, request: Request) -> ASGIApp:
+        call: Call = request.state.call
+        limit = asyncio.timeout(self.settings.request_seconds)
+        try:
+            async with limit:
+                return await answers(self, request, call)
+        except Exception as error:  # noqa: BLE001 - every request gets an answer
+            if limit.expired():
+                msg = f"the request took longer than {self.settings.request_seconds:g} seconds"
+                return error_response(call, RequestError(503, msg, headers={"retry-after": "1"}))
+            return error_response(call, refused(error, call.served, call.request_id))
+
+    return endpoint
+
+
+class Endpoints:
+    """The handlers of all routes.
+
+    Args:
+        metrics: Those of the questions, which the indexes were opened with.
+    """
+
+    def __init__(
+        self, indexes: ServedIndexes, settings: HttpSettings, metrics: Metrics, http_metrics: HttpMetrics
+    ) -> None:
+        self.settings = settings
+        self._indexes = indexes
+        self._metrics = metrics
+        self._http_metrics = http_metrics
+
+    @_answered
+    async def search(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/search``."""
+        query = read_query(call, await self._body(request), SearchQuery)
+        call.served = self._indexes.named(query.index)
+        return json_response(await search(call, query, call.served))
+
+    @_answered
+    async def context(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/context``."""
+        query = read_query(call, await self._body(request), ContextQuery)
+        served = call.served = self._indexes.named(query.index)
+        pack = await served.index.acontext(
+            query.query_text,
+            served.condition(query.filters, call.tenant),
+            max_tokens=query.max_tokens,
+            **_options(query, served),
+        )
+        told = pack_to_json(pack)
+        told["degraded"] = degraded(pack.degraded, served)
+        execution = call.execution(len(pack.citations))
+        return json_response({"query": call.query, "status": "success", **told, "execution": execution, "errors": []})
+
+    @_answered
+    async def answer(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/answer`` with events."""
+        query = read_query(call, await self._body(request), AnswerQuery)
+        served = call.served = self._indexes.named(query.index)
+        events = served.index.aanswer_stream(
+            query.query_text,
+            served.condition(query.filters, call.tenant),
+            max_tokens=query.max_tokens,
+            verify=query.verify,
+            **_options(query, served),
+        )
+
+        async def told() -> AsyncGenerator[Mapping[str, Any]]:
+            try:
+                async for event in events:
+                    yield _scrubbed(event_to_json(event), served)
+            finally:
+                await events.aclose()
+
+        following = told()
+        first = await anext(following)
+
+        def failed(error: BaseException) -> Mapping[str, Any]:
+            problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
+            return {"type": "error", "stage": "service", "error": type(error).__name__, "reason": problem.messages[0]}
+
+        return EventStream(first, following, failed)
+
+    @_answered
+    async def chunk(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/chunks/{id}``."""
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        chunk = await served.chunk(request.path_params["chunk_id"], call.tenant)
+        told = chunk_to_json(chunk)
+        return json_response({"text": told.pop("text"), "metadata": served.metadata(chunk), "fields": told})
+
+    @_answered
+    async def validate(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/chunks/{id}/validate``."""
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        chunk = await served.chunk(request.path_params["chunk_id"], call.tenant)
+        return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
+
+    @_answered
+    async def indexes(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/indexes``."""
+        infos: list[dict[str, Any]] = []
+        for served in self._indexes:
+            call.served = served
+            infos.append((await _info(served, call)).model_dump(mode="json"))
+        return json_response({"indexes": infos})
+
+    @_answered
+    async def index(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/indexes/{name}``."""
+        served = call.served = self._indexes.named(request.path_params["name"])
+        return json_response((await _info(served, call)).model_dump(mode="json"))
+
+    @_answered
+    async def write(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/documents``."""
+        self._check_writes(call)
+        given = read_arguments(await self._body(request), NewDocuments)
+        served = call.served = self._indexes.named(given.index)
+        documents = [
+            Document(
+                new.id,
+                new.text,
+                source=new.source or new.id,
+                content_hash="",
+                title=new.title,
+                timestamp=new.timestamp,
+                metadata=new.metadata,
+            )
+            for new in given.documents
+        ]
+        await served.index.aadd_documents(documents)
+        return json_response({"written": [document.id for document in documents]})
+
+    @_answered
+    async def remove(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``DELETE /v1/documents``."""
+        self._check_writes(call)
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        ids = dict.fromkeys(request.query_params.getlist("id"))
+        if not ids or len(ids) > MOST_REMOVED:
+            raise RequestError(400, f"name 1 to {MOST_REMOVED:,} documents, as ?id=FIRST&id=SECOND")
+        removed = {document_id: await served.index.adelete(document_id) for document_id in ids}
+        return json_response({"removed_chunks": removed})
+
+    async def healthz(self, request: Request) -> Response:
+        """Answer ``GET /healthz``: the process lives."""
+        return json_response({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """Answer ``GET /readyz``: every index can be searched."""
+        problems = {served.name: await served.problem() for served in self._indexes}
+        waiting = {name: problem for name, problem in problems.items() if problem is not None}
+        return json_response({"status": "waiting" if waiting else "ready", "waiting": waiting}, 503 if waiting else 200)
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer ``GET /metrics``."""
+        text = self._metrics.prometheus() + self._http_metrics.prometheus()
+        return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def openapi(self, request: Request) -> Response:
+        """Answer ``GET /openapi.json``."""
+        return json_response(openapi_document())
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        return await read_object(request, self.settings.max_body_bytes)
+
+    def _check_writes(self, call: Call) -> None:
+        if not self.settings.allow_writes:
+            raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
+        if call.tenant is not None:
+            raise RequestError(403, "a token of a tenant only reads")
+
+
+def _options(query: ContextQuery, served: ServedIndex) -> dict[str, Any]:
+    own = "top_k" in query.model_fields_set
+    threshold = query.similarity_threshold or None
+    return {
+        "top_k": query.top_k if own else None,
+        "mode": query.mode,
+        "history": query.history,
+        "score_threshold": threshold,
+    }
+
+
+async def _info(served: ServedIndex, call: Call) -> CollectionInfo:
+    """Return what an index holds; for a tenant, only what is its own is counted."""
+    told = await served.index.adescribe()
+    manifest = told.manifest
+    size = 0 if manifest is None or manifest.dimension is None else manifest.dimension
+    count = told.chunks if call.tenant is None else await served.count(call.tenant)
+    return CollectionInfo(
+        name=served.name,
+        vector_size=size,
+        distance_metric="Cosine",
+        points_count=count,
+        indexed_vectors_count=count if size else 0,
+        status="green",
+    )
+
+
+def _parameter(request: Request, name: str) -> str | None:
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        raise RequestError(400, f"name one {name}, got {len(given)}")
+    return given[0] if given else None
+
+
+def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:
+    """Return an event without paths of this machine in what failed."""
+    if isinstance(event.get("reason"), str):
+        event["reason"] = scrub(event["reason"], served.index.config)
+    return event

@@ -1,0 +1,88 @@
+"""What every answer under ``/v1`` looks like, also when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core_mcp.http.indexes import ServedIndex
+    from retrieval_core_mcp.http.tokens import Token
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way: what an answer has to repeat, as far as it is known.
+
+    Attributes:
+        query: The question as it arrived; ``None`` before the body was read.
+        threshold: The valid one, 0 before it is known.
+        served: The index that is asked; ``None`` before it is known.
+    """
+
+    request_id: str
+    token: Token | None = None
+    query: str | None = None
+    threshold: float = 0.0
+    served: ServedIndex | None = None
+    arrived: float = field(default_factory=time.monotonic)
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose passages alone may be seen; ``None`` for all."""
+        return None if self.token is None else self.token.tenant
+
+    def execution(self, count: int = 0, **facts: Any) -> dict[str, Any]:
+        """Return the object ``execution`` of an answer."""
+        latency = int((time.monotonic() - self.arrived) * 1000)
+        return {"latency_ms": latency, "result_count": count, "threshold_applied": self.threshold, **facts}
+
+
+class RequestError(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: Of the answer.
+        messages: At least one, for people.
+    """
+
+    def __init__(self, status: int, *messages: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(*messages)
+        self.status = status
+        self.messages = messages
+        self.headers = dict(headers or {})
+
+
+def to_json(content: object) -> bytes:
+    """Return JSON in UTF-8; half of a surrogate pair, which UTF-8 cannot express, is escaped as it was in the request.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer of JSON."""
+    return Response(to_json(content), status, headers, "application/json")
+
+
+def error_content(call: Call, messages: Sequence[str]) -> dict[str, Any]:
+    """Return the body of an error; the question is in it where one arrived."""
+    query = {} if call.query is None else {"query": call.query}
+    return {**query, "status": "error", "results": [], "execution": call.execution(), "errors": list(messages)}
+
+
+def error_response(call: Call, error: RequestError) -> Response:
+    """Return the answer of a request that failed."""
+    return json_response(error_content(call, error.messages), error.status, error.headers)

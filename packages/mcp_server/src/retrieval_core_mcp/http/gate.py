@@ -1,0 +1,200 @@
+"""What every request has to pass before anything is done for it: the host's name, the page it is from, the token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from retrieval_core_mcp.http.admission import ending
+from retrieval_core_mcp.http.envelope import Call, RequestError, error_response
+from retrieval_core_mcp.http.problems import refused
+from retrieval_core_mcp.http.tokens import find_token
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from retrieval_core_mcp.http.admission import Admission
+    from retrieval_core_mcp.http.metrics import HttpMetrics
+    from retrieval_core_mcp.http.settings import HttpSettings
+    from retrieval_core_mcp.http.tokens import Token
+
+logger = logging.getLogger(__name__)
+
+OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_PORT = re.compile(r":\d{1,5}$")
+_ALLOWED = {
+    "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
+    "access-control-allow-headers": "authorization, content-type, x-request-id, traceparent, mcp-protocol-version, "
+    "mcp-session-id, mcp-method, mcp-name, last-event-id",
+    "access-control-expose-headers": "x-request-id, retry-after, mcp-session-id",
+    "access-control-max-age": "600",
+}
+
+
+class Gate:
+    """An ASGI application before another one.
+
+    Every answer carries ``X-Request-Id``; every error is one of the contract. Who asks under a foreign name of the host
+    gets 421, a script of a foreign page 403, a wrong token 401.
+
+    Args:
+        app: Handles what passes.
+        tokens: Those that are let in; where there are none, everybody is.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: HttpSettings,
+        tokens: tuple[Token, ...],
+        admission: Admission,
+        metrics: HttpMetrics,
+    ) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._admission = admission
+        self._metrics = metrics
+        own = (*OWN_NAMES, *settings.allowed_hosts)
+        self._hosts = frozenset(name.lower() for name in (own if settings.host in OWN_NAMES else (*own, settings.host)))
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.allowed_origins)
+        self._traced = _tracing()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
+        scope.setdefault("state", {})["call"] = call
+        answer = Answer(send, call.request_id, self._cross_origin(headers))
+        with self._traced(headers), self._metrics.request(scope, answer, call):
+            await self._handle(scope, headers, receive, answer, call)
+
+    async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: Answer, call: Call) -> None:
+        try:
+            self._check_place(headers)
+            if scope["method"] == "OPTIONS" and "origin" in headers:
+                await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
+                return
+            if self._tokens:
+                call.token = find_token(self._tokens, headers.get("authorization"))
+                if call.token is None:
+                    msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
+                    raise RequestError(401, msg, headers={"www-authenticate": "Bearer"})
+            with self._admission.admitted() if scope["path"].startswith(("/v1", "/mcp")) else nullcontext():
+                await self._app(scope, receive, answer.send)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._admission.is_ending or task is None or answer.has_begun:
+                raise
+            task.uncancel()
+            await error_response(call, ending())(scope, receive, answer.send)
+        except Exception as error:  # noqa: BLE001 - every request gets an answer
+            problem = refused(error, None, call.request_id)
+            if not answer.has_begun:
+                await error_response(call, problem)(scope, receive, answer.send)
+
+    def _check_place(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if _PORT.sub("", host).lower() not in self._hosts:
+            msg = f"this service is not called {host[:200]}; RETRIEVAL_MCP__HTTP__ALLOWED_HOSTS has the names it has"
+            raise RequestError(421, msg)
+        origin = headers.get("origin")
+        if origin is not None and not self._is_allowed(origin, host):
+            msg = (
+                "scripts of this page may not call the service; RETRIEVAL_MCP__HTTP__ALLOWED_ORIGINS has those that may"
+            )
+            raise RequestError(403, msg)
+
+    def _is_allowed(self, origin: str, host: str) -> bool:
+        return origin.lower() in self._origins or origin.lower() in {
+            f"http://{host.lower()}",
+            f"https://{host.lower()}",
+        }
+
+    def _cross_origin(self, headers: Headers) -> dict[str, str]:
+        origin = headers.get("origin")
+        if origin is None or origin.lower() not in self._origins:
+            return {}
+        return {"access-control-allow-origin": origin, "vary": "origin"} | {
+            name: value for name, value in _ALLOWED.items() if name.endswith("expose-headers")
+        }
+
+
+class Answer:
+    """Sends an answer with the headers that all answers have, and knows how far it is.
+
+    Attributes:
+        status: ``None`` before it has begun.
+    """
+
+    def __init__(self, send: Send, request_id: str, headers: dict[str, str]) -> None:
+        self._send = send
+        self._headers = {
+            "x-request-id": request_id,
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **headers,
+        }
+        self.status: int | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its status was sent."""
+        return self.status is not None
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in self._headers.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+class _NoTracing:
+    def __call__(self, headers: Headers) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class _Tracing:
+    """Makes the span that the header ``traceparent`` names the parent of what is recorded of a request."""
+
+    def __init__(self) -> None:
+        from opentelemetry import context, propagate  # noqa: PLC0415 - an extra
+
+        self._context = context
+        self._extract = propagate.extract
+
+    def __call__(self, headers: Headers) -> AbstractContextManager[Any]:
+        from contextlib import contextmanager  # noqa: PLC0415
+
+        @contextmanager
+        def attached() -> Any:
+            token = self._context.attach(self._extract(headers))
+            try:
+                yield
+            finally:
+                self._context.detach(token)
+
+        return attached() if "traceparent" in headers else nullcontext()
+
+
+def _tracing() -> _Tracing | _NoTracing:
+    try:
+        return _Tracing()
+    except ImportError:
+        return _NoTracing()

@@ -1,0 +1,173 @@
+"""The indexes that one process serves, each under a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin, urlsplit
+
+from retrieval_core.errors import RetrievalError
+from retrieval_core.ports import CountsChunks, FetchRequest
+from retrieval_core.types.filters import And, Eq
+from retrieval_core.types.filters.syntax import parse_filter
+from retrieval_core_mcp.http.envelope import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from retrieval_core import Index
+    from retrieval_core.compat.service import ValidationResult
+    from retrieval_core.types import Chunk
+    from retrieval_core.types.filters import Filter
+
+_STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
+_LONGEST_TITLE = 500
+WARM_UP = "warm up"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedIndex:
+    """An index and what its answers say of it.
+
+    Attributes:
+        name: By which requests name it.
+        base_url: What the addresses of documents without one of their own begin with.
+        tenant_field: The field of a passage that names whose it is.
+    """
+
+    name: str
+    index: Index
+    base_url: str | None = None
+    tenant_field: str = "tenant"
+
+    @property
+    def store(self) -> str:
+        """The store's name, for people."""
+        kind = self.index.config.store.kind
+        return _STORES.get(kind, "Index" if ":" in kind else kind.capitalize())
+
+    @property
+    def address(self) -> str:
+        """Where the store is, without credentials and paths of this machine."""
+        store = self.index.config.store
+        settings: Any = getattr(store, store.kind, None)
+        address = getattr(settings, "url", None) or getattr(settings, "host", None)
+        if address is None:
+            return f"urn:retrieval:{quote(self.name, safe='')}"
+        parts = urlsplit(str(address))
+        place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+        return f"{parts.scheme}://{place}" if place else str(address)
+
+    def condition(self, filters: Mapping[str, Any] | None, tenant: str | None) -> Filter | None:
+        """Return what every passage must pass: the caller's filter, and the tenant's, which no filter widens.
+
+        Raises:
+            FilterError: The filter is not well formed.
+        """
+        own = parse_filter(filters) if filters else None
+        if tenant is None:
+            return own
+        mandatory = Eq(self.tenant_field, tenant)
+        return mandatory if own is None else And((mandatory, own))
+
+    async def chunk(self, chunk_id: str, tenant: str | None) -> Chunk:
+        """Return a chunk.
+
+        Raises:
+            RequestError: There is none of that id that the tenant may see.
+            RetrievalError: The index cannot be read.
+        """
+        request = FetchRequest(chunk_ids=(chunk_id,), filter=self.condition(None, tenant))
+        chunk = (await self.index.store.fetch(request)).chunks.get(chunk_id)
+        if chunk is None:
+            raise RequestError(404, f"Chunk {chunk_id} not found")
+        return chunk
+
+    async def count(self, tenant: str) -> int:
+        """Return how many chunks are a tenant's own.
+
+        Raises:
+            RequestError: The store cannot tell.
+        """
+        store = self.index.store
+        if not isinstance(store, CountsChunks):
+            msg = f"the store of the index {self.name} cannot count the passages of a tenant"
+            raise RequestError(501, msg)
+        return await store.count_chunks(Eq(self.tenant_field, tenant))
+
+    async def validate(self, chunk_id: str) -> ValidationResult:
+        """Hold a stored chunk against what was read.
+
+        Raises:
+            RetrievalError: The index or the chunk's source cannot be read.
+        """
+        return (await self.index.avalidate(chunk_id)).result
+
+    async def problem(self) -> str | None:
+        """Return why the index cannot be searched, ``None`` where it can."""
+        try:
+            await self.index.adescribe()
+            if self.index.embedder is not None:
+                await self.index.aretrieve(WARM_UP, top_k=1, mode="dense")
+        except RetrievalError as error:
+            return type(error).__name__
+        return None
+
+    def metadata(self, chunk: Chunk) -> dict[str, Any]:
+        """Return where a chunk is from, as the contract's ``ChunkMetadata``."""
+        told: dict[str, Any] = {"chunk_id": chunk.id, "url": self._url(chunk), "position": chunk.chunk_index}
+        if chunk.timestamp is not None:
+            told["timestamp"] = utc(chunk.timestamp)
+        if chunk.title is not None:
+            told["document_title"] = chunk.title[:_LONGEST_TITLE]
+        return told
+
+    def _url(self, chunk: Chunk) -> str:
+        own = chunk.metadata.get("url")
+        if isinstance(own, str) and is_url(own):
+            return own
+        document = quote(chunk.document_id, safe="")
+        if self.base_url is not None:
+            return urljoin(self.base_url, quote(chunk.document_id))
+        return f"urn:retrieval:{quote(self.name, safe='')}:{document}"
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is an absolute address of the web."""
+    if any(character.isspace() or ord(character) < 32 for character in text):
+        return False
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
+
+
+def utc(moment: datetime) -> str:
+    """Return a moment as ``YYYY-MM-DDTHH:MM:SSZ``; one without a time zone is taken to be in UTC."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return f"{aware:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ServedIndexes:
+    """All indexes of a process; the first is asked where a request names none."""
+
+    def __init__(self, *indexes: ServedIndex) -> None:
+        self._by_name = {served.name: served for served in indexes}
+        self._first = indexes[0]
+
+    def __iter__(self) -> Iterator[ServedIndex]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str | None) -> ServedIndex:
+        """Return an index by its name.
+
+        Raises:
+            RequestError: There is none of that name.
+        """
+        served = self._first if name is None else self._by_name.get(name)
+        if served is None:
+            raise RequestError(404, f"Index {name} not found")
+        return served

@@ -1,0 +1,206 @@
+"""The contract as an OpenAPI document."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import models_json_schema
+
+from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery, ValidationResult
+from retrieval_core_mcp.http.answers import (
+    ChunkAnswer,
+    ContextAnswer,
+    ErrorAnswer,
+    Health,
+    IndexesAnswer,
+    Readiness,
+    RemovedAnswer,
+    WrittenAnswer,
+)
+from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments
+from retrieval_core_mcp.http.filters_schema import FILTER
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.json_schema import JsonSchemaMode
+
+VERSION = "1.0"
+"""Of the contract: a field that is removed, retyped, made required or narrowed needs a new one."""
+
+_ERRORS = {
+    "400": "Something in the request is wrong; there is a message for each field.",
+    "401": "The token is missing or wrong.",
+    "403": "The page, or the token, may not do this.",
+    "404": "There is no such index, chunk or path.",
+    "413": "The body is too long.",
+    "415": "The body is no JSON.",
+    "421": "The service is not called by this host name.",
+    "500": "Something that nobody expected; the log has the request's id.",
+    "503": "The store or the embedder is not available, the service is busy, or it ends; see Retry-After.",
+}
+_REQUESTS = (SearchQuery, ContextQuery, AnswerQuery, NewDocuments)
+_ANSWERS = (
+    RetrievalResponse,
+    ContextAnswer,
+    ChunkAnswer,
+    ValidationResult,
+    IndexesAnswer,
+    CollectionInfo,
+    WrittenAnswer,
+    RemovedAnswer,
+    ErrorAnswer,
+    Health,
+    Readiness,
+)
+_INDEX = {
+    "name": "index",
+    "in": "query",
+    "description": "The index; the first one where it is left out.",
+    "schema": {"type": "string"},
+}
+_CHUNK_ID = {
+    "name": "chunk_id",
+    "in": "path",
+    "required": True,
+    "description": "As it stands in results, percent-encoded.",
+    "schema": {"type": "string", "minLength": 1},
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document; the caller's own."""
+    return deepcopy(_document())
+
+
+@cache
+def _document() -> dict[str, Any]:
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in _REQUESTS]
+    models += [(model, "serialization") for model in _ANSWERS]
+    _, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    components = schemas["$defs"]
+    components["Filter"] = FILTER
+    for model in _REQUESTS[:3]:
+        filters = components[model.__name__]["properties"]["filters"]
+        filters["anyOf"] = [{"$ref": "#/components/schemas/Filter"}, {"type": "null"}]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "retrieval-core",
+            "version": VERSION,
+            "description": "Passages that answer a question, with their sources; every error has the same form.",
+        },
+        "paths": _paths(),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/v1/search": {
+            "post": _operation("search", "Find passages, the most similar first", RetrievalResponse, body=SearchQuery)
+        },
+        "/v1/context": {
+            "post": _operation(
+                "context", "Find passages and pack them for a language model", ContextAnswer, body=ContextQuery
+            )
+        },
+        "/v1/answer": {"post": _events("answer", "Answer a question, as server-sent events", AnswerQuery)},
+        "/v1/chunks/{chunk_id}": {
+            "get": _operation("get_chunk", "Read a passage", ChunkAnswer, parameters=[_CHUNK_ID, _INDEX])
+        },
+        "/v1/chunks/{chunk_id}/validate": {
+            "post": _operation(
+                "validate_chunk",
+                "Hold a stored passage against what was read",
+                ValidationResult,
+                parameters=[_CHUNK_ID, _INDEX],
+            )
+        },
+        "/v1/indexes": {"get": _operation("list_indexes", "List the indexes", IndexesAnswer)},
+        "/v1/indexes/{name}": {
+            "get": _operation(
+                "get_index",
+                "Describe an index",
+                CollectionInfo,
+                parameters=[
+                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+            )
+        },
+        "/v1/documents": {
+            "post": _operation(
+                "write_documents", "Write documents, with --allow-writes", WrittenAnswer, body=NewDocuments
+            ),
+            "delete": _operation(
+                "remove_documents",
+                "Remove documents, with --allow-writes",
+                RemovedAnswer,
+                parameters=[
+                    {
+                        "name": "id",
+                        "in": "query",
+                        "required": True,
+                        "description": "Of the documents; it may be repeated.",
+                        "schema": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1000},
+                    },
+                    _INDEX,
+                ],
+            ),
+        },
+        "/healthz": {"get": _operation("healthz", "Whether the process lives", Health)},
+        "/readyz": {"get": _ready()},
+        "/metrics": {"get": _text("metrics", "Counters for Prometheus", "text/plain")},
+    }
+
+
+def _operation(
+    name: str,
+    summary: str,
+    answer: type[BaseModel],
+    *,
+    body: type[BaseModel] | None = None,
+    parameters: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    told: dict[str, Any] = {"operationId": name, "summary": summary}
+    if parameters:
+        told["parameters"] = parameters
+    if body is not None:
+        told["requestBody"] = {"required": True, "content": _json(body.__name__)}
+    return told | {"responses": {"200": {"description": "Done.", "content": _json(answer.__name__)}, **_errors()}}
+
+
+def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
+    told = _operation(name, summary, ErrorAnswer, body=body)
+    told["responses"]["200"] = {
+        "description": "Events: retrieval, then chunks of the answer, last done; error before it where something broke.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+    return told
+
+
+def _text(name: str, summary: str, kind: str) -> dict[str, Any]:
+    told = _operation(name, summary, ErrorAnswer)
+    told["responses"]["200"]["content"] = {kind: {"schema": {"type": "string"}}}
+    return told
+
+
+def _ready() -> dict[str, Any]:
+    told = _operation("readyz", "Whether every index can be searched", Readiness)
+    told["responses"]["503"] = {"description": "Not yet, or the service ends.", "content": _json(Readiness.__name__)}
+    return told
+
+
+def _errors() -> dict[str, Any]:
+    return {
+        status: {"description": meaning, "content": _json(ErrorAnswer.__name__)} for status, meaning in _ERRORS.items()
+    }
+
+
+def _json(model: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}

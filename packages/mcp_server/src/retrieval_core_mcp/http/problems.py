@@ -1,0 +1,66 @@
+"""What an error of the library is to a client: a status, and messages of the contract."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from retrieval_core import errors
+from retrieval_core_mcp.explain import scrub
+from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.http.envelope import RequestError
+
+if TYPE_CHECKING:
+    from retrieval_core_mcp.http.indexes import ServedIndex
+
+logger = logging.getLogger(__name__)
+
+LONGEST_MESSAGE = 1_000
+
+
+def refused(error: Exception, served: ServedIndex | None, request_id: str) -> RequestError:
+    """Return how a request that failed is answered; what nobody expected is logged.
+
+    Args:
+        served: The index that was asked; ``None`` where the request did not get that far.
+        request_id: For finding the error in the log.
+    """
+    match error:
+        case RequestError():
+            return error
+        case errors.QueryValidationError():
+            return RequestError(400, "query_text cannot be empty")
+        case errors.FilterError() | errors.InvalidParameterError():
+            return RequestError(400, _said(error, served))
+        case errors.DeadlineExceededError():
+            return RequestError(503, "the request took longer than the service allows", headers={"retry-after": "1"})
+        case errors.EmbeddingError() | errors.ModelNotFoundError() if served is not None:
+            return not_embedded(_said(error.__cause__ or error, served))
+        case errors.EmbedderMismatchError() if served is not None and error.indexed_with is None:
+            return no_vectors(served)
+        case errors.StoreError() | errors.SearchError() | errors.ServiceError() if served is not None:
+            logger.warning("request %s: %s: %s", request_id, type(error).__name__, error)
+            return RequestError(
+                503,
+                f"{served.store} service unavailable at {served.address}",
+                _said(error, served),
+                headers={"retry-after": "1"},
+            )
+        case _:
+            logger.error("request %s failed", request_id, exc_info=error)
+            return RequestError(500, f"Internal server error: {type(error).__name__} (request {request_id})")
+
+
+def not_embedded(reason: str) -> RequestError:
+    """Return how a request is answered whose question could not be embedded."""
+    return RequestError(503, f"Failed to embed query: {reason}", headers={"retry-after": "1"})
+
+
+def no_vectors(served: ServedIndex) -> RequestError:
+    """Return how a search is answered in an index that has no vectors, and so no similarities."""
+    return RequestError(400, f"the index {served.name} holds no vectors, so that nothing in it has a similarity score")
+
+
+def _said(error: BaseException, served: ServedIndex | None) -> str:
+    text = str(error) or type(error).__name__
+    return in_one_line(text if served is None else scrub(text, served.index.config), LONGEST_MESSAGE)

@@ -1,0 +1,112 @@
+"""Searching, by the contract: from a ``SearchQuery`` to a ``RetrievalResponse``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core_mcp.explain import scrub
+from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.http.indexes import utc
+from retrieval_core_mcp.http.problems import LONGEST_MESSAGE, no_vectors, not_embedded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.compat.service import SearchQuery
+    from retrieval_core.types import Degradation, Hit, RetrievalResult, StageRecord
+    from retrieval_core_mcp.http.envelope import Call
+    from retrieval_core_mcp.http.indexes import ServedIndex
+
+
+async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[str, Any]:
+    """Answer a search.
+
+    The configured mode, or the one asked for, picks the results; they are sorted by their similarity to the question.
+
+    Raises:
+        RequestError: The index has no vectors, or the question could not be embedded and the caller did not allow that.
+        RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
+    """
+    if served.index.embedder is None:
+        raise no_vectors(served)
+    started = datetime.now(UTC)
+    # With a threshold a search by words embeds the question too, and every hit has its similarity.
+    threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
+    result = await served.index.aretrieve(
+        query.query_text,
+        served.condition(query.filters, call.tenant),
+        top_k=query.top_k,
+        mode=query.mode,
+        history=query.history,
+        score_threshold=threshold,
+    )
+    without = [entry for entry in result.degraded if entry.stage == "embed"]
+    if without and not query.allow_degraded:
+        raise not_embedded(in_one_line(scrub(without[0].reason, served.index.config), LONGEST_MESSAGE))
+    hits = in_order(result.hits, query.similarity_threshold)
+    answer: dict[str, Any] = {
+        "query": call.query,
+        "status": "success",
+        "results": [_result(hit, rank, served) for rank, hit in enumerate(hits, 1)],
+        "execution": call.execution(len(hits), **_times(result, started)),
+        "errors": [],
+    }
+    if result.degraded:
+        answer["degraded"] = degraded(result.degraded, served)
+    if query.explain:
+        answer["trace"] = {"stages": [_stage(record, served) for record in result.trace]}
+    return answer
+
+
+def in_order(hits: Sequence[Hit], threshold: float) -> list[Hit]:
+    """Return the hits that are similar enough, the most similar first, and those that are equally so by their ids."""
+    return sorted((hit for hit in hits if similarity(hit) >= threshold), key=lambda hit: (-similarity(hit), hit.id))
+
+
+def similarity(hit: Hit) -> float:
+    """Return the cosine similarity of a hit with the question, in [0, 1]; 0 where it is not known."""
+    return 0.0 if hit.scores.dense is None else min(1.0, max(0.0, hit.scores.dense))
+
+
+def degraded(entries: Sequence[Degradation], served: ServedIndex) -> list[dict[str, str]]:
+    """Return what was done without."""
+    config = served.index.config
+    return [
+        {"stage": entry.stage, "reason": in_one_line(scrub(entry.reason, config), LONGEST_MESSAGE)} for entry in entries
+    ]
+
+
+def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
+    chunk = hit.chunk
+    return {
+        "rank": rank,
+        "text": chunk.text,
+        "similarity_score": similarity(hit),
+        "metadata": served.metadata(chunk),
+    }
+
+
+def _stage(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(record).items() if value not in (None, ())}
+    for name in ("error", "decision"):
+        if name in told:
+            told[name] = in_one_line(scrub(told[name], served.index.config), LONGEST_MESSAGE)
+    return told
+
+
+def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:
+    """Return when the question was embedded, and how long the store took; nothing of a result from the cache."""
+    if result.from_cache:
+        return {}
+    took: dict[str, float] = {}
+    for record in result.trace:
+        took[record.stage] = took.get(record.stage, 0.0) + record.milliseconds
+    times: dict[str, Any] = {}
+    if "embed" in took:
+        times["query_embedded_at"] = utc(started + timedelta(milliseconds=took["embed"]))
+    if sides := [took[side] for side in ("dense", "lexical", "hybrid") if side in took]:
+        # Both sides are searched at the same time, and what they found is read afterwards.
+        times["qdrant_query_time_ms"] = round(max(sides) + took.get("fetch", 0.0))
+    return times

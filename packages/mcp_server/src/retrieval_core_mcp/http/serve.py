@@ -1,0 +1,153 @@
+"""The command ``retrieval-mcp --http``: opening the indexes, serving with uvicorn, and ending in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.index.builders.backends import build_usage
+from retrieval_core.index.open import open_index
+from retrieval_core.run.observe import Metrics, SeveralObservers
+from retrieval_core_mcp.http.admission import Admission
+from retrieval_core_mcp.http.app import create_app
+from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
+from retrieval_core_mcp.library import Library
+from retrieval_core_mcp.server import create_server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from starlette.types import ASGIApp
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core_mcp.http.settings import HttpSettings
+    from retrieval_core_mcp.settings import ServerSettings
+
+AFTERWARDS = 2
+"""Seconds for answers to be sent, once what was left has been interrupted."""
+
+
+def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) -> int:
+    """Serve indexes until a signal comes, and return the exit code.
+
+    Args:
+        places: Index files, or ``NAME=FILE``; the configured one where there is none.
+        log_level: Of uvicorn.
+    """
+    admission = Admission(settings.http.max_requests)
+    metrics = Metrics()
+    try:
+        indexes = ServedIndexes(*_opened(settings, places, metrics))
+        first = indexes.named(None).index
+        library = Library(settings, open_index=lambda _config: first)
+        app = create_app(indexes, settings.http, metrics, create_server(settings, library), admission)
+        listening = _listening(settings.http)
+    except ConfigurationError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return WRONG_USE
+    except OSError as error:
+        sys.stderr.write(f"Error: cannot listen at {settings.http.host}:{settings.http.port} ({error.strerror})\n")
+        return FAILURE
+    with listening:
+        return asyncio.run(serve_app(app, settings.http, admission, listening, log_level))
+
+
+async def serve_app(
+    app: ASGIApp, settings: HttpSettings, admission: Admission, listening: socket.socket, log_level: str = "warning"
+) -> int:
+    """Serve until a signal comes, let requests under way end, and return the exit code."""
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level=log_level,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            ws="none",
+            timeout_graceful_shutdown=int(settings.shutdown_seconds) + AFTERWARDS,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    code = 0
+
+    def stop(with_code: int) -> None:
+        nonlocal code
+        if server.should_exit:  # the second signal: what is left is interrupted now
+            admission.interrupt()
+            return
+        code = with_code
+        admission.end()
+        server.should_exit = True
+        loop.call_later(settings.shutdown_seconds, admission.interrupt)
+
+    for number, with_code in ((signal.SIGTERM, 0), (signal.SIGINT, INTERRUPTED)):
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, stop, with_code)
+    await server.serve([listening])
+    return code if server.started else FAILURE
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens, and leaves signals, and so the exit code, to :func:`serve_app`."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in (sockets or ()) if self.started else ():
+            host, port = listening.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            sys.stderr.write(f"retrieval-mcp listens at http://{shown}:{port}\n")
+            sys.stderr.flush()
+
+
+def _opened(settings: ServerSettings, places: Sequence[str], metrics: Metrics) -> list[ServedIndex]:
+    config = settings.retrieval.model_copy(
+        update={
+            # A contract has errors, and every hit of it a score.
+            "raise_on_error": True,
+            "search": settings.retrieval.search.model_copy(update={"on_unscored": "keep"}),
+        }
+    )
+    served: dict[str, ServedIndex] = {}
+    for place in places or (config.index,):
+        name, _, path = place.rpartition("=")
+        name = name or _name_of(path)
+        if name in served:
+            msg = f"two indexes are called {name}; name them with --index NAME=FILE"
+            raise ConfigurationError(msg)
+        own: RetrievalConfig = config.model_copy(update={"index": path})
+        index = open_index(config=own, observer=_observer(own, metrics))
+        served[name] = ServedIndex(name, index, settings.http.base_url, settings.http.tenant_field)
+    return list(served.values())
+
+
+def _observer(config: RetrievalConfig, metrics: Metrics) -> SeveralObservers:
+    usage = build_usage(config)
+    return SeveralObservers(metrics) if usage is None else SeveralObservers(metrics, usage)
+
+
+def _name_of(path: str) -> str:
+    """Return an index's name: that of its file, or of the folder that ``.retrieval/index.db`` is in."""
+    place = Path(path)
+    if place.parent.name != ".retrieval":
+        return place.stem or "index"
+    return place.absolute().parent.parent.name or "index"
+
+
+def _listening(settings: HttpSettings) -> socket.socket:
+    host = settings.host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, settings.port), family=family, backlog=2048)

@@ -1,0 +1,61 @@
+"""Bearer tokens, of which only hashes are known here."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from retrieval_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LINE = re.compile(r"sha256:([0-9a-fA-F]{64})(?::(\S(?:.*\S)?))?")
+FORM = "sha256:HASH, or sha256:HASH:TENANT; make the hash with: printf %s TOKEN | sha256sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that is let in.
+
+    Attributes:
+        digest: The SHA-256 of its bytes.
+        tenant: Whose passages alone it may see; ``None`` for all.
+    """
+
+    digest: bytes
+    tenant: str | None = None
+
+
+def read_tokens(lines: Iterable[str]) -> tuple[Token, ...]:
+    """Read hashed tokens, one a line; blank lines, and those that begin with ``#``, are passed over.
+
+    Raises:
+        ConfigurationError: A line is none of them. The message does not repeat it, as it may be a token.
+    """
+    found: list[Token] = []
+    for number, line in enumerate(lines, 1):
+        written = line.strip()
+        if not written or written.startswith("#"):
+            continue
+        if (match := _LINE.fullmatch(written)) is None:
+            msg = f"token {number} is not hashed as it should be; write {FORM}"
+            raise ConfigurationError(msg)
+        found.append(Token(bytes.fromhex(match[1]), match[2]))
+    return tuple(found)
+
+
+def find_token(tokens: Iterable[Token], authorization: str | None) -> Token | None:
+    """Return the token that a header ``Authorization`` carries; ``None`` for one that is not let in.
+
+    It takes the same time for every wrong token.
+    """
+    scheme, _, given = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    digest = sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
+    matching = [token for token in tokens if hmac.compare_digest(token.digest, digest)]
+    return matching[0] if matching else None
