@@ -42,6 +42,10 @@ class Limited(MemoryStore):
         self.check_filter(request.filter)
         return await super().fetch(request)
 
+    async def count_chunks(self, condition: Filter) -> int:
+        self.check_filter(condition)
+        return await super().count_chunks(condition)
+
     def check_filter(self, condition: Filter | None) -> None:
         if condition is not None and not operators_of(condition) <= self.operators:
             raise UnsupportedFilterError("not here")
@@ -89,6 +93,19 @@ class AppliesHalf(MemoryStore):
 class SkipsOperators(Limited):
     def check_filter(self, condition: Filter | None) -> None:
         """Say nothing."""
+
+
+class CountsEverything(MemoryStore):
+    async def count_chunks(self, condition: Filter) -> int:
+        return (await super().describe()).chunks
+
+
+class CountsWhatIsGone(MemoryStore):
+    most = 0
+
+    async def count_chunks(self, condition: Filter) -> int:
+        self.most = max(self.most, await super().count_chunks(condition))
+        return self.most
 
 
 class IgnoresNames(MemoryStore):
@@ -142,6 +159,10 @@ def test_the_kit_catches_stores_of_several_vectors(tmp_path: Path, broken: type[
         (IgnoresFiltersOfFetch, "test_the_filter_guards_everything"),
         (AppliesHalf, "test_a_change_that_fails_changes_nothing"),
         (SkipsOperators, "test_operators_that_are_not_declared_are_refused"),
+        (SkipsOperators, "test_operators_that_are_not_declared_are_not_counted"),
+        (CountsEverything, "test_counts_change_with_each_write"),
+        (CountsEverything, "test_counts_agree_with_the_oracle"),
+        (CountsWhatIsGone, "test_counts_change_with_each_write"),
     ],
 )
 def test_the_kit_catches(tmp_path: Path, broken: type[MemoryStore], test: str) -> None:

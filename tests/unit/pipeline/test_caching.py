@@ -86,7 +86,13 @@ def test_a_question_in_another_form_is_the_same() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"top_k": 1}, {"mode": "lexical"}, {"filters": {"brand": "Acme"}}, {"query": f"{QUESTION}?"}],
+    [
+        {"top_k": 1},
+        {"mode": "lexical"},
+        {"score_threshold": 0.0},
+        {"filters": {"brand": "Acme"}},
+        {"query": f"{QUESTION}?"},
+    ],
     ids=str,
 )
 def test_another_question_is_another(change: dict[str, Any]) -> None:

@@ -143,7 +143,12 @@ class CachedRetrieval:
             if isinstance(outcome, Failed):  # searching will tell what is wrong
                 return None
             version = outcome.value
-        parameters: dict[str, JSON] = {"mode": plan.mode, "top_k": plan.top_k, "truncated": query.truncated}
+        parameters: dict[str, JSON] = {
+            "mode": plan.mode,
+            "top_k": plan.top_k,
+            "score_threshold": plan.score_threshold,
+            "truncated": query.truncated,
+        }
         if plan.transforms or self._parts.sources.retrievers:
             identities = await self._identities(run, plan)
             if identities is None:

@@ -14,6 +14,7 @@ Each test opens an empty store in a folder of its own and closes it. Needed besi
 
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.catalog import CatalogTests
+from retrieval_core.testing.store_kit.counting import CountTests
 from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
@@ -33,6 +34,7 @@ class StoreConformance(
     DenseSearchTests,
     LexicalSearchTests,
     FilterTests,
+    CountTests,
     FieldTests,
     FetchTests,
     HostileInputTests,
