@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Embedder
     from retrieval_core.run.clock import Clock
     from retrieval_core.types import JSON, RetrievalResult, SearchMode
+    from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
@@ -99,16 +100,35 @@ class Library:
         *,
         top_k: int | None = None,
         mode: SearchMode | None = None,
+        condition: Filter | None = None,
     ) -> RetrievalResult:
         """Find passages, as :meth:`retrieval_core.Index.aretrieve` does.
 
         While the model is loading, it waits at most ``wait_seconds``, and then searches by words alone, with an entry
         in ``degraded``.
 
+        Args:
+            filters: The caller's.
+            condition: What every passage must pass besides, which no filter of the caller widens. The result then has
+                no note on why nothing was found: that tells of the fields of other passages too.
+
         Raises:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
             RetrievalError: As there.
         """
+        if condition is None:
+            return await self._search(query, filters, top_k=top_k, mode=mode)
+        found = await self._search(query, _narrowed(filters, condition), top_k=top_k, mode=mode)
+        return replace(found, metadata={name: value for name, value in found.metadata.items() if name != "note"})
+
+    async def _search(
+        self,
+        query: str,
+        filters: Mapping[str, Any] | Filter | None,
+        *,
+        top_k: int | None,
+        mode: SearchMode | None,
+    ) -> RetrievalResult:
         arrived = self._clock.now()
         opened = await self._opened()
         if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
@@ -121,26 +141,31 @@ class Library:
                 raise InvalidParameterError(NO_VECTORS) from error
             raise
 
-    async def fetch(self, entry_id: str) -> Entry | None:
+    async def fetch(self, entry_id: str, condition: Filter | None = None) -> Entry | None:
         """Return the passage or the document with an id, ``None`` where there is neither.
 
         A document without its text is joined from its passages.
+
+        Args:
+            condition: What a passage must pass. A document that does not pass it itself consists of its passages that
+                do.
 
         Raises:
             StoreError: The index cannot be read.
         """
         from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - likewise
-        from retrieval_core.types.filters import chunk_fields  # noqa: PLC0415 - the handshake does not wait for it
+        from retrieval_core.types.filters import chunk_fields, matches  # noqa: PLC0415 - the handshake does not wait
 
         store = (await self._opened()).index.store
-        found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,)))
+        found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,), filter=condition))
         if (chunk := found.chunks.get(entry_id)) is not None:
             return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk))
         if (document := found.documents.get(entry_id)) is not None:
             moment = document.timestamp.isoformat() if document.timestamp else None
             fields = {"source": document.source, "timestamp": moment, **document.metadata}
-            return Entry(document.id, document.title, document.source, document.text, fields)
-        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, 2**31),)))
+            if condition is None or matches(condition, fields):
+                return Entry(document.id, document.title, document.source, document.text, fields)
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, 2**31),), filter=condition))
         chunks = sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index)
         if not chunks:
             return None
@@ -197,6 +222,13 @@ class Library:
             return
         await asyncio.gather(_embed(index.embedder), _load_tokenizer(index.embedder))
         await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+
+
+def _narrowed(filters: Mapping[str, Any] | None, condition: Filter) -> Filter:
+    from retrieval_core.types.filters import And  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - likewise
+
+    return And((condition, parse_filter(filters))) if filters else condition
 
 
 def _open_index(config: RetrievalConfig) -> Index:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.types import CallToolRequestParams, CallToolResult, PaginatedRequestParams
 
+    from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -45,8 +46,8 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
     ) -> ListToolsResult:
         return listed
 
-    async def call_tool(_context: ServerRequestContext[Library], params: CallToolRequestParams) -> CallToolResult:
-        return await tools.call_tool(params.name, params.arguments or {}, library, settings)
+    async def call_tool(context: ServerRequestContext[Library], params: CallToolRequestParams) -> CallToolResult:
+        return await tools.call_tool(params.name, params.arguments or {}, library, settings, _condition(context))
 
     async def load_behind_first_answer(ctx: ServerRequestContext[Library, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call":
@@ -67,6 +68,11 @@ def create_server(settings: ServerSettings, library: Library) -> Server[Library]
     )
     server.middleware.append(load_behind_first_answer)
     return server
+
+
+def _condition(context: ServerRequestContext[Library]) -> Filter | None:
+    """Return what every passage must pass: the state of a request over HTTP says so, where a tenant asks."""
+    return getattr(getattr(context.request, "state", None), "condition", None)
 
 
 def _check_call(params: Any) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.answers import ToolAnswer
     from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.settings import ServerSettings
@@ -57,16 +58,24 @@ def list_tools(settings: ServerSettings) -> tuple[Tool, ...]:
 
 
 async def call_tool(
-    name: str, arguments: Mapping[str, Any], library: Library, settings: ServerSettings
+    name: str,
+    arguments: Mapping[str, Any],
+    library: Library,
+    settings: ServerSettings,
+    condition: Filter | None = None,
 ) -> CallToolResult:
-    """Call a tool; a failure is an answer too, with advice."""
+    """Call a tool; a failure is an answer too, with advice.
+
+    Args:
+        condition: What every passage must pass, whatever the arguments say.
+    """
     limit = settings.max_characters
     given = read_strings(arguments)
     problem = check_arguments(name, given)
     if problem is not None:
         return _failure(problem, limit)
     try:
-        answer = await (_search if name == "search" else _fetch)(given, library, settings)
+        answer = await (_search if name == "search" else _fetch)(given, library, settings, condition)
     except Exception as error:  # noqa: BLE001 - every request gets an answer
         return _failure(explain(error, settings.retrieval), limit)
     if isinstance(answer, str):
@@ -74,12 +83,15 @@ async def call_tool(
     return CallToolResult(content=[TextContent(type="text", text=answer.text)], structured_content=answer.structured)
 
 
-async def _search(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> ToolAnswer | str:
+async def _search(
+    arguments: Mapping[str, Any], library: Library, settings: ServerSettings, condition: Filter | None
+) -> ToolAnswer | str:
     given = SearchArguments.model_validate(dict(arguments))
     mode = given.mode or ("lexical" if settings.words_only else None)
     # An empty object is how some assistants leave an argument out.
     filters = given.filters or None
-    result = await library.search(given.query, filters, top_k=given.top_k or settings.top_k, mode=mode)
+    top_k = given.top_k or settings.top_k
+    result = await library.search(given.query, filters, top_k=top_k, mode=mode, condition=condition)
     if not result.hits and (error := result.metadata.get("error")) is not None:
         return f"The search failed: {in_one_line(scrub(str(error), settings.retrieval), 500)}"
     if result.metadata.get("query_truncated"):
@@ -88,9 +100,11 @@ async def _search(arguments: Mapping[str, Any], library: Library, settings: Serv
     return search_answer(result, lambda text: scrub(text, settings.retrieval), settings.max_characters, filters)
 
 
-async def _fetch(arguments: Mapping[str, Any], library: Library, settings: ServerSettings) -> ToolAnswer | str:
+async def _fetch(
+    arguments: Mapping[str, Any], library: Library, settings: ServerSettings, condition: Filter | None
+) -> ToolAnswer | str:
     given = FetchArguments.model_validate(dict(arguments))
-    entry = await library.fetch(given.id)
+    entry = await library.fetch(given.id, condition)
     if entry is None:
         return f"There is nothing with the id {shown(given.id)}. Take ids from results of the tool search, unchanged."
     if given.offset and given.offset >= len(entry.text):

@@ -88,7 +88,8 @@ def create_app(
         Route("/readyz", to.readyz, methods=["GET"]),
         Route("/metrics", to.metrics, methods=["GET"]),
         Route("/openapi.json", to.openapi, methods=["GET"]),
-        Route("/mcp", StreamableHTTPASGIApp(sessions)),
+        # Without sessions there is nothing to listen to: an open GET would only hold a place.
+        Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False

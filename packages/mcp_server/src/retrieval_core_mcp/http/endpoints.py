@@ -20,6 +20,7 @@ from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
+from retrieval_core_mcp.http.tenancy import own_event, own_pack
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -90,7 +91,7 @@ class Endpoints:
             max_tokens=query.max_tokens,
             **_options(query, served),
         )
-        told = pack_to_json(pack)
+        told = pack_to_json(pack if call.tenant is None else own_pack(pack))
         told["degraded"] = degraded(pack.degraded, served)
         execution = call.execution(len(pack.citations))
         return json_response({"query": call.query, "status": "success", **told, "execution": execution, "errors": []})
@@ -111,7 +112,8 @@ class Endpoints:
         async def told() -> AsyncGenerator[Mapping[str, Any]]:
             try:
                 async for event in events:
-                    yield _scrubbed(event_to_json(event), served)
+                    shown = event if call.tenant is None else own_event(event)
+                    yield _scrubbed(event_to_json(shown), served)
             finally:
                 await events.aclose()
 
@@ -197,7 +199,10 @@ class Endpoints:
         return json_response({"status": "waiting" if waiting else "ready", "waiting": waiting}, 503 if waiting else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """Answer ``GET /metrics``."""
+        """Answer ``GET /metrics``; a tenant's token may not, since everybody's questions are counted."""
+        call: Call = request.state.call
+        if call.tenant is not None:
+            return error_response(call, RequestError(403, "a token of a tenant may not see what all others do"))
         text = self._metrics.prometheus() + self._http_metrics.prometheus()
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 

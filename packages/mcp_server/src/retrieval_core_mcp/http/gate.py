@@ -12,6 +12,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
+from retrieval_core.types.filters import Eq
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.envelope import Call, RequestError, error_response
 from retrieval_core_mcp.http.problems import refused
@@ -45,7 +46,8 @@ class Gate:
     """An ASGI application before another one.
 
     Every answer carries ``X-Request-Id``; every error is one of the contract. Who asks under a foreign name of the host
-    gets 421, a script of a foreign page 403, a wrong token 401.
+    gets 421, a script of a foreign page 403, a wrong token 401. What passes has in its state ``call`` and, for a token
+    of a tenant, ``condition``: what every passage must pass that it sees.
 
     Args:
         app: Handles what passes.
@@ -67,6 +69,7 @@ class Gate:
         own = (*OWN_NAMES, *settings.allowed_hosts)
         self._hosts = frozenset(name.lower() for name in (own if settings.host in OWN_NAMES else (*own, settings.host)))
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.allowed_origins)
+        self._tenant_field = settings.tenant_field
         self._traced = _tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,22 +92,28 @@ class Gate:
                 await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
                 return
             if self._tokens:
-                call.token = find_token(self._tokens, headers.get("authorization"))
-                if call.token is None:
-                    msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
-                    raise RequestError(401, msg, headers={"www-authenticate": "Bearer"})
+                call.token = self._check_token(headers)
+            scope["state"]["condition"] = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
             with self._admission.admitted() if scope["path"].startswith(("/v1", "/mcp")) else nullcontext():
                 await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not self._admission.is_ending or task is None or answer.has_begun:
+            if not self._admission.is_ending or task is None:
                 raise
             task.uncancel()
-            await error_response(call, ending())(scope, receive, answer.send)
+            if not answer.has_begun:  # a stream has said itself why it ends
+                await error_response(call, ending())(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             problem = refused(error, None, call.request_id)
             if not answer.has_begun:
                 await error_response(call, problem)(scope, receive, answer.send)
+
+    def _check_token(self, headers: Headers) -> Token:
+        token = find_token(self._tokens, headers.get("authorization"))
+        if token is None:
+            msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
+            raise RequestError(401, msg, headers={"www-authenticate": "Bearer"})
+        return token
 
     def _check_place(self, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -166,7 +175,7 @@ class Answer:
 
 
 class _NoTracing:
-    def __call__(self, headers: Headers) -> AbstractContextManager[Any]:
+    def __call__(self, _headers: Headers) -> AbstractContextManager[Any]:
         return nullcontext()
 
 

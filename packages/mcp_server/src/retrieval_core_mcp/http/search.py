@@ -10,6 +10,7 @@ from retrieval_core_mcp.explain import scrub
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.indexes import utc
 from retrieval_core_mcp.http.problems import LONGEST_MESSAGE, no_vectors, not_embedded
+from retrieval_core_mcp.http.tenancy import own_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,8 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     if result.degraded:
         answer["degraded"] = degraded(result.degraded, served)
     if query.explain:
-        answer["trace"] = {"stages": [_stage(record, served) for record in result.trace]}
+        records = result.trace if call.tenant is None else own_stages(result.trace)
+        answer["trace"] = {"stages": [_stage(record, served) for record in records]}
     return answer
 
 
