@@ -31,6 +31,8 @@ settings from the environment:
   RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
   RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
   RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
+  RETRIEVAL_MCP__HTTP__TOKENS     with --http: who is let in, as sha256:HASH or sha256:HASH:TENANT, comma-separated
+  RETRIEVAL_MCP__HTTP__...        with --http: the other settings of the service, which docs/http.md lists
   RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
 """
 OPTIONS = ("--index", "--config", "--http", "--allow-writes", "--log-level", "--version", "--help")

@@ -52,10 +52,13 @@ def find_token(tokens: Iterable[Token], authorization: str | None) -> Token | No
     """Return the token that a header ``Authorization`` carries; ``None`` for one that is not let in.
 
     It takes the same time for every wrong token.
+
+    Args:
+        authorization: Its bytes as Latin-1, which is how headers are read.
     """
     scheme, _, given = (authorization or "").partition(" ")
     if scheme.lower() != "bearer":
         return None
-    digest = sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
+    digest = sha256(given.encode("latin-1").strip(b" \t")).digest()
     matching = [token for token in tokens if hmac.compare_digest(token.digest, digest)]
     return matching[0] if matching else None

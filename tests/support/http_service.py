@@ -1,0 +1,94 @@
+"""The service over HTTP as an application in this process, asked without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from retrieval_core.config import EmbedderConfig, RetrievalConfig
+from retrieval_core.index.open import open_index
+from retrieval_core.run.observe import Metrics
+from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp.http.admission import Admission
+from retrieval_core_mcp.http.app import create_app
+from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
+from retrieval_core_mcp.http.settings import HttpSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from retrieval_core import Index
+    from retrieval_core_mcp.http.gate import Gate
+
+PLACE = "http://127.0.0.1:8000"
+FAKE = EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder")
+
+
+def hashed(token: str, tenant: str | None = None) -> str:
+    """Return a token as the settings have it."""
+    return f"sha256:{sha256(token.encode()).hexdigest()}" + (f":{tenant}" if tenant else "")
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+class Service:
+    """An application and a client of it.
+
+    Attributes:
+        admission: Knows which requests are worked on.
+    """
+
+    def __init__(self, indexes: Mapping[str, Index], **settings: Any) -> None:
+        self.settings = HttpSettings(**settings)
+        self.admission = Admission(self.settings.max_requests)
+        field = self.settings.tenant_field
+        served = [ServedIndex(name, index, self.settings.base_url, field) for name, index in indexes.items()]
+        first = served[0].index
+        own = ServerSettings(retrieval=first.config, http=self.settings)
+        mcp = create_server(own, Library(own, open_index=lambda _config: first))
+        self.app: Gate = create_app(ServedIndexes(*served), self.settings, Metrics(), mcp, self.admission)
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=PLACE)
+
+    async def ask(self, method: str, path: str, token: str | None = None, **request: Any) -> httpx2.Response:
+        """Send a request, and return the whole answer."""
+        headers = {**bearer(token), **request.pop("headers", {})}
+        return await self.client.request(method, path, headers=headers, **request)
+
+
+@asynccontextmanager
+async def serving(indexes: Mapping[str, Index], **settings: Any) -> AsyncGenerator[Service]:
+    """Serve indexes, which are closed at the end; the settings are those of the service."""
+    service = Service(indexes, **settings)
+    async with running(service.app), service.client:
+        yield service
+
+
+@asynccontextmanager
+async def running(app: Gate) -> AsyncGenerator[None]:
+    """Start an application and end it, as a server does."""
+    inbound: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    outbound: asyncio.Queue[Any] = asyncio.Queue()
+    task = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, inbound.get, outbound.put))
+    inbound.put_nowait({"type": "lifespan.startup"})
+    started = await outbound.get()
+    assert started["type"] == "lifespan.startup.complete", started
+    try:
+        yield
+    finally:
+        inbound.put_nowait({"type": "lifespan.shutdown"})
+        ended = await outbound.get()
+        await task
+        assert ended["type"] == "lifespan.shutdown.complete", ended
+
+
+def opened(path: Any, **settings: Any) -> Index:
+    """Open an index with the fake embedder, as the service does."""
+    search = RetrievalConfig().search.model_copy(update={"on_unscored": "keep"})
+    given: dict[str, Any] = {"embedder": FAKE, "search": search, "raise_on_error": True, **settings}
+    return open_index(config=RetrievalConfig(index=str(path), **given))
