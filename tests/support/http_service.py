@@ -87,8 +87,8 @@ async def running(app: Gate) -> AsyncGenerator[None]:
         assert ended["type"] == "lifespan.shutdown.complete", ended
 
 
-def opened(path: Any, **settings: Any) -> Index:
-    """Open an index with the fake embedder, as the service does."""
+def opened(path: Any, *, parts: Mapping[str, Any] | None = None, **settings: Any) -> Index:
+    """Open an index with the fake embedder, as the service does; ``parts`` are what ``open_index`` takes besides."""
     search = RetrievalConfig().search.model_copy(update={"on_unscored": "keep"})
     given: dict[str, Any] = {"embedder": FAKE, "search": search, "raise_on_error": True, **settings}
-    return open_index(config=RetrievalConfig(index=str(path), **given))
+    return open_index(config=RetrievalConfig(index=str(path), **given), **(parts or {}))
