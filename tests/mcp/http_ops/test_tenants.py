@@ -47,7 +47,7 @@ META = {
 
 
 class Everything:
-    """A retriever, and a transformer as a graph of all documents is one, that find all passages and say what led there."""
+    """A retriever, and a transformer like a graph of all documents: they find all passages, and say what led there."""
 
     id = "everything"
 
