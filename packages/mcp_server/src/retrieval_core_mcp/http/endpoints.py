@@ -124,7 +124,7 @@ class Endpoints:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "error", "stage": "service", "error": type(error).__name__, "reason": problem.messages[0]}
 
-        return EventStream(first, following, failed)
+        return EventStream(first, following, failed, self.settings.request_seconds)
 
     @_answered
     async def chunk(self, request: Request, call: Call) -> ASGIApp:

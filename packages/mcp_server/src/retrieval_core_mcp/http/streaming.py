@@ -11,20 +11,27 @@ from retrieval_core_mcp.http.envelope import to_json
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 HEARTBEAT_SECONDS = 15.0
 """How often a silent stream sends a comment, so that nothing on the way takes it for dead."""
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
+class NobodyReadsError(Exception):
+    """The client is there, and takes nothing."""
+
+
 class EventStream:
     """An ASGI response: events as they happen, comments while nothing does, and no work for a client that has left.
+
+    Neither is there any for one that stays and does not read: else a few of those would hold all places.
 
     Args:
         first: The first event, which has happened: what fails before is an answer of its own.
         events: Those that follow.
         failed: Returns the last event of a stream that is broken off, for what broke it.
+        patience: Seconds that the client may take for each event.
         heartbeat: Seconds of silence.
     """
 
@@ -33,15 +40,21 @@ class EventStream:
         first: Mapping[str, Any],
         events: AsyncGenerator[Mapping[str, Any]],
         failed: Callable[[BaseException], Mapping[str, Any]],
+        patience: float,
         heartbeat: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._first = first
         self._events = events
         self._failed = failed
+        self._patience = patience
         self._heartbeat = heartbeat
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
+        with suppress(NobodyReadsError):
+            await self._answer(receive, _patient(send, self._patience))
+
+    async def _answer(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         sending = asyncio.ensure_future(self._send_all(send))
         leaving = asyncio.ensure_future(_disconnected(receive))
@@ -73,11 +86,24 @@ class EventStream:
                         break
                     await _send(send, event)
                     following = asyncio.ensure_future(anext(events, None))
+            except NobodyReadsError:
+                raise
             except Exception as error:  # noqa: BLE001 - a stream that has begun can only say so in itself
                 await _send(send, self._failed(error))
             finally:
                 await _ended(following)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _patient(send: Send, seconds: float) -> Send:
+    async def patient(message: Message) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await send(message)
+        except TimeoutError:
+            raise NobodyReadsError from None
+
+    return patient
 
 
 async def _send(send: Send, event: Mapping[str, Any]) -> None:
