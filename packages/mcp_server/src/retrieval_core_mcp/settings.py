@@ -102,10 +102,14 @@ def read_settings(
 
 
 def _variable(name: str) -> str:
-    return ENVIRONMENT_PREFIX + name.upper()
+    return ENVIRONMENT_PREFIX + name.replace(".", "__").upper()
 
 
 def _meant(location: tuple[int | str, ...]) -> list[str]:
-    names = [field for field in ServerSettings.model_fields if field != "retrieval"]
+    if location[0] == "http" and len(location) > 1:
+        names = [f"http.{field}" for field in HttpSettings.model_fields]
+        near = get_close_matches(f"http.{location[1]}", names, n=1, cutoff=0.6) or names
+        return [" or ".join(map(_variable, near))]
+    names = [field for field in ServerSettings.model_fields if field not in {"retrieval", "http"}]
     near = get_close_matches(str(location[-1]), names, n=1, cutoff=0.4) or names
     return [" or ".join(map(_variable, near))]

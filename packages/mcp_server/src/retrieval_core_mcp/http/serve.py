@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -55,7 +56,9 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_USE
     except OSError as error:
-        sys.stderr.write(f"Error: cannot listen at {settings.http.host}:{settings.http.port} ({error.strerror})\n")
+        # What creates a socket adds the address to the system's words, which resolving a name has of its own.
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        sys.stderr.write(f"Error: cannot listen at {settings.http.host}:{settings.http.port} ({reason})\n")
         return FAILURE
     with listening:
         return asyncio.run(serve_app(app, settings.http, admission, listening, log_level))
