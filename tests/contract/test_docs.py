@@ -6,7 +6,11 @@ import asyncio
 import io
 import re
 import shlex
-from contextlib import redirect_stdout
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +30,7 @@ NEEDS = {
     "llamaindex.md": "llama_index.retrievers.retrieval_core",
     "llamaindex-examples.md": "llama_index.retrievers.retrieval_core",
     "mcp.md": "retrieval_core_mcp.server",
+    "http.md": "retrieval_core_mcp.server",
 }
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -40,16 +45,41 @@ def run_python(code: str, names: dict[str, Any]) -> None:
         assert_prints(output.getvalue(), expected)
 
 
-def run_console(code: str) -> None:
-    """Run each ``$ retrieval …`` line; the lines below it are what it prints."""
+def run_console(code: str, background: ExitStack) -> None:
+    """Run each line that begins with ``$``; the lines below it are what it prints."""
     for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
         command, _, expected = step.partition("\n")
         program, *arguments = shlex.split(command)
-        assert program == "retrieval", f"an example starts another program: {command}"
-        result = CliRunner().invoke(main, arguments)
-        assert result.exit_code == 0, f"{command}\n{result.output}"
+        if program == "retrieval":
+            result = CliRunner().invoke(main, arguments)
+            assert result.exit_code == 0, f"{command}\n{result.output}"
+            printed = result.output
+        elif program == "retrieval-mcp":
+            assert arguments.pop() == "&", f"an example waits for a service: {command}"
+            printed = background.enter_context(serving(arguments))
+        else:
+            assert program == "curl", f"an example starts another program: {command}"
+            printed = subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
         if expected.strip():
-            assert_prints(result.output, expected)
+            assert_prints(printed, expected)
+
+
+@contextmanager
+def serving(arguments: list[str]) -> Iterator[str]:
+    """Run the service, and give the line in which it says where it listens."""
+    command = [sys.executable, "-m", "retrieval_core_mcp", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield process.stderr.readline()
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
 
 
 @pytest.fixture
@@ -90,17 +120,22 @@ def test_examples_run_and_print_what_the_page_says(
     page: Path, somewhere: Path, nothing_left_in_llamaindex: None
 ) -> None:
     """The blocks of a page run in order and share their names; an index of a small table is there for searches."""
-    blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
+    # A service of an example listens at a port that is free here, and not at that of the page.
+    text = page.read_text(encoding="utf-8").replace("127.0.0.1:8000", f"127.0.0.1:{free_port()}")
+    blocks = list(BLOCK.finditer(text))
     if not blocks:
         pytest.skip("the page has no examples")
+    if "$ curl " in text and shutil.which("curl") is None:
+        pytest.skip("the examples of this page need curl")
     if page.name == "filters.md":
         assert CliRunner().invoke(main, ["index", "phones.csv"]).exit_code == 0
     names: dict[str, Any] = {"__name__": "example"}
-    for block in blocks:
-        if block["language"] == "python":
-            run_python(block["code"], names)
-        else:
-            run_console(block["code"])
+    with ExitStack() as background:
+        for block in blocks:
+            if block["language"] == "python":
+                run_python(block["code"], names)
+            else:
+                run_console(block["code"], background)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -124,3 +159,15 @@ def test_every_setting_is_documented_with_its_default() -> None:
         inner: dict[str, Any] | None = getattr(cast("object", field.default).__class__, "model_fields", None)
         settings += [f"{name}.{key}" for key in inner] if inner else [name]
     assert sorted(name for name in documented if name != "lexical") == sorted(settings)
+
+
+def test_every_setting_of_the_service_is_documented_with_its_default() -> None:
+    """The page about the service has a row for each, and no other."""
+    settings = pytest.importorskip("retrieval_core_mcp.http.settings").HttpSettings.model_fields
+    table = (ROOT / "docs/http.md").read_text(encoding="utf-8").partition("## Settings")[2].partition("\n## ")[0]
+    documented = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, flags=re.MULTILINE))
+    defaults = {name.upper(): field.default for name, field in settings.items()}
+    assert documented == {
+        name: "none" if default in ((), None) else str(default).lower() if default is False else str(default)
+        for name, default in defaults.items()
+    }
