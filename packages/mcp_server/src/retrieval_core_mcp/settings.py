@@ -106,10 +106,11 @@ def _variable(name: str) -> str:
 
 
 def _meant(location: tuple[int | str, ...]) -> list[str]:
-    if location[0] == "http" and len(location) > 1:
+    section, name = str(location[0]), str(location[-1])
+    if section == "http" and name != section:
         names = [f"http.{field}" for field in HttpSettings.model_fields]
-        near = get_close_matches(f"http.{location[1]}", names, n=1, cutoff=0.6) or names
+        near = get_close_matches(f"http.{name}", names, n=1, cutoff=0.6) or names
         return [" or ".join(map(_variable, near))]
     names = [field for field in ServerSettings.model_fields if field not in {"retrieval", "http"}]
-    near = get_close_matches(str(location[-1]), names, n=1, cutoff=0.4) or names
+    near = get_close_matches(name, names, n=1, cutoff=0.4) or names
     return [" or ".join(map(_variable, near))]

@@ -6,7 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_core.compat.service import ChunkMetadata, CollectionInfo, ExecutionMetadata
+from retrieval_core.compat.service import (  # noqa: TC001 - pydantic reads them
+    ChunkMetadata,
+    CollectionInfo,
+    ExecutionMetadata,
+)
 
 
 class _Answer(BaseModel):

@@ -89,7 +89,7 @@ class Endpoints:
             query.query_text,
             served.condition(query.filters, call.tenant),
             max_tokens=query.max_tokens,
-            **_options(query, served),
+            **_options(query),
         )
         told = pack_to_json(pack if call.tenant is None else own_pack(pack))
         told["degraded"] = degraded(pack.degraded, served)
@@ -106,7 +106,7 @@ class Endpoints:
             served.condition(query.filters, call.tenant),
             max_tokens=query.max_tokens,
             verify=query.verify,
-            **_options(query, served),
+            **_options(query),
         )
 
         async def told() -> AsyncGenerator[Mapping[str, Any]]:
@@ -142,7 +142,7 @@ class Endpoints:
         return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
 
     @_answered
-    async def indexes(self, request: Request, call: Call) -> ASGIApp:
+    async def indexes(self, _request: Request, call: Call) -> ASGIApp:
         """Answer ``GET /v1/indexes``."""
         infos: list[dict[str, Any]] = []
         for served in self._indexes:
@@ -188,11 +188,11 @@ class Endpoints:
         removed = {document_id: await served.index.adelete(document_id) for document_id in ids}
         return json_response({"removed_chunks": removed})
 
-    async def healthz(self, request: Request) -> Response:
+    async def healthz(self, _request: Request) -> Response:
         """Answer ``GET /healthz``: the process lives."""
         return json_response({"status": "ok"})
 
-    async def readyz(self, request: Request) -> Response:
+    async def readyz(self, _request: Request) -> Response:
         """Answer ``GET /readyz``: every index can be searched."""
         problems = {served.name: await served.problem() for served in self._indexes}
         waiting = {name: problem for name, problem in problems.items() if problem is not None}
@@ -206,7 +206,7 @@ class Endpoints:
         text = self._metrics.prometheus() + self._http_metrics.prometheus()
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, _request: Request) -> Response:
         """Answer ``GET /openapi.json``."""
         return json_response(openapi_document())
 
@@ -220,7 +220,7 @@ class Endpoints:
             raise RequestError(403, "a token of a tenant only reads")
 
 
-def _options(query: ContextQuery, served: ServedIndex) -> dict[str, Any]:
+def _options(query: ContextQuery) -> dict[str, Any]:
     own = "top_k" in query.model_fields_set
     threshold = query.similarity_threshold or None
     return {

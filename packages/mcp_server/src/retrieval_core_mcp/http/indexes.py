@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
+from retrieval_core.compat.service import ValidationResult
 from retrieval_core.errors import RetrievalError
 from retrieval_core.ports import CountsChunks, FetchRequest
 from retrieval_core.types.filters import And, Eq
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retrieval_core import Index
-    from retrieval_core.compat.service import ValidationResult
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
@@ -101,9 +101,13 @@ class ServedIndex:
         """Hold a stored chunk against what was read.
 
         Raises:
+            RequestError: There is none of that id any more.
             RetrievalError: The index or the chunk's source cannot be read.
         """
-        return (await self.index.avalidate(chunk_id)).result
+        validation = await self.index.avalidate(chunk_id)
+        if validation is None:
+            raise RequestError(404, f"Chunk {chunk_id} not found")
+        return ValidationResult.of(validation)
 
     async def problem(self) -> str | None:
         """Return why the index cannot be searched, ``None`` where it can."""

@@ -77,7 +77,7 @@ def document() -> dict[str, Any]:
 @cache
 def _document() -> dict[str, Any]:
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in _REQUESTS]
-    models += [(model, "serialization") for model in _ANSWERS]
+    models.extend((model, "serialization") for model in _ANSWERS)
     _, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
     components = schemas["$defs"]
     components["Filter"] = FILTER
@@ -178,7 +178,7 @@ def _operation(
 def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer, body=body)
     told["responses"]["200"] = {
-        "description": "Events: retrieval, then chunks of the answer, last done; error before it where something broke.",
+        "description": "Events: what was found, the answer bit by bit, last done; error where something broke.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
     return told

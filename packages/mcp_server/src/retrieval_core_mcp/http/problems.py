@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 LONGEST_MESSAGE = 1_000
 
 
-def refused(error: Exception, served: ServedIndex | None, request_id: str) -> RequestError:
+def refused(  # noqa: PLR0911 - one for each kind
+    error: Exception, served: ServedIndex | None, request_id: str
+) -> RequestError:
     """Return how a request that failed is answered; what nobody expected is logged.
 
     Args:
