@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from retrieval_core import Document
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.index.open import open_index
 from retrieval_core.run.observe import Metrics
@@ -25,6 +27,21 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.gate import Gate
 
 PLACE = "http://127.0.0.1:8000"
+DOCUMENTS = (
+    Document(
+        "moon.md",
+        "The moon is 384,400 km away from the earth. It has no air.",
+        source="notes/moon.md",
+        content_hash="",
+        title="The moon",
+        timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        metadata={"url": "https://docs.example.com/moon", "kind": "rock"},
+    ),
+    Document(
+        "sun #1.md", "The sun is eight light minutes away.", source="notes/sun.md", content_hash="", title="T" * 600
+    ),
+    Document("sea.md", "The sea is deep and has many ships.", source="notes/sea.md", content_hash=""),
+)
 FAKE = EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder")
 
 
@@ -42,6 +59,7 @@ class Service:
 
     Attributes:
         admission: Knows which requests are worked on.
+        indexes: All that are served.
     """
 
     def __init__(self, indexes: Mapping[str, Index], **settings: Any) -> None:
@@ -52,7 +70,8 @@ class Service:
         first = served[0].index
         own = ServerSettings(retrieval=first.config, http=self.settings)
         mcp = create_server(own, Library(own, open_index=lambda _config: first))
-        self.app: Gate = create_app(ServedIndexes(*served), self.settings, Metrics(), mcp, self.admission)
+        self.indexes = ServedIndexes(*served)
+        self.app: Gate = create_app(self.indexes, self.settings, Metrics(), mcp, self.admission)
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=PLACE)
 
     async def ask(self, method: str, path: str, token: str | None = None, **request: Any) -> httpx2.Response:

@@ -278,7 +278,6 @@ def test_defaults() -> None:
         ("execution", {"threshold_applied": 1.0}),
         ("execution", {"qdrant_query_time_ms": -1}),
         ("error", {"status": "partial"}),
-        ("error", {"query": ""}),
         ("pass", {"matches": 1}),
         ("pass", {"chunk_id": None}),
         ("collection", {"points_count": -1}),

@@ -39,6 +39,7 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/context"): {"json": QUERY},
     ("POST", "/v1/answer"): {"json": QUERY},
     ("GET", "/v1/chunks/moon.md%230"): {},
+    ("POST", "/v1/chunks/moon.md%230/validate"): {},
     ("GET", "/v1/indexes"): {},
     ("GET", "/v1/indexes/index"): {},
     ("POST", "/v1/documents"): {"json": {"documents": [{"id": "a.md", "text": "A text."}]}},
@@ -50,7 +51,6 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/mcp"): {"json": CALL, "headers": {"accept": "application/json, text/event-stream"}},
 }
 NOWHERE: dict[tuple[str, str], dict[str, Any]] = {
-    ("POST", "/v1/chunks/moon.md%230/validate"): {},
     ("GET", "/mcp"): {},
     ("DELETE", "/mcp"): {},
     ("GET", "/"): {},

@@ -11,13 +11,12 @@ from starlette.responses import PlainTextResponse, Response
 from retrieval_core.compat.service import CollectionInfo, SearchQuery
 from retrieval_core.index.serialization import chunk_to_json, event_to_json, pack_to_json
 from retrieval_core.types import Document
-from retrieval_core_mcp.explain import scrub
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments, read_arguments, read_query
 from retrieval_core_mcp.http.bodies import read_object
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
 from retrieval_core_mcp.http.openapi import document as openapi_document
-from retrieval_core_mcp.http.problems import refused
+from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.http.tenancy import own_event, own_pack
@@ -257,5 +256,5 @@ def _parameter(request: Request, name: str) -> str | None:
 def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:
     """Return an event without paths of this machine in what failed."""
     if isinstance(event.get("reason"), str):
-        event["reason"] = scrub(event["reason"], served.index.config)
+        event["reason"] = shown(event["reason"], served)
     return event

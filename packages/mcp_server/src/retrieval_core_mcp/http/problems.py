@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from retrieval_core import errors
+from retrieval_core.config import without_credentials
 from retrieval_core_mcp.explain import scrub
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
@@ -37,7 +38,8 @@ def refused(  # noqa: PLR0911 - one for each kind
         case errors.DeadlineExceededError():
             return RequestError(503, "the request took longer than the service allows", headers={"retry-after": "1"})
         case errors.EmbeddingError() | errors.ModelNotFoundError() if served is not None:
-            return not_embedded(_said(error.__cause__ or error, served))
+            cause = error.__cause__
+            return not_embedded(_said(cause if isinstance(cause, errors.RetrievalError) else error, served))
         case errors.EmbedderMismatchError() if served is not None and error.indexed_with is None:
             return no_vectors(served)
         case errors.StoreError() | errors.SearchError() | errors.ServiceError() if served is not None:
@@ -64,5 +66,17 @@ def no_vectors(served: ServedIndex) -> RequestError:
 
 
 def _said(error: BaseException, served: ServedIndex | None) -> str:
+    """Return an error's message, without what others than this library say in it, and without paths."""
     text = str(error) or type(error).__name__
+    cause = error.__cause__
+    while cause is not None:
+        if not isinstance(cause, errors.RetrievalError) and (foreign := str(cause)):
+            text = text.replace(foreign, type(cause).__name__)
+        cause = cause.__cause__
+    return shown(text, served)
+
+
+def shown(text: str, served: ServedIndex | None) -> str:
+    """Return a message for a client: one line, without paths of this machine and without credentials."""
+    text = without_credentials(text)
     return in_one_line(text if served is None else scrub(text, served.index.config), LONGEST_MESSAGE)

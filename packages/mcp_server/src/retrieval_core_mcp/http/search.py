@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core_mcp.explain import scrub
-from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core.errors import EmbeddingError
+from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
-from retrieval_core_mcp.http.problems import LONGEST_MESSAGE, no_vectors, not_embedded
+from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
 from retrieval_core_mcp.http.tenancy import own_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.compat.service import SearchQuery
-    from retrieval_core.types import Degradation, Hit, RetrievalResult, StageRecord
+    from retrieval_core.pipeline.options import QueryOptions
+    from retrieval_core.types import Hit, RetrievalResult, StageRecord
     from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.indexes import ServedIndex
 
@@ -35,17 +36,20 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     started = datetime.now(UTC)
     # With a threshold a search by words embeds the question too, and every hit has its similarity.
     threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
-    result = await served.index.aretrieve(
-        query.query_text,
-        served.condition(query.filters, call.tenant),
-        top_k=query.top_k,
-        mode=query.mode,
-        history=query.history,
-        score_threshold=threshold,
-    )
+    options: QueryOptions = {"top_k": query.top_k, "history": query.history}
+    condition = served.condition(query.filters, call.tenant)
+    try:
+        result = await served.index.aretrieve(
+            query.query_text, condition, mode=query.mode, score_threshold=threshold, **options
+        )
+    except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
+        if not query.allow_degraded:
+            raise
+        result = await served.index.aretrieve(query.query_text, condition, mode="lexical", **options)
+        result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
     without = [entry for entry in result.degraded if entry.stage == "embed"]
     if without and not query.allow_degraded:
-        raise not_embedded(in_one_line(scrub(without[0].reason, served.index.config), LONGEST_MESSAGE))
+        raise not_embedded(shown(without[0].reason, served))
     hits = in_order(result.hits, query.similarity_threshold)
     answer: dict[str, Any] = {
         "query": call.query,
@@ -74,10 +78,7 @@ def similarity(hit: Hit) -> float:
 
 def degraded(entries: Sequence[Degradation], served: ServedIndex) -> list[dict[str, str]]:
     """Return what was done without."""
-    config = served.index.config
-    return [
-        {"stage": entry.stage, "reason": in_one_line(scrub(entry.reason, config), LONGEST_MESSAGE)} for entry in entries
-    ]
+    return [{"stage": entry.stage, "reason": shown(entry.reason, served)} for entry in entries]
 
 
 def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _stage(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
     told = {name: value for name, value in asdict(record).items() if value not in (None, ())}
     for name in ("error", "decision"):
         if name in told:
-            told[name] = in_one_line(scrub(told[name], served.index.config), LONGEST_MESSAGE)
+            told[name] = shown(told[name], served)
     return told
 
 

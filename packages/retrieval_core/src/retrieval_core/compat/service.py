@@ -194,7 +194,7 @@ class RetrievalResponse(_Model):
 
     left_out = frozenset({"query", "degraded", "trace"})
 
-    query: _Words | None = None
+    query: StrictStr | None = None
     """The question's ``query_text`` as it came; only an error may lack it, where the request could not be read."""
     status: Literal["success", "error"]
     results: tuple[SearchResult, ...]
@@ -222,7 +222,7 @@ class RetrievalResponse(_Model):
             "result_count must be the number of results": self.execution.result_count != len(self.results),
             "status is error exactly where there are errors": is_error != bool(self.errors),
             "an error has no results": is_error and bool(self.results),
-            "a success has the query": not is_error and self.query is None,
+            "a success has the query": not is_error and not self.query,
         }
         if told := [problem for problem, is_so in wrong.items() if is_so]:
             msg = "; ".join(told)
