@@ -23,6 +23,7 @@ from mcp import Client
 from retrieval_core import Chunk
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.command import _options as read_options
+from retrieval_core_mcp.http.serve import _listening as listen
 from retrieval_core_mcp.http.settings import HttpSettings
 from retrieval_core_mcp.settings import read_settings
 from support.http_process import http_process, refused
@@ -118,6 +119,26 @@ def test_the_librarys_client_speaks_to_mcp(
         service.signal(signal.SIGTERM)
         code, said = service.end()
         assert (code, said) == (0, "")
+
+
+def test_answers_are_sent_at_once() -> None:
+    """Connections are made without Nagle's algorithm, with which each answer waits for the client's system."""
+
+    async def accepted() -> int:
+        connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = writer.get_extra_info("socket")
+            connected.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listen(HttpSettings(port=0)) as listening:
+            async with await asyncio.start_server(note, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname())
+                writer.close()
+                return await connected
+
+    assert asyncio.run(accepted())
 
 
 def test_writing_needs_to_be_allowed(index_of: Any, config_file: Path) -> None:

@@ -1,0 +1,93 @@
+"""The files that start the service elsewhere: the unit of systemd, and the commands of the container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from retrieval_core_mcp.command import _options as read_options
+from retrieval_core_mcp.http.settings import HttpSettings
+from support.http_process import HttpProcess
+from support.http_service import hashed
+
+ROOT = Path(__file__).parents[3]
+UNIT = (ROOT / "packages/mcp_server/retrieval-mcp.service").read_text(encoding="utf-8")
+CONTAINER = (ROOT / "packages/mcp_server/Containerfile").read_text(encoding="utf-8")
+
+
+def line_of(text: str, word: str) -> str:
+    (found,) = re.findall(rf"^{word}[= ](.*)$", text, re.MULTILINE)
+    return found
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """Every line is known to it; the program is one that is there."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / "retrieval-mcp.service"
+    unit.write_text(UNIT.replace("/opt/retrieval/bin/retrieval-mcp", sys.executable))
+    checked = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
+    ours = [line for line in checked.stderr.splitlines() if "retrieval-mcp" in line]
+    assert (checked.returncode, ours) == (0, [])
+    unit.write_text(UNIT.replace("ProtectHome=", "ProtectHouse="))
+    checked = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
+    assert "ProtectHouse" in checked.stderr
+
+
+def test_both_wait_for_requests_and_have_options_that_there_are() -> None:
+    """The manager of services waits longer than the service does, and each command line is one of the command."""
+    assert int(line_of(UNIT, "TimeoutStopSec")) > HttpSettings().shutdown_seconds + 2
+    assert line_of(CONTAINER, "STOPSIGNAL") == "SIGTERM"
+    for command in (shlex.split(line_of(UNIT, "ExecStart")), json.loads(line_of(CONTAINER, "CMD"))):
+        program, *options = command
+        assert Path(program).name == "retrieval-mcp"
+        assert read_options(options).http.endswith(f":{line_of(CONTAINER, 'EXPOSE')}")
+
+
+@pytest.mark.skipif("CONTAINER" not in os.environ, reason="installs packages; run with nox -s container")
+def test_the_containers_commands_run_in_a_new_environment(tmp_path: Path) -> None:
+    """What RUN installs is enough for CMD, which needs a token, answers, and ends on SIGTERM."""
+    work, data, home = tmp_path / "srv", tmp_path / "data", tmp_path / "venv"
+    shutil.copytree(ROOT / "packages", work / "packages", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    data.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    places = {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
+    environment = {**kept, **places}
+    for command in re.findall(r"^RUN (.*)$", CONTAINER, re.MULTILINE):
+        subprocess.run(command, shell=True, cwd=work, env=environment, check=True)
+    (data / "notes").mkdir()
+    (data / "notes/moon.md").write_text("The moon has no air.")
+    subprocess.run(
+        ["retrieval", "index", "notes", "--index", "index.db"], cwd=data, env=environment, check=True,
+        executable=home / "bin/retrieval",
+    )  # fmt: skip
+    command = [
+        part.replace("/data", str(data)).replace(":8000", ":0") for part in json.loads(line_of(CONTAINER, "CMD"))
+    ]
+    program = str(home / "bin" / command[0])
+    refused = subprocess.run([program, *command[1:]], env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "needs a token" in refused.stderr
+    own = environment | {"RETRIEVAL_MCP__HTTP__TOKENS": hashed("secret")}
+    with subprocess.Popen([program, *command[1:]], env=own, stderr=subprocess.PIPE, text=True) as process:
+        service = HttpProcess(process)
+        headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+        asked = Request(f"http://127.0.0.1:{service.port}/v1/search", b'{"query_text": "has the moon air"}', headers)
+        with urlopen(asked, timeout=60) as answer:
+            assert json.load(answer)["results"][0]["text"] == "The moon has no air."
+        service.signal(signal.SIGTERM)
+        assert service.end() == (0, "")
