@@ -21,7 +21,7 @@ from retrieval_core.cli.commands import main
 from support.page_examples import BLOCK, assert_prints, expected_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 pytest.importorskip("onnxruntime", reason="the examples use the local model: pip install 'retrieval-core[local]'")
 
@@ -65,7 +65,7 @@ def run_console(code: str, background: ExitStack) -> None:
 
 
 @contextmanager
-def serving(arguments: list[str]) -> Iterator[str]:
+def serving(arguments: list[str]) -> Generator[str]:
     """Run the service, and give the line in which it says where it listens."""
     command = [sys.executable, "-m", "retrieval_core_mcp", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

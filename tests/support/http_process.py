@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from support.processes import MCP, as_at_a_terminal, with_our_modules
 
@@ -57,7 +57,7 @@ def http_process(
         command, stdout=pipe, stderr=pipe, text=True, cwd=folder, env={**with_our_modules(), **(environment or {})},
         **as_at_a_terminal(),
     )  # fmt: skip
-    with cast("subprocess.Popen[str]", child) as process:
+    with child as process:
         try:
             yield HttpProcess(process)
         finally:

@@ -45,7 +45,8 @@ def test_more_requests_than_places_are_told_to_come_again(tmp_path: Path) -> Non
             while embedder.running < 3:  # noqa: ASYNC110 - what is waited for tells nobody
                 await asyncio.sleep(0)
             for path, method in (("/v1/search", "POST"), ("/v1/indexes", "GET"), ("/mcp", "POST")):
-                refused = await service.ask(method, path, **({"json": QUERY} if method == "POST" else {}))
+                request: dict[str, Any] = {"json": QUERY} if method == "POST" else {}
+                refused = await service.ask(method, path, **request)
                 assert refused.status_code == 503
                 assert refused.headers["retry-after"] == "1"
                 assert refused.json()["errors"] == ["the service is busy; ask again in a moment"]

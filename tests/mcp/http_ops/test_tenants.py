@@ -7,7 +7,7 @@ import json
 import os
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -109,7 +109,7 @@ class Caller:
         self.random = random.Random(seed)
         self.ids = ids
         self.counts = counts
-        self.found = dict.fromkeys(TENANTS, 0)
+        self.found: dict[str, int] = dict.fromkeys(TENANTS, 0)
         self.recent: list[tuple[str, str, dict[str, Any]]] = []
 
     async def ask(self) -> None:
@@ -229,10 +229,10 @@ def numbers_of(answer: httpx2.Response) -> set[int]:
 
     def walk(value: Any, key: str = "") -> None:
         if isinstance(value, dict):
-            for name, inner in value.items():
+            for name, inner in cast("dict[str, Any]", value).items():
                 walk(inner, name)
         elif isinstance(value, list):
-            for inner in value:
+            for inner in cast("list[Any]", value):
                 walk(inner, key)
         elif isinstance(value, int) and key not in RUN_NUMBERS:
             found.append(value)
