@@ -220,7 +220,7 @@ def fill(folder: Path, passages: int) -> list[str]:
         filled.add(
             [
                 Chunk(
-                    f"d{row}#0", f"d{row}", " ".join(WORDS[(row * step) % 16] for step in range(1, 120)), title=f"{row}"
+                    f"d{row}#0", f"d{row}", " ".join(WORDS[(row * step) % 16] for step in range(1, 125)), title=f"{row}"
                 )
                 for row in range(passages)
             ]
@@ -253,7 +253,7 @@ def environment() -> dict[str, str]:
 def show_overload(command: list[str], capacity: float, seconds: float) -> bool:
     """Print what four times the capacity leads to, and return whether all promises were kept."""
     with serving(command, **environment()) as server:
-        asyncio.run(overload(server, capacity, 5))  # warm, with what a busy server keeps
+        asyncio.run(overload(server, 4 * capacity, 10))  # warm, with what a busy server keeps
         before, memory = median(asyncio.run(times_of(server, 50))[0]), server.memory()
         told = asyncio.run(overload(server, 4 * capacity, seconds))
         grown = server.memory() / memory - 1

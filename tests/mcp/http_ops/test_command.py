@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import socket
@@ -23,6 +24,7 @@ from mcp import Client
 from retrieval_core import Chunk
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.command import _options as read_options
+from retrieval_core_mcp.command import serve
 from retrieval_core_mcp.http.serve import _listening as listen
 from retrieval_core_mcp.http.settings import HttpSettings
 from retrieval_core_mcp.settings import read_settings
@@ -119,6 +121,23 @@ def test_the_librarys_client_speaks_to_mcp(
         service.signal(signal.SIGTERM)
         code, said = service.end()
         assert (code, said) == (0, "")
+
+
+def test_garbage_is_collected_while_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is switched off for the imports alone: else a service grows with each request."""
+    seen: list[bool] = []
+
+    def note(*_arguments: Any) -> int:
+        seen.append(gc.isenabled())
+        return 0
+
+    monkeypatch.setattr("retrieval_core_mcp.http.serve.serve_http", note)
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            serve(["--http"])
+    finally:
+        gc.unfreeze()
+    assert seen == [True]
 
 
 def test_answers_are_sent_at_once() -> None:

@@ -53,12 +53,13 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+    if options.http is not None:
+        with _quick_imports():
+            settings = _settings(options)
+            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - for who serves over HTTP
+        raise SystemExit(serve_http(settings, options.index or (), options.log_level))
     with _quick_imports():
         settings = _settings(options)
-        if options.http is not None:
-            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - for who serves over HTTP
-
-            raise SystemExit(serve_http(settings, options.index or (), options.log_level))
         if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
             _greet(settings)
         import anyio  # noqa: PLC0415 - slow, and not needed for --help
