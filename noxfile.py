@@ -129,6 +129,16 @@ def mcp_alone(session: nox.Session) -> None:
 
 
 @nox.session
+def service(session: nox.Session) -> None:
+    """Ask the service over HTTP 10^5 times as two tenants, run its container's commands, and overload it (with wrk)."""
+    session.install(*editable(), *group("test"))
+    more = {"CALLS": "100000", "CONTAINER": "1"}
+    session.run("pytest", *PARALLEL, "--timeout", "7200", "tests/mcp/http_ops", *session.posargs, env=more)
+    if shutil.which("wrk") is not None:
+        session.run("python", "benchmarks/http_load.py", "--overload", "60")
+
+
+@nox.session
 def llama(session: nox.Session) -> None:
     """Run what talks to a real server with a real, small language model on this machine."""
     session.install("-e", f"{CORE}[openai]", *group("test", "test-llm"))
@@ -181,6 +191,7 @@ def nightly(session: nox.Session) -> None:
     """Run what a change does not wait for; takes the folder with the data, if there is one."""
     session.notify("coverage", [])
     session.notify("plugin_lowest", [])
+    session.notify("service", [])
     for version in other_pythons():
         session.notify(f"build-{version}", [])
     if session.posargs:

@@ -57,7 +57,7 @@ def test_both_wait_for_requests_and_have_options_that_there_are() -> None:
         assert read_options(options).http.endswith(f":{line_of(CONTAINER, 'EXPOSE')}")
 
 
-@pytest.mark.skipif("CONTAINER" not in os.environ, reason="installs packages; run with nox -s container")
+@pytest.mark.skipif("CONTAINER" not in os.environ, reason="installs packages; run with nox -s service")
 def test_the_containers_commands_run_in_a_new_environment(tmp_path: Path) -> None:
     """What RUN installs is enough for CMD, which needs a token, answers, and ends on SIGTERM."""
     work, data, home = tmp_path / "srv", tmp_path / "data", tmp_path / "venv"
