@@ -244,7 +244,7 @@ class Odd(Library):
         hits = (Hit(chunk, 1.0, Scores()), Hit(Chunk("\ud800", "d", "unreachable"), 0.5, Scores()))
         return RetrievalResult(query, hits, "", {}, 1.0, degraded=(Degradation("\ud800", "\ud800"),))
 
-    async def fetch(self, entry_id: str, *_args: Any) -> Entry:
+    async def fetch(self, entry_id: str, *_args: Any, **_kwargs: Any) -> Entry:
         return Entry(entry_id, "\ud800", "\ud800", "moon \ud800", {"b\ud800": 1, "c": "\ud800", "e": ["\ud800"]})
 
 

@@ -21,10 +21,13 @@ from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.http.settings import HttpSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from retrieval_core import Index
     from retrieval_core_mcp.http.gate import Gate
+
+    Served = Callable[..., None]
+    """Runs a test against a service."""
 
 PLACE = "http://127.0.0.1:8000"
 DOCUMENTS = (

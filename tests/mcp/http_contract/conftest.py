@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from support.http_service import Service
-
-    Served = Callable[..., None]
+    from support.http_service import Served, Service
 
 
 @pytest.fixture

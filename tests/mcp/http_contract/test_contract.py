@@ -23,8 +23,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 if TYPE_CHECKING:
     import httpx2
 
-    from conftest import Served
-    from support.http_service import Service
+    from support.http_service import Served, Service
 
 QUESTION = "how far away is the moon?"
 JSON = {"content-type": "application/json"}

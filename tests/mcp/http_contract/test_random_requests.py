@@ -46,6 +46,7 @@ FAULTS = (
     ZeroDivisionError(f"of {PLACE}"),
     MemoryError(),
 )
+FILTERS: list[Any] = [{"kind": "rock"}, {"kind": {"$near": 1}}, {}, None, {"$or": []}, {"a": None}]
 STATUSES = {200: "success", 400: "error", 404: "error", 413: "error", 415: "error", 500: "error", 503: "error"}
 
 
@@ -70,7 +71,8 @@ class Faulty:
 def drawn(random: Random) -> Any:
     """Draw a body: mostly a right one, with some fields wrong."""
     if random.random() < 0.04:
-        return random.choice([None, 5, [], "moon", {}])
+        nothing: list[Any] = [None, 5, [], "moon", {}]
+        return random.choice(nothing)
     body: dict[str, Any] = {"query_text": " ".join(random.choices(WORDS, k=random.randint(0, 8)))}
     if random.random() < 0.5:
         body["top_k"] = random.choice([1, 2, 3, 5, 1000, 5.0, 0, -1, 1001, "5", True, None, 2.5])
@@ -79,7 +81,7 @@ def drawn(random: Random) -> Any:
     if random.random() < 0.3:
         body["mode"] = random.choice(["hybrid", "dense", "lexical", "fuzzy"])
     if random.random() < 0.2:
-        body["filters"] = random.choice([{"kind": "rock"}, {"kind": {"$near": 1}}, {}, None, {"$or": []}, {"a": None}])
+        body["filters"] = random.choice(FILTERS)
     if random.random() < 0.2:
         body["allow_degraded"] = random.choice([True, False, 1])
     if random.random() < 0.1:

@@ -36,16 +36,20 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     started = datetime.now(UTC)
     # With a threshold a search by words embeds the question too, and every hit has its similarity.
     threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
-    options: QueryOptions = {"top_k": query.top_k, "history": query.history}
+    options: QueryOptions = {
+        "top_k": query.top_k,
+        "mode": query.mode,
+        "history": query.history,
+        "score_threshold": threshold,
+    }
     condition = served.condition(query.filters, call.tenant)
     try:
-        result = await served.index.aretrieve(
-            query.query_text, condition, mode=query.mode, score_threshold=threshold, **options
-        )
+        result = await served.index.aretrieve(query.query_text, condition, **options)
     except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
         if not query.allow_degraded:
             raise
-        result = await served.index.aretrieve(query.query_text, condition, mode="lexical", **options)
+        by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
+        result = await served.index.aretrieve(query.query_text, condition, **by_words)
         result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
     without = [entry for entry in result.degraded if entry.stage == "embed"]
     if without and not query.allow_degraded:
