@@ -41,7 +41,8 @@ def editable() -> list[str]:
 
 def wheels(session: nox.Session, *packages: str) -> Path:
     """Build the wheels of some packages and return the folder that holds them."""
-    folder = Path(session.create_tmp()) / "wheels"
+    # A temporary folder of nox would be that of the tests too, below .nox, and what is hidden is no document to some.
+    folder = Path(session.virtualenv.location) / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
     session.install("uv")
     for package in packages:
