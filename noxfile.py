@@ -130,6 +130,13 @@ def mcp_alone(session: nox.Session) -> None:
 
 
 @nox.session
+def schemathesis(session: nox.Session) -> None:
+    """Hold the service over HTTP against its own OpenAPI document; takes the examples of each operation."""
+    session.install("-e", CORE, "-e", f"./{SERVER}", *group("test-schemathesis"))
+    session.run("python", "tests/support/schemathesis_run.py", *(session.posargs or ["200"]))
+
+
+@nox.session
 def service(session: nox.Session) -> None:
     """Ask the service over HTTP 10^5 times as two tenants, run its container's commands, and overload it (with wrk)."""
     session.install(*editable(), *group("test"))
@@ -192,6 +199,7 @@ def nightly(session: nox.Session) -> None:
     """Run what a change does not wait for; takes the folder with the data, if there is one."""
     session.notify("coverage", [])
     session.notify("plugin_lowest", [])
+    session.notify("schemathesis", ["2000"])
     session.notify("service", [])
     for version in other_pythons():
         session.notify(f"build-{version}", [])

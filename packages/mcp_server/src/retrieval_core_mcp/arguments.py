@@ -24,7 +24,7 @@ LONGEST_ID = 2_000
 _NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 
 
-def _whole(value: object) -> object:
+def whole(value: object) -> object:
     """JSON knows one kind of number: 5.0 is as whole as 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -38,7 +38,7 @@ class SearchArguments(_Arguments):
 
     query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="The question, in plain language")]
     top_k: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(_whole)] | None,
+        Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(whole)] | None,
         Field(description="The most results. Leave out normally; fewer results give longer passages"),
     ] = None
     mode: Annotated[
@@ -69,7 +69,7 @@ class FetchArguments(_Arguments):
     offset: Annotated[
         int,
         Field(ge=0, description="Where to begin, in characters of the text"),
-        BeforeValidator(_whole),
+        BeforeValidator(whole),
     ] = 0
 
 

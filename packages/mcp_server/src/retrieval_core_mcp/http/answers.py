@@ -40,7 +40,7 @@ class ContextAnswer(_Answer):
     """The passages as one text, with numbers to cite them by."""
     token_count: int
     max_tokens: int
-    citations: tuple[dict[str, Any], ...]
+    citations: tuple[str, ...]
     execution: ExecutionMetadata
     errors: tuple[str, ...] = ()
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    ValidationError,
+)
 
 from retrieval_core.compat.service import SearchQuery
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core_mcp.arguments import whole
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from pydantic_core import ErrorDetails
 
@@ -28,7 +40,7 @@ _CONTRACT = {
 }
 _EMPTY = "query_text cannot be empty"
 _Id = Annotated[str, Field(strict=True, min_length=1, max_length=2_000)]
-_Budget = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+_Budget = Annotated[int, Field(strict=True, ge=1, le=1_000_000), BeforeValidator(whole)]
 
 
 class ContextQuery(SearchQuery):
@@ -52,6 +64,21 @@ def _plain(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
+def _written(moment: object) -> object:
+    if not isinstance(moment, str):
+        msg = "it is text such as 2026-01-31T12:00:00Z"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic makes a message of it
+    return moment
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        msg = "it is before the year 1 or after the year 9999 in UTC"
+        raise ValueError(msg) from error
+
+
 class NewDocument(BaseModel):
     """A document to be split, embedded and kept; it replaces the one with its id."""
 
@@ -61,7 +88,7 @@ class NewDocument(BaseModel):
     text: Annotated[StrictStr, Field(min_length=1)]
     title: Annotated[str, Field(strict=True, max_length=500)] | None = None
     source: Annotated[str, Field(strict=True, max_length=2_000)] | None = None
-    timestamp: AwareDatetime | None = None
+    timestamp: Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_utc)] | None = None
     metadata: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(default_factory=dict[str, Any])
 
 

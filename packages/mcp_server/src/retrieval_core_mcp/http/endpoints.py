@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Answers = Callable[["Endpoints", Request, Call], Awaitable[ASGIApp]]
 
-MOST_REMOVED = 1_000
+MOST_REMOVED = 100
 
 
 def _answered(answers: Answers) -> Callable[[Endpoints, Request], Awaitable[ASGIApp]]:
@@ -156,13 +156,19 @@ class Endpoints:
         return json_response((await _info(served, call)).model_dump(mode="json"))
 
     @_answered
-    async def write(self, request: Request, call: Call) -> ASGIApp:
-        """Answer ``POST /v1/documents``."""
-        self._check_writes(call)
+    async def documents(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
+        if not self.settings.allow_writes:
+            raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
+        if call.tenant is not None:
+            raise RequestError(403, "a token of a tenant only reads")
+        return await (self._write if request.method == "POST" else self._remove)(request, call)
+
+    async def _write(self, request: Request, call: Call) -> ASGIApp:
         given = read_arguments(await self._body(request), NewDocuments)
         served = call.served = self._indexes.named(given.index)
-        documents = [
-            Document(
+        documents = {
+            new.id: Document(
                 new.id,
                 new.text,
                 source=new.source or new.id,
@@ -172,19 +178,16 @@ class Endpoints:
                 metadata=new.metadata,
             )
             for new in given.documents
-        ]
-        await served.index.aadd_documents(documents)
-        return json_response({"written": [document.id for document in documents]})
+        }
+        await served.index.aadd_documents(documents.values())
+        return json_response({"written": list(documents)})
 
-    @_answered
-    async def remove(self, request: Request, call: Call) -> ASGIApp:
-        """Answer ``DELETE /v1/documents``."""
-        self._check_writes(call)
+    async def _remove(self, request: Request, call: Call) -> ASGIApp:
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        ids = dict.fromkeys(request.query_params.getlist("id"))
-        if not ids or len(ids) > MOST_REMOVED:
+        ids = request.query_params.getlist("id")
+        if not 1 <= len(ids) <= MOST_REMOVED:
             raise RequestError(400, f"name 1 to {MOST_REMOVED:,} documents, as ?id=FIRST&id=SECOND")
-        removed = {document_id: await served.index.adelete(document_id) for document_id in ids}
+        removed = {document_id: await served.index.adelete(document_id) for document_id in dict.fromkeys(ids)}
         return json_response({"removed_chunks": removed})
 
     async def healthz(self, _request: Request) -> Response:
@@ -211,12 +214,6 @@ class Endpoints:
 
     async def _body(self, request: Request) -> dict[str, Any]:
         return await read_object(request, self.settings.max_body_bytes)
-
-    def _check_writes(self, call: Call) -> None:
-        if not self.settings.allow_writes:
-            raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
-        if call.tenant is not None:
-            raise RequestError(403, "a token of a tenant only reads")
 
 
 def _options(query: ContextQuery) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _THIS = "#/components/schemas/Filter"
-_LARGEST = 8e307
+_LARGEST = 1.7976931348623157e308
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}
 _BOOLEAN: dict[str, Any] = {"type": "boolean"}
@@ -37,6 +37,7 @@ FILTER: dict[str, Any] = {
     "description": "What every passage must pass: conditions by field, and $and, $or and $not. A bare value means $eq. "
     "At most 256 conditions, and 64 levels.",
     "type": "object",
+    "minProperties": 1,
     "properties": {"$and": _FILTERS, "$or": _FILTERS, "$not": {"$ref": _THIS}},
     "patternProperties": {"^[^$]": {"anyOf": [*_SCALAR["anyOf"], _OPERATORS]}},
     "additionalProperties": False,

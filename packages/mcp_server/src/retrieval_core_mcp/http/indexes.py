@@ -152,7 +152,7 @@ def is_url(text: str) -> bool:
 def utc(moment: datetime) -> str:
     """Return a moment as ``YYYY-MM-DDTHH:MM:SSZ``; one without a time zone is taken to be in UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return f"{aware:%Y-%m-%dT%H:%M:%SZ}"
+    return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"  # strftime writes the year 922 with 3 digits
 
 
 class ServedIndexes:

@@ -54,6 +54,21 @@ _ANSWERS = (
     Health,
     Readiness,
 )
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"type": "string", "description": "The type of the event."},
+        "data": {"type": "string", "description": "The event as JSON."},
+    },
+}
+_QUESTION = {"query_text": "How do I set up a vector database?", "top_k": 10, "similarity_threshold": 0.7}
+_EXAMPLES: dict[str, Any] = {
+    "SearchQuery": _QUESTION,
+    "ContextQuery": {"query_text": "How do I set up a vector database?", "max_tokens": 2000},
+    "AnswerQuery": {"query_text": "How do I set up a vector database?"},
+    "NewDocuments": {"documents": [{"id": "setup.md", "text": "To set up a vector database, first install it."}]},
+}
 _INDEX = {
     "name": "index",
     "in": "query",
@@ -83,7 +98,11 @@ def _document() -> dict[str, Any]:
     components["Filter"] = FILTER
     for model in _REQUESTS[:3]:
         filters = components[model.__name__]["properties"]["filters"]
-        filters["anyOf"] = [{"$ref": "#/components/schemas/Filter"}, {"type": "null"}]
+        filters["anyOf"] = [
+            {"$ref": "#/components/schemas/Filter"},
+            {"type": "object", "maxProperties": 0, "description": "None, as programs build it."},
+            {"type": "null"},
+        ]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -147,7 +166,7 @@ def _paths() -> dict[str, Any]:
                         "in": "query",
                         "required": True,
                         "description": "Of the documents; it may be repeated.",
-                        "schema": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1000},
+                        "schema": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 100},
                     },
                     _INDEX,
                 ],
@@ -179,7 +198,7 @@ def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer, body=body)
     told["responses"]["200"] = {
         "description": "Events: what was found, the answer bit by bit, last done; error where something broke.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": _EVENT}},
     }
     return told
 
@@ -203,4 +222,5 @@ def _errors() -> dict[str, Any]:
 
 
 def _json(model: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
+    example = {"example": _EXAMPLES[model]} if model in _EXAMPLES else {}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}, **example}}
