@@ -99,8 +99,8 @@ def _types(schema: Schema, document: Schema) -> set[str]:
     schema = _Comparison._resolved(schema, document)
     if "anyOf" in schema:
         return {kind for part in schema["anyOf"] for kind in _types(part, document)}
-    kind = schema.get("type")
-    return set(kind) if isinstance(kind, list) else {kind} if kind else set()
+    kind: str | list[str] | None = schema.get("type")
+    return {kind} if isinstance(kind, str) else set(kind or ())
 
 
 def _narrowed(old: Schema, new: Schema, place: str) -> Iterator[str]:
