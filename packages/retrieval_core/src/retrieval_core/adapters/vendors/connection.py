@@ -54,6 +54,8 @@ class VendorConnection(ABC, Generic[C]):
     own_url: ClassVar[str]
     key_name: ClassVar[str]
     """Of the vendor's key in the environment."""
+    advice: ClassVar[Mapping[int, str]] = _ADVICE
+    """What to do about an answer, by its status."""
 
     def __init__(self, needed_for: str, api_key: SecretStr | str | None, base_url: str | None) -> None:
         self._needed_for = needed_for
@@ -153,7 +155,7 @@ class VendorConnection(ABC, Generic[C]):
         return ServiceConnectionError(f"the connection to {self._host} failed: {reason}", self.service)
 
     def _of_status(self, status: int, body: object, headers: Mapping[str, str]) -> ServiceError:
-        reason = with_advice(self.said(body) or "no reason given", _ADVICE.get(status, ""))
+        reason = with_advice(self.said(body) or "no reason given", self.advice.get(status, ""))
         msg = f"{self._host} answered with status {status}: {reason}"
         kind = ServiceTimeoutError if status == 408 else ServiceError
         return kind(msg, self.service, status=status, retry_after=retry_after(headers))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from retrieval_core.errors import IndexNotFoundError
 from retrieval_core.ports import Versioned
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
@@ -95,7 +96,7 @@ class VersionTests(StoreTestBase):
             if not isinstance(reader, Versioned):
                 pytest.skip("this store does not tell its version")
             await self._write(place, "old")
-            if not (await reader.describe()).chunks:
+            if not await holds_chunks(reader):
                 pytest.skip("this store keeps no index in the folder")
             await asyncio.to_thread(shutil.copytree, place, backup)
             for name in ("new", "newer"):
@@ -113,6 +114,12 @@ class VersionTests(StoreTestBase):
             versions.append(await reader.version())
             assert versions[0] != versions[1]
             await reader.aclose()
+
+        async def holds_chunks(store: Store) -> bool:
+            try:
+                return bool((await store.describe()).chunks)
+            except IndexNotFoundError:
+                return False
 
         async def found(store: Store) -> set[str]:
             names = await by_text(store, "text")

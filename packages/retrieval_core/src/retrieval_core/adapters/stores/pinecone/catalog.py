@@ -11,7 +11,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.pinecone.fields import is_text
+from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.records import PineconeRecord, batches, check_size
 from retrieval_core.errors import ServiceError
 from retrieval_core.ports import SourceState

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS
+from retrieval_core.adapters.stores.together import together
 from retrieval_core.adapters.vendors.http import with_advice
 from retrieval_core.config import checked_host
 from retrieval_core.errors import (
@@ -24,7 +25,7 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from pydantic import SecretStr
@@ -37,7 +38,6 @@ PAGE = 100
 
 # The client insists on a time-out; the caller's deadline is the one that counts.
 _A_DAY = 86_400.0
-_CONCURRENT_REQUESTS = 4
 
 
 @dataclass(slots=True)
@@ -201,24 +201,6 @@ def _build_http(client: Any) -> None:
     """Let the client read its certificates in this thread, and not with the first request on the event loop."""
     with suppress(AttributeError):
         client._http._ensure_client()  # noqa: SLF001
-
-
-async def together(calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Make calls, a few at a time, and return their results in order; the first failure cancels the others."""
-    few = asyncio.Semaphore(_CONCURRENT_REQUESTS)
-
-    async def make(call: Callable[[], Awaitable[Any]]) -> Any:
-        async with few:
-            return await call()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(make(call)) for call in calls]
-    except ExceptionGroup as errors:
-        failure = errors.exceptions[0]
-    else:
-        return [task.result() for task in tasks]
-    raise failure
 
 
 def _translated(error: Exception, key: str) -> ServiceError:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from retrieval_core.adapters.stores.pinecone.fields import ITEMS, OPAQUE, can_be_name, exact_float, is_text, item_token
-from retrieval_core.adapters.stores.pinecone.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, places
+from retrieval_core.adapters.stores.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, places
+from retrieval_core.adapters.stores.paths import exact_float, is_text, item_token
+from retrieval_core.adapters.stores.pinecone.fields import ITEMS, OPAQUE, can_be_name
 from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.types.filters import (
     And,

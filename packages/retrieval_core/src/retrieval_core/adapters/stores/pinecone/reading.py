@@ -7,10 +7,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.pinecone.connection import together
+from retrieval_core.adapters.stores.foreign import foreign_chunk, visible
 from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
-from retrieval_core.adapters.stores.pinecone.foreign import foreign_chunk, visible
 from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, chunk_of
+from retrieval_core.adapters.stores.together import together
 from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -240,7 +240,7 @@ class NamespaceReader:
             return chunk if matches(condition, chunk_fields(chunk)) else None
         if not matches(condition, visible(record_id, metadata, self._names)):
             return None
-        return foreign_chunk(record_id, metadata, self._names)
+        return foreign_chunk(record_id, metadata, self._names, "store.pinecone.fields")
 
 
 def _parts(ids: Sequence[str]) -> Iterator[list[str]]:

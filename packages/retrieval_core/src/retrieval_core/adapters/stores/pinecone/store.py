@@ -10,14 +10,15 @@ import numpy as np
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.adapters.stores.foreign import check_names
+from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
-from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection, together
-from retrieval_core.adapters.stores.pinecone.fields import is_text
+from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
 from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
-from retrieval_core.adapters.stores.pinecone.foreign import check_names
 from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, NamespaceReader
 from retrieval_core.adapters.stores.pinecone.records import PineconeRecord, batches, records_of, vector_id
 from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
+from retrieval_core.adapters.stores.together import together
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,

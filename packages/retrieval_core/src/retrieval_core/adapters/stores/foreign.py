@@ -1,4 +1,7 @@
-"""Records written by other programs: LlamaIndex, LangChain, or the user's own."""
+"""Records written by other programs: LlamaIndex, LangChain, Qdrant's MCP server, or the user's own.
+
+A record is an id and its fields by name, as the service returns them.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +58,14 @@ def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str
     return seen
 
 
-def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> Chunk:
+def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str], section: str) -> Chunk:
     """Return a record as a chunk.
 
     Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content``,
     ``chunk_text`` or ``review_text``. Without a document id, the record's own id is taken.
+
+    Args:
+        section: Of the settings that map the fields, for the error.
 
     Raises:
         IndexFormatError: No field holds its text.
@@ -71,7 +77,7 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
         msg = (
             f"record {record_id!r:.80} has no text in {where}; its fields are "
             f"{', '.join(sorted(metadata)) or 'none'}. Say which one holds the text: "
-            '[store.pinecone.fields] text = "..."'
+            f'[{section}] text = "..."'
         )
         raise IndexFormatError(msg)
     hidden = {text_name, *(_OF_LLAMAINDEX if node else ())} - set(names.values()) | {text_name}
@@ -122,7 +128,7 @@ def _node(content: Any) -> dict[str, Any] | None:
 def _text(
     metadata: Mapping[str, Any], names: Mapping[str, str], node: dict[str, Any] | None
 ) -> tuple[str | None, str | None]:
-    if "text" in names:
+    if "text" in names and names["text"] != NODE:
         return names["text"], _as_text(metadata.get(names["text"]))
     if node:
         resource = node.get("text_resource")

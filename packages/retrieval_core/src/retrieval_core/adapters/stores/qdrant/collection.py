@@ -1,0 +1,269 @@
+"""The collection of an index: whether it is there, whose it is, and how it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from secrets import token_hex
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.qdrant.connection import models
+from retrieval_core.adapters.stores.qdrant.filters import NUMBERS, OWN, TOKENS, digest
+from retrieval_core.adapters.stores.qdrant.foreign import proposed_settings
+from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, named, point_id
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    IndexFormatError,
+    IndexNotFoundError,
+    RetrievalError,
+    StoreError,
+)
+from retrieval_core.ports import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.qdrant.connection import QdrantConnection
+
+_FORMAT = 1
+_STATE = point_id("state", "")
+_KEYWORDS = (KIND, TOKENS, "document_id", "parent_id", "source")
+_NUMBERS = ("chunk_index", GENERATION)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What an index says of itself, in a point of its own.
+
+    Attributes:
+        generation: Grows with each write.
+        token: A random one of the last write: two processes that write at once may count to the same number.
+    """
+
+    manifest: Manifest
+    generation: int
+    token: str
+
+    def next(self) -> State:
+        """Return the state of a write: of microseconds, so that none counts on from a number that was overtaken."""
+        return replace(self, generation=max(self.generation + 1, int(time() * 1e6)), token=token_hex(16))
+
+    def point(self) -> Any:
+        """Return the point that keeps it."""
+        kept = {
+            "format": _FORMAT,
+            "embedder_id": self.manifest.embedder_id,
+            "dimension": self.manifest.dimension,
+            "analyzer": self.manifest.analyzer,
+            "vectors": list(self.manifest.vectors),
+            "token": self.token,
+            OWN: {"kind": "state", "generation": self.generation},
+        }
+        return models().PointStruct(id=_STATE, vector={}, payload=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A collection that can be searched.
+
+    Attributes:
+        manifest: ``None`` for a collection that another program filled.
+        vector: The vector that is searched; blank for the one without a name.
+    """
+
+    manifest: Manifest | None
+    vector: str
+
+
+class QdrantCollection:
+    """One collection of a server.
+
+    Args:
+        identity: What the store was opened with.
+        names: The fields of a collection that another program filled, by ours; empty where it is none.
+        vector: The vector of such a collection; needed where it has several.
+        indexed_fields: Those that get an index for comparisons.
+    """
+
+    def __init__(
+        self,
+        connection: QdrantConnection,
+        name: str,
+        identity: Identity,
+        *,
+        names: Mapping[str, str],
+        vector: str | None,
+        indexed_fields: Sequence[str],
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._identity = identity
+        self._names = names
+        self._vector = vector
+        self._indexed_fields = indexed_fields
+        self._opened: Opened | None = None
+        self._is_indexed = False
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """Call a method of the client on this collection; see :meth:`QdrantConnection.call`."""
+        return await self._connection.call(method, collection_name=self._name, **arguments)
+
+    async def opened(self) -> Opened:
+        """Return what the collection is; looked at once, for later calls to save the requests.
+
+        Raises:
+            IndexNotFoundError: There is no such collection, or nothing in it.
+            IndexFormatError: Another program filled it, and the settings do not say how it is read; the message does.
+            EmbedderMismatchError: It was built with another embedder.
+            DimensionMismatchError: Its vectors have another length.
+        """
+        if self._opened is None:
+            state = await self.state()
+            self._opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
+        return self._opened
+
+    async def state(self) -> State | None:
+        """Return what the index says of itself now; ``None`` for a collection that another program filled.
+
+        Raises:
+            IndexNotFoundError: There is no such collection.
+            IndexFormatError: It is of another version of this library, or its words were analysed otherwise.
+            EmbedderMismatchError: It was built with another embedder.
+        """
+        if not await self.call("collection_exists"):
+            raise self._not_found()
+        found = await self.call("retrieve", ids=[_STATE], with_payload=True)
+        if not found:
+            return None
+        state = self._read(found[0].payload)
+        self._identity.check_manifest(state.manifest)
+        return state
+
+    async def state_or_new(self) -> State:
+        """Return what the index says of itself, before a write; a collection is not yet made.
+
+        Raises:
+            StoreError: Another program filled it.
+        """
+        try:
+            state = await self.state()
+        except IndexNotFoundError:
+            state = None
+        else:
+            if state is None and (await self.call("get_collection")).points_count:
+                msg = (
+                    f"{self._identity.location} was filled by another program and is only read; "
+                    "name another collection (store.qdrant.collection) to index files"
+                )
+                raise StoreError(msg)
+        return state or State(self._identity.manifest(), 0, "")
+
+    async def prepare(self, state: State) -> None:
+        """Make the collection and its indexes, where they are not there yet.
+
+        Raises:
+            IndexFormatError: An empty collection of the name keeps other vectors.
+        """
+        if state.generation == 0:
+            await self._make(state.manifest)
+        if self._connection.has_indexes and not self._is_indexed:
+            schemas: dict[str, Any] = dict.fromkeys(_KEYWORDS, models().PayloadSchemaType.KEYWORD)
+            schemas |= dict.fromkeys(_NUMBERS, models().PayloadSchemaType.INTEGER)
+            for path in self._indexed_fields:
+                schemas[f"{NUMBERS}.{digest(path)}"] = models().PayloadSchemaType.FLOAT
+            there = (await self.call("get_collection")).payload_schema or {}
+            for key in schemas.keys() - there.keys():
+                await self.call("create_payload_index", field_name=key, field_schema=schemas[key], wait=True)
+            self._is_indexed = True
+
+    async def _make(self, manifest: Manifest) -> None:
+        if not await self.call("collection_exists"):
+            try:
+                await self.call("create_collection", **self._parameters(manifest))
+            except RetrievalError:
+                if not await self.call("collection_exists"):  # another process may have made it meanwhile
+                    raise
+        there = (await self.call("get_collection")).config.params
+        wanted = self._parameters(manifest)
+        are_same = _sizes(there.vectors) == _sizes(wanted["vectors_config"]) and WORDS in (there.sparse_vectors or {})
+        if not are_same:
+            msg = (
+                f"{self._identity.location} is empty, and made for other vectors than this index has; "
+                "delete it, or name another collection (store.qdrant.collection)"
+            )
+            raise IndexFormatError(msg)
+
+    def _parameters(self, manifest: Manifest) -> dict[str, Any]:
+        dense = [] if manifest.dimension is None else [DENSE, *map(named, manifest.vectors)]
+        cosine = models().Distance.COSINE
+        return {
+            "vectors_config": {name: models().VectorParams(size=manifest.dimension, distance=cosine) for name in dense},
+            "sparse_vectors_config": {WORDS: models().SparseVectorParams(modifier=models().Modifier.IDF)},
+        }
+
+    async def _foreign(self) -> Opened:
+        info = await self.call("get_collection")
+        if not info.points_count:
+            raise self._not_found()
+        vectors = _by_name(info.config.params.vectors)
+        if not self._names:
+            points, _ = await self.call("scroll", limit=1, with_payload=True)
+            payload = points[0].payload if points else {}
+            msg = (
+                f"{self._identity.location} was filled by another program. To read it, say which of its fields hold "
+                f"what, for instance:\n{proposed_settings(payload or {}, [*vectors])}"
+            )
+            raise IndexFormatError(msg)
+        return Opened(None, self._checked_vector(vectors))
+
+    def _checked_vector(self, vectors: Mapping[str, Any]) -> str:
+        name = next(iter(vectors), "") if self._vector is None and len(vectors) == 1 else self._vector
+        if name is None or name not in vectors:
+            there = ", ".join(f"{one!r}" for one in vectors) or "none"
+            given = "" if self._vector is None else f", and store.qdrant.vector is {self._vector!r}"
+            msg = f"{self._identity.location} has the vectors {there}{given}; set store.qdrant.vector to one of them"
+            raise IndexFormatError(msg)
+        parameters = vectors[name]
+        if parameters.distance != models().Distance.COSINE:
+            msg = (
+                f"{self._identity.location} compares its vectors by {parameters.distance.value}, which gives no "
+                "cosines; this library reads collections with the distance Cosine"
+            )
+            raise IndexFormatError(msg)
+        if self._identity.dimension is not None and parameters.size != self._identity.dimension:
+            raise DimensionMismatchError(parameters.size, self._identity.dimension, self._identity.location)
+        return name
+
+    def _read(self, payload: Mapping[str, Any]) -> State:
+        try:
+            if payload["format"] != _FORMAT:
+                msg = (
+                    f"{self._identity.location} has format {payload['format']!r}, and this version reads {_FORMAT}; "
+                    "index the documents anew, in another collection"
+                )
+                raise IndexFormatError(msg)
+            manifest = Manifest(
+                payload["embedder_id"],
+                payload["dimension"],
+                payload["analyzer"],
+                vectors=tuple(payload["vectors"]),
+            )
+            return State(manifest, int(payload[OWN]["generation"]), payload["token"])
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{self._identity.location}: what it says of itself is damaged ({error!r:.80}); build the index anew"
+            raise IndexFormatError(msg) from error
+
+    def _not_found(self) -> IndexNotFoundError:
+        return IndexNotFoundError(
+            f"there is no index in the {self._identity.location}; make one: retrieval index PATH…"
+        )
+
+
+def _by_name(vectors: Any) -> dict[str, Any]:
+    """Return the parameters of a collection's vectors; the one without a name has a blank one."""
+    return dict(vectors) if isinstance(vectors, dict) else {} if vectors is None else {"": vectors}
+
+
+def _sizes(vectors: Any) -> dict[str, tuple[int, Any]]:
+    return {name: (one.size, one.distance) for name, one in _by_name(vectors).items()}

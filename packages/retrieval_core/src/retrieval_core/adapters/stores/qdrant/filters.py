@@ -1,0 +1,201 @@
+"""The translation of filters into Qdrant's language, for the points that this library writes.
+
+Qdrant's own conditions on a point's payload mean other things than our filters: 1 and 1.0 are two values to it, names
+of fields are a language of their own, and a number that 64 bits do not hold is another one. So a point of ours holds,
+besides its fields, a digest of every field and of every value of one (:func:`tokens_of`), and its numbers under digests
+of their fields (:func:`numbers_of`). Tests of presence, equality and membership ask for digests, and comparisons with
+numbers for a range; these are exact, and nothing of a filter reaches Qdrant as a name.
+
+What is left, comparisons of text and search inside of it, is only narrowed down to the points that have the field; the
+store then tests each of them with :func:`~retrieval_core.types.filters.matches`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from retrieval_core.adapters.stores.paths import flat, item_token
+from retrieval_core.types.filters import And, Contains, Eq, Exists, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from retrieval_core.types import JSON
+    from retrieval_core.types.filters import Condition, Filter
+
+Expression: TypeAlias = "dict[str, Any] | bool"
+"""A condition in Qdrant's JSON; ``True`` and ``False`` where everything or nothing matches."""
+
+OWN = "_rc"
+"""The part of a payload that is this library's alone."""
+TOKENS = f"{OWN}.has"
+NUMBERS = f"{OWN}.num"
+
+EXACT = 2**53
+"""Below it, comparing with a rounded number is comparing with the number itself."""
+_LARGEST = 1.7976931348623157e308
+# Qdrant reads JSON of at most 128 levels, and each level of a filter takes two.
+_DEEPEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What is asked of Qdrant for a filter.
+
+    Attributes:
+        expression: Holds for everything that matches.
+        is_exact: Whether it holds for nothing else.
+    """
+
+    expression: Expression
+    is_exact: bool
+
+
+EVERYTHING = Pushed(expression=True, is_exact=True)
+
+
+def translate(condition: Filter | None) -> Pushed:
+    """Return a filter in Qdrant's language; ``None`` matches everything."""
+    if condition is None:
+        return EVERYTHING
+    if isinstance(condition, (And, Or, Not)) and condition.depth > _DEEPEST:
+        return Pushed(expression=True, is_exact=False)
+    return _of(condition, negated=False)
+
+
+def tokens_of(fields: Mapping[str, JSON]) -> list[str]:
+    """Return the digests of a chunk's fields, of their values and items, and of what their lists hold."""
+    found: dict[str, None] = {}
+    for path, value in flat(fields).items():
+        found[_presence(path)] = None
+        is_list = isinstance(value, (list, tuple))
+        for item in value if is_list else (value,):
+            if isinstance(item, (str, int, float)):
+                found[_equality(path, item)] = None
+                if is_list:
+                    found[_membership(path, item)] = None
+    return list(found)
+
+
+def numbers_of(fields: Mapping[str, JSON]) -> dict[str, list[float]]:
+    """Return the numbers of a chunk's fields, by the digests of the fields."""
+    found: dict[str, list[float]] = {}
+    for path, value in flat(fields).items():
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        numbers = [_as_float(item) for item in items if isinstance(item, (int, float)) and not isinstance(item, bool)]
+        if numbers:
+            found[digest(path)] = numbers
+    return found
+
+
+def digest(text: str) -> str:
+    """Return 24 letters and digits that stand for a text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def both(*expressions: Expression) -> Expression:
+    """Combine expressions so that every one must hold."""
+    return _combined("must", expressions)
+
+
+def either(*expressions: Expression) -> Expression:
+    """Combine expressions so that at least one must hold."""
+    return _combined("should", expressions)
+
+
+def none_of(expression: Expression) -> Expression:
+    """Return the opposite of an expression."""
+    return not expression if isinstance(expression, bool) else {"must_not": [expression]}
+
+
+def one_of(key: str, values: Iterable[str | int]) -> Expression:
+    """Return the expression for a field that has one of some values; ``key`` is a path of ours, never a user's."""
+    given = [*values]
+    return {"key": key, "match": {"any": given}} if given else False
+
+
+def in_range(key: str, **bounds: float) -> dict[str, Any]:
+    """Return the expression for a field with a number between bounds, such as ``gte=1``."""
+    return {"key": key, "range": bounds}
+
+
+def as_filter(expression: Expression) -> dict[str, Any] | None:
+    """Return an expression as a whole filter in Qdrant's JSON; ``None`` for everything. Not for ``False``."""
+    if isinstance(expression, bool):
+        return None
+    return expression if expression.keys() <= {"must", "should", "must_not"} else {"must": [expression]}
+
+
+def _combined(clause: str, expressions: Sequence[Expression]) -> Expression:
+    decisive = clause == "should"
+    parts: list[dict[str, Any]] = []
+    for part in expressions:
+        if part is decisive:
+            return decisive
+        if not isinstance(part, bool) and part not in parts:
+            parts.append(part)
+    return not decisive if not parts else parts[0] if len(parts) == 1 else {clause: parts}
+
+
+def _of(condition: Filter, *, negated: bool) -> Pushed:
+    match condition:
+        case And(filters) | Or(filters):
+            parts = [_of(part, negated=negated) for part in filters]
+            combine = both if isinstance(condition, And) != negated else either
+            return Pushed(combine(*(part.expression for part in parts)), all(part.is_exact for part in parts))
+        case Not(inner):
+            return _of(inner, negated=not negated)
+        case _:
+            pushed = _condition(condition)
+            if not negated:
+                return pushed
+            return Pushed(none_of(pushed.expression), is_exact=True) if pushed.is_exact else Pushed(True, False)
+
+
+def _condition(condition: Condition) -> Pushed:
+    match condition:
+        case Eq(path, value):
+            return _tokens(_equality(path, value))
+        case Ne(path, value):
+            return _tokens(_equality(path, value), wanted=False)
+        case In(path, values):
+            return _tokens(*(_equality(path, value) for value in values))
+        case NotIn(path, values):
+            return _tokens(*(_equality(path, value) for value in values), wanted=False)
+        case Contains(path, value):
+            return _tokens(_membership(path, value))
+        case Exists(path, value):
+            return _tokens(_presence(path), wanted=value)
+        case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
+            not isinstance(value, str) and abs(value) < EXACT
+        ):
+            bound = {condition.operator.removeprefix("$"): float(value)}
+            return Pushed(in_range(f"{NUMBERS}.{digest(path)}", **bound), is_exact=True)
+        case _:
+            return Pushed(_tokens(_presence(condition.field)).expression, is_exact=False)
+
+
+def _tokens(*tokens: str, wanted: bool = True) -> Pushed:
+    expression = one_of(TOKENS, dict.fromkeys(tokens))
+    return Pushed(expression if wanted else none_of(expression), is_exact=True)
+
+
+def _presence(path: str) -> str:
+    return digest(f"+{path}")
+
+
+def _equality(path: str, value: str | float) -> str:
+    return digest(f"={item_token(path, value)}")
+
+
+def _membership(path: str, value: str | float) -> str:
+    return digest(f"[{item_token(path, value)}")
+
+
+def _as_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return _LARGEST if number > 0 else -_LARGEST

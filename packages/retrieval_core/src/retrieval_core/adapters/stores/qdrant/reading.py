@@ -1,0 +1,324 @@
+"""Reading a collection: searches, fetches, and lists page after page."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.qdrant import filters, foreign
+from retrieval_core.adapters.stores.qdrant.connection import models
+from retrieval_core.adapters.stores.qdrant.filters import as_filter, both, either, in_range, one_of
+from retrieval_core.adapters.stores.qdrant.points import (
+    DENSE,
+    KIND,
+    chunk_of,
+    distinct,
+    fields_of,
+    point_id,
+    value_of,
+    vector_of,
+)
+from retrieval_core.adapters.stores.rows import DOCUMENTS, FIELD_COLUMNS, SECTIONS, FieldReader
+from retrieval_core.adapters.stores.together import together
+from retrieval_core.errors import IndexFormatError
+from retrieval_core.ports import Candidate, Fetched
+from retrieval_core.types.filters import matches
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from retrieval_core.adapters.stores.qdrant.collection import Opened, QdrantCollection
+    from retrieval_core.adapters.stores.qdrant.filters import Expression, Pushed
+    from retrieval_core.adapters.stores.qdrant.points import Kind
+    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, SearchRequest
+    from retrieval_core.types import JSON, Chunk, Document, Section
+    from retrieval_core.types.filters import Filter
+
+MOST_RESULTS = 10_000
+"""The most results that are asked for in order to find enough that match a filter."""
+GROWTH = 4
+"""How many times as many are asked for next."""
+_PAGE = 1_000
+_LAST_POSITION = 2**53
+"""Positions beyond are not told apart; none is as far."""
+
+
+class _Match(NamedTuple):
+    candidate: Candidate
+    score: float
+
+
+class CollectionReader:
+    """Reads one collection.
+
+    Args:
+        names: The fields of a collection that another program filled, by ours.
+    """
+
+    def __init__(self, collection: QdrantCollection, names: Mapping[str, str], location: str) -> None:
+        self._collection = collection
+        self._names = names
+        self._location = location
+
+    async def search(
+        self, opened: Opened, request: SearchRequest, query: Any, vector: str
+    ) -> tuple[tuple[Candidate, ...], str | None]:
+        """Return the best candidates, best first, as many as the limit if the collection has so many.
+
+        One more than the limit is asked for; and more, where that cuts through equal scores or points do not match.
+
+        Args:
+            query: A vector, dense or sparse.
+            vector: The name of those that it is compared with.
+
+        Returns:
+            The candidates, and a message on what is missing from them or ``None``.
+
+        Raises:
+            IndexFormatError: Only points without a text were found.
+        """
+        pushed = self._pushed(opened, request.filter)
+        if pushed.expression is False:
+            return (), None
+        dense = DENSE if opened.manifest else opened.vector
+        arguments: dict[str, Any] = {
+            "query": query,
+            "using": vector or None,
+            "query_filter": _filter(pushed.expression),
+            "with_payload": self._selected(opened, pushed),
+            "with_vectors": ([dense] if dense else True) if request.with_vectors else False,
+        }
+        most = max(MOST_RESULTS, request.limit + 1)
+        asked = request.limit + 1
+        while True:
+            points = (await self._collection.call("query_points", limit=asked, **arguments)).points
+            found, unreadable = self._matches(opened, request, pushed, points, dense)
+            is_enough = len(found) >= request.limit
+            last = min((point.score for point in points), default=0.0)
+            is_all = len(points) < asked
+            if is_all or asked == most or (is_enough and found[request.limit - 1].score > last):
+                break
+            asked = min(GROWTH * asked, most)
+        bar = found[request.limit - 1].score if is_enough else -inf
+        left_out = [error for score, error in unreadable if score >= bar]
+        if left_out and not found:
+            raise left_out[0]
+        problems: list[str] = []
+        if not (is_all or is_enough):
+            problems.append(
+                f"of the {len(points)} best points only {len(found)} match the filter, which Qdrant cannot evaluate "
+                "itself, and there may be others; add a condition that it can, such as $eq"
+            )
+        if left_out:
+            problems.append(f"{len(left_out)} of the best points were left out: {left_out[0]}")
+        message = f"{self._location}: {'; '.join(problems)}" if problems else None
+        return tuple(match.candidate for match in found[: request.limit]), message
+
+    async def fetch(self, opened: Opened, request: FetchRequest) -> Fetched:
+        """Return those of the requested records that exist."""
+        pushed = self._pushed(opened, request.filter)
+        if pushed.expression is False:
+            return Fetched()
+        if opened.manifest is None:
+            return await self._chunks_of_others(opened, request, pushed.expression)
+        parts = (
+            partial(self._chunks, request, pushed.expression),
+            partial(self._sections, request, pushed),
+            partial(self._documents, request, pushed),
+        )
+        chunks, sections, documents = await together(parts)
+        return Fetched(*chunks, sections, documents)
+
+    async def scrolled(
+        self, expression: Expression, columns: Sequence[str] | bool, *, with_vectors: Sequence[str] | bool = False
+    ) -> AsyncIterator[Any]:
+        """Yield the points for which an expression holds, page after page."""
+        offset: Any = None
+        while expression is not False:
+            points, offset = await self._collection.call(
+                "scroll",
+                scroll_filter=_filter(expression),
+                limit=_PAGE,
+                offset=offset,
+                with_payload=columns if isinstance(columns, bool) else _include(columns),
+                with_vectors=with_vectors,
+            )
+            for point in points:
+                yield point
+            if offset is None:
+                return
+
+    async def retrieved(
+        self, ids: Iterable[int | str], columns: Sequence[str] | bool = True, *, with_vectors: Any = False
+    ) -> list[Any]:
+        """Return the points with some ids."""
+        ordered = list(dict.fromkeys(ids))
+        payload = columns if isinstance(columns, bool) else _include(columns)
+        parts = [
+            partial(
+                self._collection.call,
+                "retrieve",
+                ids=ordered[start : start + _PAGE],
+                with_payload=payload,
+                with_vectors=with_vectors,
+            )
+            for start in range(0, len(ordered), _PAGE)
+        ]
+        return [point for points in await together(parts) for point in points]
+
+    async def fields(self, opened: Opened) -> dict[str, FieldInfo]:
+        """Return the fields of all chunks by their paths, those of most chunks first; reads every point."""
+        counter, reader = FieldCounter(), FieldReader()
+        expression = of_kind("chunk") if opened.manifest else True
+        async for point in self.scrolled(expression, FIELD_COLUMNS if opened.manifest else True):
+            counter.add(self._fields(opened, point, reader))
+        return counter.catalogue()
+
+    def _pushed(self, opened: Opened, condition: Filter | None) -> Pushed:
+        return filters.translate(condition) if opened.manifest else foreign.translate(condition, self._names)
+
+    def _selected(self, opened: Opened, pushed: Pushed) -> Any:
+        """Return how much of the payload a search needs; the chunks that are wanted are fetched later."""
+        return _include(["id"] if pushed.is_exact else FIELD_COLUMNS) if opened.manifest else True
+
+    def _matches(
+        self, opened: Opened, request: SearchRequest, pushed: Pushed, points: Sequence[Any], dense: str
+    ) -> tuple[list[_Match], list[tuple[float, IndexFormatError]]]:
+        """Return the matches, best first, and the scores and errors of points that cannot be read."""
+        found: list[_Match] = []
+        unreadable: list[tuple[float, IndexFormatError]] = []
+        reader = FieldReader()
+        for point in points:
+            payload = point.payload or {}
+            name = str(payload.get("id")) if opened.manifest else str(point.id)
+            chunk: Chunk | None = None
+            try:
+                if not pushed.is_exact and not matches(request.filter, self._fields(opened, point, reader)):
+                    continue
+                if opened.manifest is None:
+                    chunk = foreign.chunk_of(name, payload, self._names)
+            except IndexFormatError as error:
+                unreadable.append((point.score, error))
+                continue
+            score = point.score if request.vector is None else min(1.0, max(-1.0, point.score))
+            vector = vector_of(point, dense) if request.with_vectors else None
+            found.append(_Match(Candidate(name, score, chunk, vector), point.score))
+        found.sort(key=lambda match: (-match.score, match.candidate.chunk_id))
+        return found, unreadable
+
+    def _fields(self, opened: Opened, point: Any, reader: FieldReader) -> Mapping[str, JSON]:
+        payload = point.payload or {}
+        if opened.manifest:
+            return fields_of(payload, reader)
+        return foreign.fields_of(str(point.id), payload, self._names)
+
+    async def _chunks(self, request: FetchRequest, expression: Expression) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return chunks and their vectors."""
+        vectors = [DENSE] if request.with_vectors else False
+        points = await self.retrieved(
+            (point_id("chunk", name) for name in distinct(request.chunk_ids)), with_vectors=vectors
+        )
+        wanted = both(of_kind("chunk"), _in_ranges(request.ranges), expression)
+        points += [point async for point in self.scrolled(wanted, True, with_vectors=vectors)]
+        found: dict[str, Any] = {}
+        kept: dict[str, Any] = {}
+        reader = FieldReader()
+        for point in points:
+            if request.filter is None or matches(request.filter, fields_of(point.payload, reader)):
+                chunk = found[point.payload["id"]] = chunk_of(point.payload)
+                if (vector := vector_of(point, DENSE)) is not None:
+                    kept[chunk.id] = vector
+        return found, kept
+
+    async def _chunks_of_others(self, opened: Opened, request: FetchRequest, expression: Expression) -> Fetched:
+        vectors: Any = ([opened.vector] if opened.vector else True) if request.with_vectors else False
+        ids = (foreign.native_id(name) for name in request.chunk_ids)
+        points = await self.retrieved((one for one in ids if one is not None), with_vectors=vectors)
+        ranges = [
+            foreign.range_expression(part.document_id, *_bounds(part), self._names)
+            for part in request.ranges
+            if distinct((part.document_id,))
+        ]
+        wanted = both(either(*ranges), expression)
+        points += [point async for point in self.scrolled(wanted, True, with_vectors=vectors)]
+        chunks: dict[str, Chunk] = {}
+        kept: dict[str, Any] = {}
+        reader = FieldReader()
+        for point in points:
+            name = str(point.id)
+            if not matches(request.filter, self._fields(opened, point, reader)):
+                continue
+            chunk = foreign.chunk_of(name, point.payload or {}, self._names)
+            if name in request.chunk_ids or _is_in(chunk, request.ranges):
+                chunks[name] = chunk
+                if (vector := vector_of(point, opened.vector)) is not None:
+                    kept[name] = vector
+        return Fetched(chunks, kept)
+
+    async def _sections(self, request: FetchRequest, pushed: Pushed) -> dict[str, Section]:
+        points = await self.retrieved(point_id("section", name) for name in distinct(request.section_ids))
+        sections = {point.payload["id"]: value_of(point.payload, SECTIONS) for point in points}
+        seen = await self._visible("parent_id", sections, request.filter, pushed)
+        return {name: section for name, section in sections.items() if name in seen}
+
+    async def _documents(self, request: FetchRequest, pushed: Pushed) -> dict[str, Document]:
+        points = await self.retrieved(point_id("document", name) for name in distinct(request.document_ids))
+        documents = {point.payload["id"]: value_of(point.payload, DOCUMENTS) for point in points if _is_whole(point)}
+        seen = await self._visible("document_id", documents, request.filter, pushed)
+        return {name: document for name, document in documents.items() if name in seen}
+
+    async def _visible(
+        self, column: str, names: Mapping[str, object], condition: Filter | None, pushed: Pushed
+    ) -> set[str]:
+        """Return those of some names that a matching chunk has in a column."""
+        if condition is None:
+            return set(names)
+        found: set[str] = set()
+        reader = FieldReader()
+        wanted = both(of_kind("chunk"), one_of(column, names), pushed.expression)
+        async for point in self.scrolled(wanted, FIELD_COLUMNS):
+            if point.payload[column] not in found and matches(condition, fields_of(point.payload, reader)):
+                found.add(point.payload[column])
+        return found
+
+
+def of_kind(*kinds: Kind) -> Expression:
+    """Return the expression for points of some kinds."""
+    return one_of(KIND, kinds)
+
+
+def _in_ranges(ranges: Sequence[ChunkRange]) -> Expression:
+    """Return the expression for chunks in one of some ranges; the documents are named once more, which is quicker."""
+    parts: list[Expression] = []
+    for part in ranges:
+        first, last = _bounds(part)
+        if first <= last and distinct((part.document_id,)):
+            position = in_range("chunk_index", gte=first, lte=last)
+            parts.append({"must": [one_of("document_id", (part.document_id,)), position]})
+    return both(one_of("document_id", distinct(part.document_id for part in ranges)), either(*parts))
+
+
+def _bounds(part: ChunkRange) -> tuple[int, int]:
+    return max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
+
+
+def _is_in(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
+    return any(
+        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
+    )
+
+
+def _is_whole(point: Any) -> bool:
+    """Whether a document's text is here too, and not its name alone."""
+    return "text" in point.payload
+
+
+def _filter(expression: Expression) -> Any:
+    found = as_filter(expression)
+    return None if found is None else models().Filter.model_validate(found)
+
+
+def _include(columns: Sequence[str]) -> Any:
+    return models().PayloadSelectorInclude(include=list(columns))

@@ -1,0 +1,268 @@
+"""The Qdrant store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.adapters.stores.compounds import limited
+from retrieval_core.adapters.stores.fields import first_fields
+from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection
+from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
+from retrieval_core.adapters.stores.qdrant.filters import as_filter, both, one_of
+from retrieval_core.adapters.stores.qdrant.foreign import check_names
+from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
+from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
+from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
+from retrieval_core.adapters.stores.rows import SOURCES
+from retrieval_core.adapters.stores.term_vectors import question_weights
+from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
+from retrieval_core.ports import StoreInfo
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.filters import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import SecretStr
+
+    from retrieval_core.adapters.stores.qdrant.collection import Opened
+    from retrieval_core.adapters.stores.qdrant.points import Kind
+    from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, FieldInfo, SearchRequest, SourceState
+
+COLLECTION = "retrieval"
+
+
+class QdrantStore:
+    """Keeps an index in a collection of a Qdrant server, or searches a collection that another program filled.
+
+    A change is one request with its steps in order, or several where it is larger than a request may be: new points
+    first, then those that they replace are removed, then the states of sources. Qdrant has no transactions, so readers
+    may see a part of a change; a document that is replaced is never without chunks meanwhile. A change that broke off
+    is made again by the next run, as its sources are written last. The local mode applies each request as a whole.
+
+    Words are searched by sparse vectors; Qdrant weighs each word by its inverse document frequency, by the formula of
+    the other stores. See :mod:`retrieval_core.adapters.stores.term_vectors`.
+
+    A collection that another program filled is only read, by its vectors; filters see its metadata and the mapped
+    fields under our names.
+
+    Args:
+        url: Address of the server; without a port it is asked at 6333.
+        api_key: Not needed for a server that wants none.
+        path: In place of a server, the folder of the client's local mode, or ``":memory:"``: for trials, see the
+            documentation of stores.
+        collection: Its name.
+        indexed_fields: Fields that get an index for ``$gt`` and its like; all are indexed for equality.
+        vector: For a collection of another program that has several vectors: the one that is searched.
+        fields: For such a collection: paths in a point's payload to a chunk's ``text``, to the object with its
+            ``metadata``, and to ``document_id``, ``chunk_index``, ``title``, ``source`` and so on.
+        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words, but
+            neither by vector nor added to; a new index has no vectors.
+        dimension: Components of each vector, given exactly when the embedder is.
+        vectors: Names of the named vectors that chunks may have, at most eight.
+
+    Raises:
+        ConfigurationError: There is neither an address nor a path, or one of them, the key or the name cannot be used.
+        InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or ``fields`` has an
+            unknown key.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        api_key: SecretStr | None = None,
+        path: str | None = None,
+        collection: str = COLLECTION,
+        indexed_fields: Sequence[str] = (),
+        vector: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+        vectors: Sequence[str] = (),
+    ) -> None:
+        self._connection = connect(url, api_key, path)
+        location = f"Qdrant collection {checked_collection(collection)} {self._connection.place}"
+        self._analyzer = analyzer or Analyzer()
+        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        names = dict(fields or {})
+        check_names(names)
+        self._collection = QdrantCollection(
+            self._connection, collection, self._identity, names=names, vector=vector, indexed_fields=indexed_fields
+        )
+        self._reader = CollectionReader(self._collection, names, location)
+        self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
+        self._catalogue: tuple[str, Mapping[str, FieldInfo]] | None = None
+        self._closed = False
+
+    async def describe(self) -> StoreInfo:
+        """Return the store's contents and abilities.
+
+        Raises:
+            IndexNotFoundError: There is no such collection, or nothing in it.
+            StoreError: The index cannot be opened; for a collection of another program, the message proposes settings.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        opened = await self._collection.opened()
+        if opened.manifest is None:
+            counted = (await self._collection.call("count", exact=True)).count
+            has_vectors = self._identity.dimension is not None
+            sides = frozenset({"dense"}) if has_vectors else frozenset[Any]()
+            return StoreInfo(self._identity.location, None, None, 0, counted, sides, OPERATORS)
+        state = await self._collection.state()
+        return StoreInfo(
+            location=self._identity.location,
+            manifest=opened.manifest,
+            generation=None if state is None else state.generation,
+            documents=await self._count("document"),
+            chunks=await self._count("chunk"),
+            sides=self._identity.sides(opened.manifest),
+            filter_operators=OPERATORS,
+        )
+
+    async def upsert(self, change: Change) -> None:
+        """Apply a change.
+
+        Raises:
+            DimensionMismatchError: The vectors have another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            InvalidParameterError: A part of it cannot be kept; nothing was written.
+            StoreError: Another program filled the collection.
+            ServiceError: Qdrant failed; a part may have been written.
+        """
+        self._check_open()
+        check_change(change)
+        await self._writer.write(change)
+
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with all that belongs to them, and return how many chunks were removed.
+
+        Raises:
+            StoreError: Another program filled the collection.
+            ServiceError: Qdrant failed; a part may be removed.
+        """
+        self._check_open()
+        return await self._writer.remove(document_ids)
+
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates, best first; equal scores are ordered by chunk id.
+
+        One request, and more only where the limit cuts through equal scores, or for a filter that Qdrant cannot
+        evaluate by itself.
+
+        Raises:
+            IncompleteSearchError: Fewer than the limit match among the best 10,000, or some of these have no text; it
+                carries the others.
+            DimensionMismatchError: The vector has another dimension than the index.
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            InvalidParameterError: The request is not well formed.
+            StoreError: The index cannot be searched in this way.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        check_search(request)
+        opened = await self._collection.opened()
+        query: Any
+        if request.vector is not None:
+            name = self._searched(opened, request)
+            query = unit_rows(request.vector).tolist()
+        else:
+            if opened.manifest is None:
+                msg = f"{self._identity.location} is not searched by words; use mode 'dense'"
+                raise StoreError(msg)
+            weights = question_weights(limited(self._analyzer.query_terms(request.text or "")))
+            if not weights:
+                return ()
+            name, query = WORDS, models().SparseVector(indices=[*weights], values=[*weights.values()])
+        found, missing = await self._reader.search(opened, request, query, name)
+        if missing is not None:
+            raise IncompleteSearchError(missing, found)
+        return found
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """Return those of the requested records that exist; a collection of another program has chunks only.
+
+        Raises:
+            IndexNotFoundError: There is no such collection, or nothing in it.
+            StoreError: The index cannot be read.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        return await self._reader.fetch(await self._collection.opened(), request)
+
+    async def version(self) -> str | None:
+        """Name the state of the index, which every write changes.
+
+        Returns:
+            ``None`` before the first write, and for a collection that another program filled.
+        """
+        self._check_open()
+        try:
+            state = await self._collection.state()
+        except IndexNotFoundError:
+            return None
+        return None if state is None else f"{state.token}:{state.generation}"
+
+    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
+        """Return the fields of all passages by their paths, those of most first; reads all, once for each version."""
+        version = await self.version()
+        if version is None or self._catalogue is None or self._catalogue[0] != version:
+            try:
+                found = await self._reader.fields(await self._collection.opened())
+            except IndexNotFoundError:
+                found = {}
+            self._catalogue = version or "", found
+        return first_fields(self._catalogue[1], limit)
+
+    async def sources(self) -> Mapping[str, SourceState]:
+        """Return the state of every source, by its name; nothing before the first write."""
+        self._check_open()
+        if not await self._is_ours():
+            return {}
+        points = self._reader.scrolled(of_kind("source"), True)
+        states = [value_of(point.payload, SOURCES) async for point in points]
+        return {state.source: state for state in states}
+
+    async def documents_of(self, source: str) -> Mapping[str, str]:
+        """Return the content hashes of a source's documents, by document id; nothing before the first write."""
+        self._check_open()
+        if not await self._is_ours():
+            return {}
+        wanted = both(of_kind("document"), one_of("source", distinct((source,))))
+        points = self._reader.scrolled(wanted, ["id", "content_hash"])
+        return {point.payload["id"]: point.payload["content_hash"] async for point in points}
+
+    async def aclose(self) -> None:
+        """Close connections; further calls are errors. Closing twice is fine."""
+        self._closed = True
+        await self._connection.aclose()
+
+    def _searched(self, opened: Opened, request: SearchRequest) -> str:
+        """Return which vectors of the collection a dense search is of."""
+        assert request.vector is not None  # noqa: S101 - a dense search has one
+        manifest = opened.manifest or self._identity.manifest()
+        self._identity.check_query_vector(request.vector, manifest, request.vector_name)
+        return opened.vector if request.vector_name is None else named(request.vector_name)
+
+    async def _is_ours(self) -> bool:
+        try:
+            return (await self._collection.opened()).manifest is not None
+        except IndexNotFoundError:
+            return False
+
+    async def _count(self, kind: Kind) -> int:
+        wanted = models().Filter.model_validate(as_filter(of_kind(kind)))
+        return (await self._collection.call("count", count_filter=wanted, exact=True)).count
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = f"{self._identity.location}: the store is closed"
+            raise StoreError(msg)
+
+
+ADAPTER = Adapter(lambda store, parts: QdrantStore(**dict(store.qdrant), **parts.of_store))
+"""Made of the section ``store.qdrant``."""
