@@ -21,7 +21,7 @@ PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
 EXTRAS = (
     "local,cohere,documents,evaluate,fastembed,graph,graphemes,lancedb,languages,"
-    "openai,otel,pinecone,ragas,redis,stats,tokens,watch"
+    "openai,otel,pinecone,qdrant,ragas,redis,stats,tokens,watch"
 )
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick"}

@@ -19,6 +19,7 @@ from retrieval_core.adapters.caches.redis import RedisCache
 from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.pinecone import PineconeStore
+from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.vendors.http import what_was_said
 from retrieval_core.cli.commands import main
 from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
@@ -39,7 +40,7 @@ ADDRESSES = (
     f"user:{CANARY}@host",
     f"https://[{CANARY}",
 )
-SETTINGS = ("embedder.openai.base_url", "llm.openai.base_url", "store.pinecone.host")
+SETTINGS = ("embedder.openai.base_url", "llm.openai.base_url", "store.pinecone.host", "store.qdrant.url")
 
 
 def shown(error: BaseException) -> str:
@@ -80,6 +81,9 @@ def test_an_address_with_a_secret_is_refused_by_the_adapters(address: str) -> No
         with pytest.raises(ConfigurationError, match="host of the Pinecone index") as caught:
             PineconeStore(api_key=SecretStr("k"), host=address)
         assert CANARY not in shown(caught.value)
+    with pytest.raises(ConfigurationError, match="address of the Qdrant server") as caught:
+        QdrantStore(url=address)
+    assert CANARY not in shown(caught.value)
 
 
 def test_a_blank_address_is_none() -> None:
@@ -94,6 +98,7 @@ SECRETS: dict[str, Any] = {
     "llm.openai.api_key": CANARY,
     "embedder.openai.api_key": CANARY,
     "store.pinecone.api_key": CANARY,
+    "store.qdrant.api_key": CANARY,
     "cache.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
     **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "relevance_filter")},
     **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},

@@ -207,6 +207,7 @@ STORES: Kinds[ports.CataloguedStore] = Kinds(
         lancedb="stores.lancedb.store",
         memory="stores.memory",
         pinecone="stores.pinecone.store",
+        qdrant="stores.qdrant.store",
     ),
     ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
 )

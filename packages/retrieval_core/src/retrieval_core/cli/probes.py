@@ -377,10 +377,10 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
 
     async def look() -> str:
         info = await store.describe()
-        if config.store.kind == "pinecone" and embedder is not None:
-            await _search_once(store, embedder.dimension)
-        elif (manifest := info.manifest) is not None:  # each side may be damaged by itself
+        if (manifest := info.manifest) is not None:  # each side may be damaged by itself
             await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
+        elif config.store.kind in {"pinecone", "qdrant"} and embedder is not None:
+            await _search_once(store, embedder.dimension)
         return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks"
 
     try:

@@ -141,6 +141,27 @@ class LanceDBConfig(Settings):
     """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
 
 
+class QdrantConfig(Settings):
+    """A collection of a Qdrant server, or of its client's local mode."""
+
+    url: Annotated[
+        str | None, AfterValidator(_address), Use(environment="QDRANT_URL", is_needed=True, unless="path")
+    ] = None
+    """Address of the server; ``QDRANT_URL`` of the environment where it is not set."""
+    api_key: Annotated[SecretStr | None, Use(environment="QDRANT_API_KEY")] = None
+    """``QDRANT_API_KEY`` of the environment where it is not set; a server of your own may need none."""
+    path: str | None = None
+    """In place of a server: the folder of the local mode, or ``:memory:``; for trials."""
+    collection: str = Field(default="retrieval", min_length=1, max_length=255)
+    """Name of the collection; the first write makes it."""
+    indexed_fields: tuple[str, ...] = ()
+    """Metadata fields that get an index for ``$gt`` and its like; all have one for equality."""
+    fields: dict[str, str] = Field(default_factory=dict)
+    """For a collection that others filled: which part of a payload holds a chunk's ``text``, ``metadata`` …"""
+    vector: str | None = None
+    """For such a collection with several vectors: the one that is searched."""
+
+
 class OpenAIEmbedderConfig(Settings):
     """An embedding model behind OpenAI's API, or any other that speaks it."""
 
@@ -214,13 +235,15 @@ class StoreConfig(WithOptions):
 
     kind: str = "sqlite"
     """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
-    ``pinecone`` or ``"package.module:factory"``."""
+    ``pinecone``, ``qdrant`` or ``"package.module:factory"``."""
     busy_timeout: float = Field(default=30.0, ge=0)
     """Seconds that a writer waits for another one."""
     lancedb: Annotated[LanceDBConfig, Use("lancedb")] = LanceDBConfig()
     """For the kind ``lancedb``."""
     pinecone: Annotated[PineconeConfig, Use("pinecone")] = PineconeConfig()
     """For the kind ``pinecone``."""
+    qdrant: Annotated[QdrantConfig, Use("qdrant")] = QdrantConfig()
+    """For the kind ``qdrant``."""
 
 
 class EmbedderConfig(WithOptions):

@@ -55,7 +55,7 @@ def totals_of(config: RetrievalConfig) -> Path | None:
     """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
     from retrieval_core.run.observe import totals_beside  # noqa: PLC0415 - most programs do not count
 
-    return None if config.store.kind in {"memory", "pinecone"} else totals_beside(place_of(config))
+    return None if config.store.kind in {"memory", "pinecone", "qdrant"} else totals_beside(place_of(config))
 
 
 def build_usage(config: RetrievalConfig) -> UsageStats | None:

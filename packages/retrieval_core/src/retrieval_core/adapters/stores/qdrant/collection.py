@@ -172,7 +172,7 @@ class QdrantCollection:
             schemas |= dict.fromkeys(_NUMBERS, models().PayloadSchemaType.INTEGER)
             for path in self._indexed_fields:
                 schemas[f"{NUMBERS}.{digest(path)}"] = models().PayloadSchemaType.FLOAT
-            there = (await self.call("get_collection")).payload_schema or {}
+            there: dict[str, Any] = (await self.call("get_collection")).payload_schema or {}
             for key in schemas.keys() - there.keys():
                 await self.call("create_payload_index", field_name=key, field_schema=schemas[key], wait=True)
             self._is_indexed = True
@@ -209,10 +209,10 @@ class QdrantCollection:
         vectors = _by_name(info.config.params.vectors)
         if not self._names:
             points, _ = await self.call("scroll", limit=1, with_payload=True)
-            payload = points[0].payload if points else {}
+            payload: dict[str, Any] = (points[0].payload if points else None) or {}
             msg = (
                 f"{self._identity.location} was filled by another program. To read it, say which of its fields hold "
-                f"what, for instance:\n{proposed_settings(payload or {}, [*vectors])}"
+                f"what, for instance:\n{proposed_settings(payload, [*vectors])}"
             )
             raise IndexFormatError(msg)
         return Opened(None, self._checked_vector(vectors))
@@ -255,14 +255,14 @@ class QdrantCollection:
             raise IndexFormatError(msg) from error
 
     def _not_found(self) -> IndexNotFoundError:
-        return IndexNotFoundError(
-            f"there is no index in the {self._identity.location}; make one: retrieval index PATH…"
-        )
+        return IndexNotFoundError(f"{self._identity.location}: there is no index; make one with: retrieval index PATH…")
 
 
 def _by_name(vectors: Any) -> dict[str, Any]:
     """Return the parameters of a collection's vectors; the one without a name has a blank one."""
-    return dict(vectors) if isinstance(vectors, dict) else {} if vectors is None else {"": vectors}
+    if vectors is None:
+        return {}
+    return dict(vectors) if hasattr(vectors, "keys") else {"": vectors}
 
 
 def _sizes(vectors: Any) -> dict[str, tuple[int, Any]]:

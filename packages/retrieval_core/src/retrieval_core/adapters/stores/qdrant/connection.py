@@ -168,16 +168,15 @@ class QdrantServer(VendorConnection["AsyncQdrantClient"]):
         )
 
         match error:
-            case ResourceExhaustedResponse():
-                return self._of_status(429, error.message, {"retry-after": str(error.retry_after_s)})
+            case QdrantException():  # the other one is of a header Retry-After that holds no number
+                is_told = isinstance(error, ResourceExhaustedResponse)
+                return self._of_status(429, str(error), {"retry-after": str(error.retry_after_s)} if is_told else {})
             case UnexpectedResponse() if error.status_code is not None and not 200 <= error.status_code < 300:
                 return self._of_status(error.status_code, _said_in(error), error.headers)
             case ResponseHandlingException(source=httpx.TimeoutException()):
                 return self._silent()
             case ResponseHandlingException(source=httpx.TransportError() as cause):
                 return self._unreachable(cause)
-            case QdrantException():  # a header Retry-After that holds no number, which the client does not take
-                return self._of_status(429, str(error), {})
             # The client looks at what it reads only in part: an answer of another shape fails wherever it is used.
             case (
                 ResponseHandlingException()

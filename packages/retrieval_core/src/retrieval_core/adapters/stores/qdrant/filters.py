@@ -156,14 +156,10 @@ def _of(condition: Filter, *, negated: bool) -> Pushed:
 
 def _condition(condition: Condition) -> Pushed:
     match condition:
-        case Eq(path, value):
-            return _tokens(_equality(path, value))
-        case Ne(path, value):
-            return _tokens(_equality(path, value), wanted=False)
-        case In(path, values):
-            return _tokens(*(_equality(path, value) for value in values))
-        case NotIn(path, values):
-            return _tokens(*(_equality(path, value) for value in values), wanted=False)
+        case Eq(path, value) | Ne(path, value):
+            return _tokens(_equality(path, value), wanted=isinstance(condition, Eq))
+        case In(path, values) | NotIn(path, values):
+            return _tokens(*(_equality(path, value) for value in values), wanted=isinstance(condition, In))
         case Contains(path, value):
             return _tokens(_membership(path, value))
         case Exists(path, value):

@@ -80,7 +80,8 @@ def chunk_points(change: Change, analyzer: Analyzer, generation: int, models: An
             vectors[WORDS] = models.SparseVector(indices=[*weights], values=[*weights.values()])
         fields = chunk_fields(chunk)
         own = {"has": tokens_of(fields), "num": numbers_of(fields)}
-        point = _point("chunk", chunk.id, CHUNKS.to_row(chunk), generation, models, vectors, own)
+        row = CHUNKS.to_row(chunk)
+        point = _point("chunk", chunk.id, row, generation, models=models, vectors=vectors, own=own)
         found.append(_checked(point, f"chunk {chunk.id!r:.80}", location))
     return found
 
@@ -96,15 +97,10 @@ def other_points(change: Change, generation: int, models: Any, location: str) ->
         *(("section", section.id, section) for section in change.sections),
         *(("source", state.source, state) for state in change.sources),
     ]
-    points = [
-        (
-            kind,
-            _checked(
-                _point(kind, name, _FORMS[kind].to_row(value), generation, models), f"{kind} {name!r:.80}", location
-            ),
-        )
-        for kind, name, value in values
-    ]
+    points: list[tuple[Kind, Any]] = []
+    for kind, name, value in values:
+        point = _point(kind, name, _FORMS[kind].to_row(value), generation, models=models)
+        points.append((kind, _checked(point, f"{kind} {name!r:.80}", location)))
     return [point for kind, point in points if kind != "source"], [point for kind, point in points if kind == "source"]
 
 
@@ -164,8 +160,8 @@ def vector_of(point: Any, name: str) -> Vector | None:
     """Return a point's vector of a name, blank for the one without; ``None`` where it did not come along."""
     import numpy as np  # noqa: PLC0415 - slow to load
 
-    given = point.vector
-    values = given.get(name) if isinstance(given, dict) else given
+    given: Any = point.vector
+    values: Any = given.get(name) if hasattr(given, "get") else given
     return None if values is None else np.asarray(values, dtype=np.float32)
 
 
@@ -194,6 +190,7 @@ def _point(
     name: str,
     row: Row,
     generation: int,
+    *,
     models: Any,
     vectors: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,

@@ -128,8 +128,8 @@ class CollectionReader:
             partial(self._sections, request, pushed),
             partial(self._documents, request, pushed),
         )
-        chunks, sections, documents = await together(parts)
-        return Fetched(*chunks, sections, documents)
+        (chunks, vectors), sections, documents = await together(parts)
+        return Fetched(chunks, vectors, sections, documents)
 
     async def scrolled(
         self, expression: Expression, columns: Sequence[str] | bool, *, with_vectors: Sequence[str] | bool = False
@@ -191,7 +191,7 @@ class CollectionReader:
         unreadable: list[tuple[float, IndexFormatError]] = []
         reader = FieldReader()
         for point in points:
-            payload = point.payload or {}
+            payload = _payload(point)
             name = str(payload.get("id")) if opened.manifest else str(point.id)
             chunk: Chunk | None = None
             try:
@@ -209,7 +209,7 @@ class CollectionReader:
         return found, unreadable
 
     def _fields(self, opened: Opened, point: Any, reader: FieldReader) -> Mapping[str, JSON]:
-        payload = point.payload or {}
+        payload = _payload(point)
         if opened.manifest:
             return fields_of(payload, reader)
         return foreign.fields_of(str(point.id), payload, self._names)
@@ -250,7 +250,7 @@ class CollectionReader:
             name = str(point.id)
             if not matches(request.filter, self._fields(opened, point, reader)):
                 continue
-            chunk = foreign.chunk_of(name, point.payload or {}, self._names)
+            chunk = foreign.chunk_of(name, _payload(point), self._names)
             if name in request.chunk_ids or _is_in(chunk, request.ranges):
                 chunks[name] = chunk
                 if (vector := vector_of(point, opened.vector)) is not None:
@@ -308,6 +308,10 @@ def _is_in(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
     return any(
         chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
     )
+
+
+def _payload(point: Any) -> dict[str, Any]:
+    return point.payload or {}
 
 
 def _is_whole(point: Any) -> bool:

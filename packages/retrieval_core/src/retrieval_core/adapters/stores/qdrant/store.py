@@ -18,7 +18,7 @@ from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
-from retrieval_core.ports import StoreInfo
+from retrieval_core.ports import Side, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
@@ -110,8 +110,7 @@ class QdrantStore:
         opened = await self._collection.opened()
         if opened.manifest is None:
             counted = (await self._collection.call("count", exact=True)).count
-            has_vectors = self._identity.dimension is not None
-            sides = frozenset({"dense"}) if has_vectors else frozenset[Any]()
+            sides = frozenset[Side]() if self._identity.dimension is None else frozenset[Side]({"dense"})
             return StoreInfo(self._identity.location, None, None, 0, counted, sides, OPERATORS)
         state = await self._collection.state()
         return StoreInfo(
