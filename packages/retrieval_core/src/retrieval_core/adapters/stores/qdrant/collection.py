@@ -16,6 +16,7 @@ from retrieval_core.errors import (
     IndexFormatError,
     IndexNotFoundError,
     RetrievalError,
+    ServiceError,
     StoreError,
 )
 from retrieval_core.ports import Manifest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _STATE = point_id("state", "")
+_NOT_FOUND = 404
 _KEYWORDS = (KIND, TOKENS, "document_id", "parent_id", "source")
 _NUMBERS = ("chunk_index", GENERATION)
 
@@ -103,6 +105,7 @@ class QdrantCollection:
         self._vector = vector
         self._indexed_fields = indexed_fields
         self._opened: Opened | None = None
+        self._is_there = False
         self._is_indexed = False
 
     async def call(self, method: str, **arguments: Any) -> Any:
@@ -131,14 +134,26 @@ class QdrantCollection:
             IndexFormatError: It is of another version of this library, or its words were analysed otherwise.
             EmbedderMismatchError: It was built with another embedder.
         """
-        if not await self.call("collection_exists"):
-            raise self._not_found()
-        found = await self.call("retrieve", ids=[_STATE], with_payload=True)
+        found = await self._state_points()
         if not found:
             return None
         state = self._read(found[0].payload)
         self._identity.check_manifest(state.manifest)
         return state
+
+    async def _state_points(self) -> list[Any]:
+        """Return the point of the state, with one request where the collection was there the last time."""
+        if self._is_there:
+            try:
+                return await self.call("retrieve", ids=[_STATE], with_payload=True)
+            except ServiceError as error:
+                if error.status != _NOT_FOUND:
+                    raise
+        self._is_there = await self.call("collection_exists")
+        if not self._is_there:
+            self._opened = None
+            raise self._not_found()
+        return await self.call("retrieve", ids=[_STATE], with_payload=True)
 
     async def state_or_new(self) -> State:
         """Return what the index says of itself, before a write; a collection is not yet made.
@@ -167,6 +182,7 @@ class QdrantCollection:
         """
         if state.generation == 0:
             await self._make(state.manifest)
+            self._is_there = True
         if self._connection.has_indexes and not self._is_indexed:
             schemas: dict[str, Any] = dict.fromkeys(_KEYWORDS, models().PayloadSchemaType.KEYWORD)
             schemas |= dict.fromkeys(_NUMBERS, models().PayloadSchemaType.INTEGER)

@@ -1,0 +1,41 @@
+"""What the tests of the Qdrant store have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from retrieval_core.adapters.stores.qdrant import QdrantStore
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
+from support.qdrant_service import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.wire_server import WireServer
+
+
+def store_of(server: WireServer, **options: Any) -> QdrantStore:
+    """Return a store whose collection the server keeps."""
+    given: dict[str, Any] = {
+        "api_key": SecretStr(KEY),
+        "url": server.url,
+        "embedder_id": EMBEDDER_ID,
+        "dimension": DIMENSION,
+    }
+    return QdrantStore(**{**given, **options})
+
+
+def run(server: WireServer, test: Callable[[QdrantStore], Awaitable[None]], **options: Any) -> None:
+    """Run a test on a store, on an event loop of its own, and close the store."""
+
+    async def main() -> None:
+        store = store_of(server, **options)
+        try:
+            await test(store)
+        finally:
+            await store.aclose()
+
+    asyncio.run(main())
