@@ -66,7 +66,9 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, the examples of the documentation among them."""
-    session.install(*editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"))
+    session.install(
+        *editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis")
+    )
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -93,7 +95,9 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
     session.install(
-        *editable(), "nox", *group("test", "test-files", "test-llamaindex", "test-observe", "types", "benchmarks")
+        *editable(),
+        "nox",
+        *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "types", "benchmarks"),
     )
     session.run("pyright")
 
@@ -167,7 +171,9 @@ def coverage(session: nox.Session) -> None:
 
     An example that fails becomes an explicit one of its test.
     """
-    session.install(*editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"))
+    session.install(
+        *editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis")
+    )
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs, env=at_random)
@@ -189,7 +195,7 @@ def build(session: nox.Session) -> None:
         f"retrieval-core[{EXTRAS}] @ {core}",
         f"llama-index-retrievers-retrieval-core @ {plugin}",
         f"retrieval-core-mcp @ {server}",
-        *group("test", "test-files", "test-llamaindex", "test-observe", "test-redis"),
+        *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
     session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 

@@ -9,6 +9,7 @@ import pytest
 
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
@@ -45,6 +46,17 @@ class TestLanceDBStore(CataloguedStoreConformance):
 
     async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
         return LanceDBStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
+
+
+@pytest.mark.skipif(find_spec("qdrant_client") is None, reason="the extra 'qdrant' is not installed")
+class TestLocalQdrantStore(CataloguedStoreConformance):
+    """In the client's local mode; ``adapters/qdrant`` has the kit over the protocol, and on a server."""
+
+    async def open_store(self, folder: Path) -> CataloguedStore:
+        return QdrantStore(path=":memory:", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
+        return QdrantStore(path=":memory:", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
 class TestSqliteStoreWithNgrams(LexicalSearchTests, HostileInputTests):

@@ -42,12 +42,14 @@ class QdrantService:
     Attributes:
         client: Holds the collections.
         updates: How many steps each change of points had.
+        updates_left: How many more changes there is space for; ``None`` for any number.
     """
 
     def __init__(self, key: str | None = KEY) -> None:
         self.key = key
         self.client = QdrantClient(":memory:")
         self.updates: list[int] = []
+        self.updates_left: int | None = None
         self.indexes: dict[str, dict[str, Any]] = {}
 
     def __call__(self, request: Request) -> Response:
@@ -116,7 +118,9 @@ class QdrantService:
     def _index(self, name: str, body: Any) -> Any:
         given = models.CreateFieldIndex.model_validate(body)
         self.client.get_collection(name)
-        self.indexes[name][given.field_name] = models.PayloadIndexInfo(data_type=body["field_schema"], points=0)
+        schema = body["field_schema"]
+        kind = schema if isinstance(schema, str) else schema["type"]
+        self.indexes[name][given.field_name] = models.PayloadIndexInfo(data_type=kind, points=0)
         return _DONE
 
     def _retrieve(self, name: str, body: Any) -> Any:
@@ -160,6 +164,10 @@ class QdrantService:
     def _update(self, name: str, body: Any) -> Any:
         given = models.UpdateOperations.model_validate(body)
         self.client.get_collection(name)
+        if self.updates_left == 0:
+            msg = "no space left on device"
+            raise _RefusedError(msg)
+        self.updates_left = None if self.updates_left is None else self.updates_left - 1
         self.updates.append(len(given.operations))
         self.client.batch_update_points(name, given.operations)
         return [_DONE for _ in given.operations]

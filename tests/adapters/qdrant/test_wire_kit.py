@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,7 @@ from support.qdrant_support import store_of
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -37,9 +37,6 @@ class TestQdrantOverTheWire(CataloguedStoreConformance):
         self.service = QdrantService()
         with WireServer(self.service) as self.server:
             yield
-
-    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
-        super().run(folder, test, vectors)
 
     @pytest.mark.skip(reason="an index at a server is no folder that could be copied")
     def test_two_copies_have_two_versions(self, tmp_path: Path) -> None: ...

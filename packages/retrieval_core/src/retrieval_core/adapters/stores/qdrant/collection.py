@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.qdrant.connection import models
-from retrieval_core.adapters.stores.qdrant.filters import NUMBERS, OWN, TOKENS, digest
+from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
 from retrieval_core.adapters.stores.qdrant.foreign import proposed_settings
 from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, named, point_id
 from retrieval_core.errors import (
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 _FORMAT = 1
 _STATE = point_id("state", "")
 _NOT_FOUND = 404
-_KEYWORDS = (KIND, TOKENS, "document_id", "parent_id", "source")
-_NUMBERS = ("chunk_index", GENERATION)
+_LOOKED_AT = 10
+"""Points that settings are proposed by."""
+_KEYWORDS = (KIND, HAS, "document_id", "parent_id", "source")
+_INTEGERS = ("chunk_index", GENERATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +186,27 @@ class QdrantCollection:
             await self._make(state.manifest)
             self._is_there = True
         if self._connection.has_indexes and not self._is_indexed:
-            schemas: dict[str, Any] = dict.fromkeys(_KEYWORDS, models().PayloadSchemaType.KEYWORD)
-            schemas |= dict.fromkeys(_NUMBERS, models().PayloadSchemaType.INTEGER)
-            for path in self._indexed_fields:
-                schemas[f"{NUMBERS}.{digest(path)}"] = models().PayloadSchemaType.FLOAT
+            schemas = self._schemas()
             there: dict[str, Any] = (await self.call("get_collection")).payload_schema or {}
             for key in schemas.keys() - there.keys():
                 await self.call("create_payload_index", field_name=key, field_schema=schemas[key], wait=True)
             self._is_indexed = True
+
+    def _schemas(self) -> dict[str, Any]:
+        """Return the payload indexes, by key.
+
+        Qdrant links the vectors of points with the same value in its graph, so that a search with a filter finds its
+        way; that takes time, and is done for what filters of users ask for.
+        """
+        keyword = models().KeywordIndexParams(type="keyword", enable_hnsw=False)
+        integer = models().IntegerIndexParams(type="integer", range=True, lookup=False, enable_hnsw=False)
+        number = models().FloatIndexParams(type="float")
+        return {
+            **dict.fromkeys(_KEYWORDS, keyword),
+            **dict.fromkeys(_INTEGERS, integer),
+            IS: models().KeywordIndexParams(type="keyword"),
+            **{f"{NUMBERS}.{digest(path)}": number for path in self._indexed_fields},
+        }
 
     async def _make(self, manifest: Manifest) -> None:
         if not await self.call("collection_exists"):
@@ -224,11 +239,11 @@ class QdrantCollection:
             raise self._not_found()
         vectors = _by_name(info.config.params.vectors)
         if not self._names:
-            points, _ = await self.call("scroll", limit=1, with_payload=True)
-            payload: dict[str, Any] = (points[0].payload if points else None) or {}
+            points, _ = await self.call("scroll", limit=_LOOKED_AT, with_payload=True)
+            payloads = [point.payload or {} for point in points]
             msg = (
                 f"{self._identity.location} was filled by another program. To read it, say which of its fields hold "
-                f"what, for instance:\n{proposed_settings(payload, [*vectors])}"
+                f"what, for instance:\n{proposed_settings(payloads, [*vectors])}"
             )
             raise IndexFormatError(msg)
         return Opened(None, self._checked_vector(vectors))

@@ -2,8 +2,8 @@
 
 Qdrant's own conditions on a point's payload mean other things than our filters: 1 and 1.0 are two values to it, names
 of fields are a language of their own, and a number that 64 bits do not hold is another one. So a point of ours holds,
-besides its fields, a digest of every field and of every value of one (:func:`tokens_of`), and its numbers under digests
-of their fields (:func:`numbers_of`). Tests of presence, equality and membership ask for digests, and comparisons with
+besides its fields, a digest of every field and of every value of one, and its numbers under digests of their fields
+(:func:`digested`). Tests of presence, equality and membership ask for digests, and comparisons with
 numbers for a range; these are exact, and nothing of a filter reaches Qdrant as a name.
 
 What is left, comparisons of text and search inside of it, is only narrowed down to the points that have the field; the
@@ -30,8 +30,12 @@ Expression: TypeAlias = "dict[str, Any] | bool"
 
 OWN = "_rc"
 """The part of a payload that is this library's alone."""
-TOKENS = f"{OWN}.has"
+HAS = f"{OWN}.has"
+"""Digests of fields, and of what lists hold."""
+IS = f"{OWN}.is"
+"""Digests of the values and items of fields."""
 NUMBERS = f"{OWN}.num"
+"""Numbers, each below the digest of its field."""
 
 EXACT = 2**53
 """Below it, comparing with a rounded number is comparing with the number itself."""
@@ -65,29 +69,23 @@ def translate(condition: Filter | None) -> Pushed:
     return _of(condition, negated=False)
 
 
-def tokens_of(fields: Mapping[str, JSON]) -> list[str]:
-    """Return the digests of a chunk's fields, of their values and items, and of what their lists hold."""
-    found: dict[str, None] = {}
+def digested(fields: Mapping[str, JSON]) -> dict[str, Any]:
+    """Return the part of a chunk's payload that its filters look at: :data:`HAS`, :data:`IS` and :data:`NUMBERS`."""
+    has: dict[str, None] = {}
+    values: dict[str, None] = {}
+    numbers: dict[str, list[float]] = {}
     for path, value in flat(fields).items():
-        found[_presence(path)] = None
+        has[digest(path)] = None
         is_list = isinstance(value, (list, tuple))
         for item in value if is_list else (value,):
-            if isinstance(item, (str, int, float)):
-                found[_equality(path, item)] = None
-                if is_list:
-                    found[_membership(path, item)] = None
-    return list(found)
-
-
-def numbers_of(fields: Mapping[str, JSON]) -> dict[str, list[float]]:
-    """Return the numbers of a chunk's fields, by the digests of the fields."""
-    found: dict[str, list[float]] = {}
-    for path, value in flat(fields).items():
-        items = value if isinstance(value, (list, tuple)) else (value,)
-        numbers = [_as_float(item) for item in items if isinstance(item, (int, float)) and not isinstance(item, bool)]
-        if numbers:
-            found[digest(path)] = numbers
-    return found
+            if not isinstance(item, (str, int, float)):
+                continue
+            values[_equality(path, item)] = None
+            if is_list:
+                has[_membership(path, item)] = None
+            if not isinstance(item, (str, bool)):
+                numbers.setdefault(digest(path), []).append(_as_float(item))
+    return {"has": list(has), "is": list(values), "num": numbers}
 
 
 def digest(text: str) -> str:
@@ -157,33 +155,29 @@ def _of(condition: Filter, *, negated: bool) -> Pushed:
 def _condition(condition: Condition) -> Pushed:
     match condition:
         case Eq(path, value) | Ne(path, value):
-            return _tokens(_equality(path, value), wanted=isinstance(condition, Eq))
+            return _exact(one_of(IS, (_equality(path, value),)), wanted=isinstance(condition, Eq))
         case In(path, values) | NotIn(path, values):
-            return _tokens(*(_equality(path, value) for value in values), wanted=isinstance(condition, In))
+            tokens = dict.fromkeys(_equality(path, value) for value in values)
+            return _exact(one_of(IS, tokens), wanted=isinstance(condition, In))
         case Contains(path, value):
-            return _tokens(_membership(path, value))
+            return _exact(one_of(HAS, (_membership(path, value),)))
         case Exists(path, value):
-            return _tokens(_presence(path), wanted=value)
+            return _exact(one_of(HAS, (digest(path),)), wanted=value)
         case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
             not isinstance(value, str) and abs(value) < EXACT
         ):
             bound = {condition.operator.removeprefix("$"): float(value)}
-            return Pushed(in_range(f"{NUMBERS}.{digest(path)}", **bound), is_exact=True)
+            return _exact(in_range(f"{NUMBERS}.{digest(path)}", **bound))
         case _:
-            return Pushed(_tokens(_presence(condition.field)).expression, is_exact=False)
+            return Pushed(one_of(HAS, (digest(condition.field),)), is_exact=False)
 
 
-def _tokens(*tokens: str, wanted: bool = True) -> Pushed:
-    expression = one_of(TOKENS, dict.fromkeys(tokens))
+def _exact(expression: Expression, *, wanted: bool = True) -> Pushed:
     return Pushed(expression if wanted else none_of(expression), is_exact=True)
 
 
-def _presence(path: str) -> str:
-    return digest(f"+{path}")
-
-
 def _equality(path: str, value: str | float) -> str:
-    return digest(f"={item_token(path, value)}")
+    return digest(item_token(path, value))
 
 
 def _membership(path: str, value: str | float) -> str:

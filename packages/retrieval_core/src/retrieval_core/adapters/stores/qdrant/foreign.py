@@ -45,22 +45,23 @@ def check_names(names: Mapping[str, str]) -> None:
         raise InvalidParameterError(msg)
 
 
-def proposed_settings(payload: Mapping[str, Any], vectors: Sequence[str]) -> str:
-    """Return settings that read a collection, by what one of its points looks like."""
-    metadata = payload.get(METADATA)
-    if NODE in payload:  # LlamaIndex
+def proposed_settings(payloads: Sequence[Mapping[str, Any]], vectors: Sequence[str]) -> str:
+    """Return settings that read a collection, by what some of its points look like."""
+    there = {name: value for payload in payloads for name, value in payload.items()}
+    if NODE in there:  # LlamaIndex
         names = {"text": NODE}
-    elif "page_content" in payload:  # LangChain
+    elif "page_content" in there:  # LangChain
         names = {"text": "page_content", METADATA: METADATA}
-    elif "document" in payload and METADATA in payload:  # mcp-server-qdrant
+    elif "document" in there and METADATA in there:  # mcp-server-qdrant
         names = {"text": "document", METADATA: METADATA}
     else:
-        names = {"text": next((name for name, value in payload.items() if isinstance(value, str)), "…")}
-    if METADATA in names and isinstance(metadata, dict) and "source" in metadata:
+        names = {"text": next((name for name, value in there.items() if isinstance(value, str)), "…")}
+    if METADATA in names and any("source" in _metadata(payload, names) for payload in payloads):
         names["source"] = f"{METADATA}.source"
-    lines = [f"[{SECTION}]\n{''.join(f'{ours} = {_quoted(theirs)}{chr(10)}' for ours, theirs in names.items())}"]
+    lines = [f"[{SECTION}]", *(f"{ours} = {_quoted(theirs)}" for ours, theirs in names.items())]
     if len(vectors) > 1:
-        lines.insert(0, f"[store.qdrant]\nvector = {_quoted(vectors[0])}  # one of {', '.join(vectors)}\n")
+        choice = f"vector = {_quoted(vectors[0])}  # one of {', '.join(map(_quoted, vectors))}"
+        lines = ["[store.qdrant]", choice, "", *lines]
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.qdrant.filters import OWN, numbers_of, tokens_of
+from retrieval_core.adapters.stores.qdrant.filters import OWN, digested
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.term_vectors import passage_weights
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
@@ -78,8 +78,7 @@ def chunk_points(change: Change, analyzer: Analyzer, generation: int, models: An
         weights = passage_weights(analyzer.terms(chunk.indexed_text))
         if weights:
             vectors[WORDS] = models.SparseVector(indices=[*weights], values=[*weights.values()])
-        fields = chunk_fields(chunk)
-        own = {"has": tokens_of(fields), "num": numbers_of(fields)}
+        own = digested(chunk_fields(chunk))
         row = CHUNKS.to_row(chunk)
         point = _point("chunk", chunk.id, row, generation, models=models, vectors=vectors, own=own)
         found.append(_checked(point, f"chunk {chunk.id!r:.80}", location))

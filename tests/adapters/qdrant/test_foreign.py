@@ -1,0 +1,328 @@
+"""Collections that other programs filled, with points as these packages write them.
+
+The points were taken from ``langchain-qdrant`` 1.1.0, ``llama-index-vector-stores-qdrant`` 0.10.4 (with
+``llama-index-core`` 0.14.25) and ``mcp-server-qdrant`` 0.8.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed")
+pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not installed")
+
+from qdrant_client import models
+
+from retrieval_core.cli.probes import examine_parts
+from retrieval_core.config import load_config
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    IncompleteSearchError,
+    IndexFormatError,
+    IndexNotFoundError,
+    InvalidParameterError,
+    StoreError,
+)
+from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.testing.store_kit import DIMENSION
+from retrieval_core.testing.store_kit.base import chunk, put, unit
+from retrieval_core.types.filters import And, Contains, Eq, Gte, Lt, Ne, Text
+from support.qdrant_service import KEY, QdrantService
+from support.qdrant_support import run
+from support.wire_server import WireServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_core.adapters.stores.qdrant import QdrantStore
+
+pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+
+TEXT = "Ports are opened with `ufw`."
+ID = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+OTHER = "0666a40d-9b66-4e49-9045-3bf479f55338"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection that a package made.
+
+    Attributes:
+        vectors: The name of its vectors; blank for the one without a name.
+        payload: Of a point for a text with metadata.
+        bare: Of a point for a text without.
+        fields: What the doctor proposes.
+        document_id: What the point's document is called.
+    """
+
+    vectors: str
+    payload: dict[str, Any]
+    bare: dict[str, Any]
+    fields: dict[str, str]
+    document_id: str = ID
+    metadata: dict[str, Any] = field(default_factory=lambda: {"source": "guide.md", "page": 3, "tags": ["net", "ufw"]})
+
+
+def _node(metadata: Mapping[str, Any], text: str) -> str:
+    """Return the content of a node as ``TextNode`` is written by LlamaIndex."""
+    source = {"node_id": "guide", "node_type": None, "metadata": {}, "hash": None, "class_name": "RelatedNodeInfo"}
+    return json.dumps(
+        {
+            "id_": ID,
+            "embedding": None,
+            "metadata": metadata,
+            "excluded_embed_metadata_keys": [],
+            "excluded_llm_metadata_keys": [],
+            "relationships": {"1": source},
+            "metadata_template": "{key}: {value}",
+            "metadata_separator": "\n",
+            "text": text,
+            "mimetype": "text/plain",
+            "start_char_idx": None,
+            "end_char_idx": None,
+            "text_template": "{metadata_str}\n\n{content}",
+            "class_name": "TextNode",
+        }
+    )
+
+
+_PAGE = {"source": "guide.md", "page": 3, "tags": ["net", "ufw"]}
+_OF_NODE = {"_node_type": "TextNode", "document_id": "guide", "doc_id": "guide", "ref_doc_id": "guide"}
+COLLECTIONS = {
+    "LangChain": Collection(
+        "",
+        {"page_content": TEXT, "metadata": _PAGE},
+        {"page_content": "Bare", "metadata": None},
+        {"text": "page_content", "metadata": "metadata", "source": "metadata.source"},
+    ),
+    "LlamaIndex": Collection(
+        "text-dense",
+        {**_PAGE, "_node_content": _node(_PAGE, TEXT), **_OF_NODE},
+        {"_node_content": _node({}, "Bare"), **_OF_NODE},
+        {"text": "_node_content"},
+        document_id="guide",
+    ),
+    "mcp-server-qdrant": Collection(
+        "fast-all-minilm-l6-v2",
+        {"document": TEXT, "metadata": _PAGE},
+        {"document": "Bare", "metadata": None},
+        {"text": "document", "metadata": "metadata", "source": "metadata.source"},
+    ),
+}
+
+
+def filled(collection: Collection, *, distance: str = "Cosine", more: tuple[str, ...] = ()) -> QdrantService:
+    """Return a server with a collection ``docs``."""
+    service = QdrantService()
+    parameters = models.VectorParams(size=DIMENSION, distance=models.Distance(distance))
+    vectors = dict.fromkeys((collection.vectors, *more), parameters) if collection.vectors else parameters
+    service.client.create_collection("docs", vectors_config=vectors)
+    service.indexes["docs"] = {}
+    for name, seed, payload in ((ID, 0, collection.payload), (OTHER, 1, collection.bare)):
+        values = unit(seed).tolist()
+        vector: Any = {collection.vectors: values} if collection.vectors else values
+        service.client.upsert("docs", [models.PointStruct(id=name, vector=vector, payload=payload)])
+    return service
+
+
+@pytest.mark.parametrize("program", COLLECTIONS)
+def test_a_collection_of_another_program_is_read(program: str) -> None:
+    """With the mapping alone: texts, metadata, documents, vectors and filters."""
+    collection = COLLECTIONS[program]
+
+    async def test(store: QdrantStore) -> None:
+        info = await store.describe()
+        assert (info.chunks, info.documents, info.manifest, info.sides) == (2, 0, None, {"dense"})
+        found = await store.search(SearchRequest(2, vector=unit(0), with_vectors=True))
+        assert [item.chunk_id for item in found] == [ID, OTHER]
+        passage = found[0].chunk
+        assert passage is not None
+        assert (passage.text, passage.document_id, passage.source) == (TEXT, collection.document_id, "guide.md")
+        assert dict(passage.metadata) == {"source": "guide.md", "page": 3, "tags": ("net", "ufw")}
+        assert found[0].score == pytest.approx(1)
+        np.testing.assert_allclose(np.asarray(found[0].vector), unit(0), atol=1e-6)
+        assert found[1].chunk is not None
+        assert found[1].chunk.text == "Bare"
+        for condition, expected in (
+            (Eq("source", "guide.md"), [ID]),
+            (Eq("page", 3.0), [ID]),
+            (And((Gte("page", 3), Lt("page", 4), Contains("tags", "ufw"))), [ID]),
+            (Ne("tags", "ufw"), [OTHER]),
+            (Text("source", "GUIDE"), [ID]),
+            (Eq("id", OTHER), [OTHER]),
+            (Eq("source", "other.md"), []),
+            (Eq("document_id", collection.document_id), [ID, OTHER] if program == "LlamaIndex" else [ID]),
+        ):
+            found = await store.search(SearchRequest(5, vector=unit(0), filter=condition))
+            assert [item.chunk_id for item in found] == expected, condition
+        fetched = await store.fetch(FetchRequest((ID, "no id", "7"), with_vectors=True))
+        assert set(fetched.chunks) == {ID} == set(fetched.vectors)
+        assert not (await store.fetch(FetchRequest((ID,), filter=Eq("page", 4)))).chunks
+        assert (await store.fields(100))["page"].passages == 1
+        assert await store.version() is None
+        assert dict(await store.sources()) == {}
+        assert dict(await store.documents_of("guide.md")) == {}
+
+    with WireServer(filled(collection)) as server:
+        run(server, test, collection="docs", fields=collection.fields)
+
+
+@pytest.mark.parametrize("program", COLLECTIONS)
+def test_the_doctor_proposes_the_mapping(program: str) -> None:
+    """It says what to set; and with just that the collection is in order."""
+    collection = COLLECTIONS[program]
+    fake = {"embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder", "embedder.options.dimension": DIMENSION}
+    with WireServer(filled(collection)) as server:
+        given = {"store.kind": "qdrant", "store.qdrant.url": server.url, "store.qdrant.collection": "docs", **fake}
+
+        def told(**more: Any) -> tuple[str, str]:
+            config = load_config(overrides={**given, **more}, environment={"QDRANT_API_KEY": KEY})
+            (finding,) = (one for one in examine_parts(config) if one.subject == "index")
+            return finding.verdict, finding.detail
+
+        verdict, advice = told()
+        assert verdict == "wrong"
+        proposed = tomllib.loads(advice[advice.index("[store.qdrant") :])["store"]["qdrant"]
+        assert proposed == {"fields": collection.fields}
+        verdict, detail = told(**{"store.qdrant": {**proposed, "url": server.url, "collection": "docs"}})
+        assert (verdict, detail.endswith("0 documents, 2 chunks")) == ("ok", True)
+
+
+def test_a_collection_of_ones_own_making() -> None:
+    """Its fields are named, and the first text is proposed; of several vectors one has to be chosen."""
+    collection = Collection("small", {"n": 1, "body": "Text"}, {"body": "More"}, {})
+
+    async def unmapped(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match=r'(?s)vector = "small".*text = "body"'):
+            await store.describe()
+
+    async def ambiguous(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"has the vectors 'small', 'large'; set store.qdrant.vector"):
+            await store.describe()
+
+    async def wrong(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"store.qdrant.vector is 'huge'"):
+            await store.describe()
+
+    async def chosen(store: QdrantStore) -> None:
+        found = await store.search(SearchRequest(5, vector=unit(0)))
+        assert [item.chunk.text for item in found if item.chunk] == ["Text", "More"]
+
+    with WireServer(filled(collection, more=("large",))) as server:
+        run(server, unmapped, collection="docs")
+        run(server, ambiguous, collection="docs", fields={"text": "body"})
+        run(server, wrong, collection="docs", fields={"text": "body"}, vector="huge")
+        run(server, chosen, collection="docs", fields={"text": "body"}, vector="small")
+
+
+def test_ranges_of_a_document_need_its_positions() -> None:
+    """Neighbours are found where the mapping tells document and position, and nowhere else."""
+    collection = Collection(
+        "", {"body": "One", "doc": "d", "at": {"n": 1}}, {"body": "Two", "doc": "d", "at": {"n": 2.0}}, {}
+    )
+    names = {"text": "body", "document_id": "doc", "chunk_index": "at.n"}
+
+    async def mapped(store: QdrantStore) -> None:
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange("d", 2, 9), ChunkRange("e", 0, 9))))
+        assert [(item.text, item.chunk_index) for item in found.chunks.values()] == [("Two", 2)]
+
+    async def unmapped(store: QdrantStore) -> None:
+        assert not (await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 9),)))).chunks
+
+    with WireServer(filled(collection)) as server:
+        run(server, mapped, collection="docs", fields=names)
+        run(server, unmapped, collection="docs", fields={"text": "body"})
+
+
+def test_points_without_a_text_are_left_out() -> None:
+    """What is readable is found, and the search says what is missing; with nothing readable it is an error."""
+    collection = COLLECTIONS["LangChain"]
+
+    async def some(store: QdrantStore) -> None:
+        with pytest.raises(
+            IncompleteSearchError, match=f"1 of the best points were left out: record '{OTHER}'"
+        ) as caught:
+            await store.search(SearchRequest(5, vector=unit(0)))
+        assert [item.chunk_id for item in caught.value.found] == [ID]
+
+    async def none(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"\[store.qdrant.fields\] text"):
+            await store.search(SearchRequest(5, vector=unit(0)))
+
+    service = filled(collection)
+    service.client.overwrite_payload("docs", {"metadata": {}}, points=[OTHER])
+    with WireServer(service) as server:
+        run(server, some, collection="docs", fields=collection.fields)
+        run(server, none, collection="docs", fields={"text": "nowhere"})
+
+
+def test_what_is_not_ours_is_not_written() -> None:
+    """Neither indexing nor deleting touches a collection of another program; words are not searched."""
+
+    async def test(store: QdrantStore) -> None:
+        for write in (lambda: put(store, chunk("a")), lambda: store.delete(["guide"]), lambda: store.upsert(Change())):
+            with pytest.raises(StoreError, match="filled by another program and is only read"):
+                await write()
+        with pytest.raises(StoreError, match="not searched by words"):
+            await store.search(SearchRequest(5, text="ports"))
+        assert (await store.describe()).chunks == 2
+
+    with WireServer(filled(COLLECTIONS["LangChain"])) as server:
+        run(server, test, collection="docs", fields=COLLECTIONS["LangChain"].fields)
+
+
+def test_vectors_that_cannot_be_compared_are_refused() -> None:
+    """Another distance, and another length."""
+    collection = COLLECTIONS["LangChain"]
+
+    async def distance(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match="compares its vectors by Euclid"):
+            await store.search(SearchRequest(5, vector=unit(0)))
+
+    async def length(store: QdrantStore) -> None:
+        with pytest.raises(DimensionMismatchError):
+            await store.describe()
+
+    with WireServer(filled(collection, distance="Euclid")) as server:
+        run(server, distance, collection="docs", fields=collection.fields)
+    with WireServer(filled(collection)) as server:
+        run(server, length, collection="docs", fields=collection.fields, dimension=DIMENSION + 1)
+
+
+def test_an_empty_collection_is_no_index() -> None:
+    """It is taken for an index that is not made yet, and used where its vectors are right."""
+
+    async def test(store: QdrantStore) -> None:
+        with pytest.raises(IndexNotFoundError):
+            await store.describe()
+        with pytest.raises(IndexFormatError, match="made for other vectors"):
+            await put(store, chunk("a"))
+
+    service = QdrantService()
+    parameters = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
+    service.client.create_collection("docs", vectors_config=parameters)
+    with WireServer(service) as server:
+        run(server, test, collection="docs")
+
+
+def test_unknown_fields_are_refused() -> None:
+    """The error names what can be mapped."""
+    from retrieval_core.adapters.stores.qdrant import QdrantStore
+
+    with pytest.raises(InvalidParameterError, match=r"headline cannot be mapped; choose from .*metadata"):
+        QdrantStore(url="http://localhost", fields={"headline": "x"})
+
+
+def test_closing(tmp_path: Any) -> None:
+    """An unused store is closed at once."""
+    from retrieval_core.adapters.stores.qdrant import QdrantStore
+
+    asyncio.run(QdrantStore(path=str(tmp_path)).aclose())
+    assert not list(tmp_path.iterdir())
