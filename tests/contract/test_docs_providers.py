@@ -1,4 +1,4 @@
-"""The configurations of docs/providers.md load, and make the objects that the page speaks of."""
+"""The configurations of docs/providers.md and docs/stores.md load, and make the objects that the page speaks of."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+STORES = (ROOT / "docs/stores.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE + STORES, flags=re.MULTILINE | re.DOTALL)
 KEYS = {"OPENAI_API_KEY": "o", "PINECONE_API_KEY": "p", "CO_API_KEY": "c"}
 
 
@@ -75,6 +76,6 @@ def test_the_extras_exist() -> None:
     project = tomllib.loads((ROOT / "packages/retrieval_core/pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
-    providers = {"local", "openai", "cohere", "fastembed", "pinecone", "redis"}
+    providers = {"local", "openai", "cohere", "fastembed", "pinecone", "qdrant", "redis"}
     assert named == providers | {"languages", "tokens", "otel", "ragas", "graphemes"}
     assert named <= set(extras)

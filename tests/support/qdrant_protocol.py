@@ -43,12 +43,12 @@ def _operation(method: str, path: str) -> dict[str, Any]:
 
 
 def _problem(place: tuple[str, ...], value: Any) -> str | None:
-    error = next(_validator(place).iter_errors(value), None)
+    error = next(iter(_validator(place).iter_errors(value)), None)
     return None if error is None else f"{error.json_path}: {error.message:.300}"
 
 
 @cache
-def _validator(place: tuple[str, ...]) -> Draft202012Validator:
+def _validator(place: tuple[str, ...]) -> Any:
     pointer = "/".join(part.replace("~", "~0").replace("/", "~1") for part in place)
     return Draft202012Validator({**protocol(), "$ref": f"#/{pointer}"})
 

@@ -91,7 +91,7 @@ class QdrantService:
         return {
             ("get", at): self._describe,
             ("put", at): self._create,
-            ("get", f"{at}/exists"): lambda name, _: {"exists": self.client.collection_exists(name)},
+            ("get", f"{at}/exists"): self._exists,
             ("put", f"{at}/index"): self._index,
             ("post", f"{at}/points"): self._retrieve,
             ("post", f"{at}/points/scroll"): self._scroll,
@@ -115,11 +115,14 @@ class QdrantService:
         self.indexes[name] = {}
         return True
 
+    def _exists(self, name: str, _body: Any) -> Any:
+        return {"exists": self.client.collection_exists(name)}
+
     def _index(self, name: str, body: Any) -> Any:
         given = models.CreateFieldIndex.model_validate(body)
         self.client.get_collection(name)
         schema = body["field_schema"]
-        kind = schema if isinstance(schema, str) else schema["type"]
+        kind = models.PayloadSchemaType(schema if isinstance(schema, str) else schema["type"])
         self.indexes[name][given.field_name] = models.PayloadIndexInfo(data_type=kind, points=0)
         return _DONE
 
@@ -184,7 +187,9 @@ def _as_json(value: Any) -> Any:
 def _levels(value: Any) -> int:
     levels, layer = 0, [value]
     while layer:
-        inner = [part.values() if isinstance(part, dict) else part for part in layer if isinstance(part, (dict, list))]
-        levels += bool(inner)
-        layer = [item for items in inner for item in items]
+        inner: list[Any] = []
+        for part in layer:
+            inner += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        levels += 1
+        layer = inner
     return levels

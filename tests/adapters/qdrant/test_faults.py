@@ -217,7 +217,8 @@ def test_the_clients_own_time_out_is_told_as_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(connection_module, "_SILENCE_SECONDS", 1)
 
     async def test(store: QdrantStore) -> None:
-        client = await store._connection.client()  # pyright: ignore[reportAttributeAccessIssue]
+        connection: Any = store._connection
+        client: Any = await connection.client()
         client._client.openapi_client.client._async_client.timeout = 1e-6
         server.fail(Hang())
         with pytest.raises(ServiceTimeoutError, match="did not answer in time"):

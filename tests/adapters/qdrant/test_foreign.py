@@ -72,7 +72,13 @@ class Collection:
 
 def _node(metadata: Mapping[str, Any], text: str) -> str:
     """Return the content of a node as ``TextNode`` is written by LlamaIndex."""
-    source = {"node_id": "guide", "node_type": None, "metadata": {}, "hash": None, "class_name": "RelatedNodeInfo"}
+    source: dict[str, Any] = {
+        "node_id": "guide",
+        "node_type": None,
+        "metadata": {},
+        "hash": None,
+        "class_name": "RelatedNodeInfo",
+    }
     return json.dumps(
         {
             "id_": ID,

@@ -240,7 +240,7 @@ class QdrantCollection:
         vectors = _by_name(info.config.params.vectors)
         if not self._names:
             points, _ = await self.call("scroll", limit=_LOOKED_AT, with_payload=True)
-            payloads = [point.payload or {} for point in points]
+            payloads: list[dict[str, Any]] = [point.payload or {} for point in points]
             msg = (
                 f"{self._identity.location} was filled by another program. To read it, say which of its fields hold "
                 f"what, for instance:\n{proposed_settings(payloads, [*vectors])}"
