@@ -284,6 +284,23 @@ def test_what_is_not_ours_is_not_written() -> None:
         run(server, test, collection="docs", fields=COLLECTIONS["LangChain"].fields)
 
 
+def test_a_mapping_is_for_collections_of_others() -> None:
+    """An index of this library needs none, and the error says so."""
+
+    async def fill(store: QdrantStore) -> None:
+        await put(store, chunk("a"))
+        assert store.sides == {"dense", "lexical"}
+
+    async def test(store: QdrantStore) -> None:
+        with pytest.raises(IndexFormatError, match=r"is an index of this library; leave store\.qdrant\.fields out"):
+            await store.describe()
+        assert store.sides == {"dense"}
+
+    with WireServer(QdrantService()) as server:
+        run(server, fill)
+        run(server, test, fields={"text": "text"})
+
+
 def test_vectors_that_cannot_be_compared_are_refused() -> None:
     """Another distance, and another length."""
     collection = COLLECTIONS["LangChain"]

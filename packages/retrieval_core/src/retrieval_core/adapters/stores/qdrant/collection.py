@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.qdrant.connection import models
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
-from retrieval_core.adapters.stores.qdrant.foreign import proposed_settings
+from retrieval_core.adapters.stores.qdrant.foreign import SECTION, proposed_settings
 from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, named, point_id
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -119,12 +119,16 @@ class QdrantCollection:
 
         Raises:
             IndexNotFoundError: There is no such collection, or nothing in it.
-            IndexFormatError: Another program filled it, and the settings do not say how it is read; the message does.
+            IndexFormatError: Another program filled it, and the settings do not say how it is read, which the message
+                does; or they say so of an index of this library.
             EmbedderMismatchError: It was built with another embedder.
             DimensionMismatchError: Its vectors have another length.
         """
         if self._opened is None:
             state = await self.state()
+            if state is not None and self._names:
+                msg = f"{self._identity.location} is an index of this library; leave {SECTION} out, which is for others"
+                raise IndexFormatError(msg)
             self._opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
         return self._opened
 

@@ -18,7 +18,7 @@ from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
-from retrieval_core.ports import Side, StoreInfo
+from retrieval_core.ports import StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.qdrant.collection import Opened
     from retrieval_core.adapters.stores.qdrant.points import Kind
-    from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, FieldInfo, SearchRequest, SourceState
+    from retrieval_core.ports import (
+        Candidate,
+        Change,
+        Fetched,
+        FetchRequest,
+        FieldInfo,
+        SearchRequest,
+        Side,
+        SourceState,
+    )
 
 COLLECTION = "retrieval"
 
@@ -63,6 +72,9 @@ class QdrantStore:
         dimension: Components of each vector, given exactly when the embedder is.
         vectors: Names of the named vectors that chunks may have, at most eight.
 
+    Attributes:
+        sides: The kinds of search it does, known without asking Qdrant.
+
     Raises:
         ConfigurationError: There is neither an address nor a path, or one of them, the key or the name cannot be used.
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or ``fields`` has an
@@ -95,6 +107,9 @@ class QdrantStore:
         )
         self._reader = CollectionReader(self._collection, names, location)
         self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
+        has_vectors = dimension is not None
+        others: frozenset[Side] = frozenset({"dense"}) if has_vectors else frozenset()
+        self.sides: frozenset[Side] = others if names else self._identity.sides(None)
         self._catalogue: tuple[str, Mapping[str, FieldInfo]] | None = None
         self._closed = False
 
@@ -110,8 +125,7 @@ class QdrantStore:
         opened = await self._collection.opened()
         if opened.manifest is None:
             counted = (await self._collection.call("count", exact=True)).count
-            sides = frozenset[Side]() if self._identity.dimension is None else frozenset[Side]({"dense"})
-            return StoreInfo(self._identity.location, None, None, 0, counted, sides, OPERATORS)
+            return StoreInfo(self._identity.location, None, None, 0, counted, self.sides, OPERATORS)
         state = await self._collection.state()
         return StoreInfo(
             location=self._identity.location,
