@@ -63,6 +63,7 @@ CALLS: dict[str, tuple[str, Callable[[QdrantStore], Coroutine[Any, Any, Any]]]] 
     "sources": (f"{POINTS}/scroll", lambda store: store.sources()),
     "documents_of": (f"{POINTS}/scroll", lambda store: store.documents_of("source")),
     "delete": (f"{POINTS}/count", lambda store: store.delete(["d"])),
+    "count": (f"{POINTS}/count", lambda store: store.count_chunks(Eq("a", 1))),
     "fields": (f"{POINTS}/scroll", lambda store: store.fields(10)),
 }
 """Each call, and the path of a request that it makes once the store knows its index."""

@@ -172,6 +172,7 @@ def test_a_collection_of_another_program_is_read(program: str) -> None:
         assert set(fetched.chunks) == {ID} == set(fetched.vectors)
         assert not (await store.fetch(FetchRequest((ID,), filter=Eq("page", 4)))).chunks
         assert (await store.fields(100))["page"].passages == 1
+        assert await store.count_chunks(Eq("page", 3)) == 1
         assert await store.version() is None
         assert dict(await store.sources()) == {}
         assert dict(await store.documents_of("guide.md")) == {}

@@ -168,6 +168,23 @@ class CollectionReader:
         ]
         return [point for points in await together(parts) for point in points]
 
+    async def count(self, expression: Expression) -> int:
+        """Return for how many points an expression holds."""
+        if expression is False:
+            return 0
+        return (await self._collection.call("count", count_filter=_filter(expression), exact=True)).count
+
+    async def count_matching(self, opened: Opened, condition: Filter) -> int:
+        """Return how many chunks match a filter; reads them where Qdrant cannot evaluate it by itself."""
+        pushed = self._pushed(opened, condition)
+        expression = both(of_kind("chunk") if opened.manifest else True, pushed.expression)
+        if pushed.is_exact:
+            return await self.count(expression)
+        reader, found = FieldReader(), 0
+        async for point in self.scrolled(expression, FIELD_COLUMNS if opened.manifest else True):
+            found += matches(condition, self._fields(opened, point, reader))
+        return found
+
     async def fields(self, opened: Opened) -> dict[str, FieldInfo]:
         """Return the fields of all chunks by their paths, those of most chunks first; reads every point."""
         counter, reader = FieldCounter(), FieldReader()

@@ -10,7 +10,7 @@ from retrieval_core.adapters.stores.compounds import limited
 from retrieval_core.adapters.stores.fields import first_fields
 from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection
 from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
-from retrieval_core.adapters.stores.qdrant.filters import as_filter, both, one_of
+from retrieval_core.adapters.stores.qdrant.filters import both, one_of
 from retrieval_core.adapters.stores.qdrant.foreign import check_names
 from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from retrieval_core.adapters.stores.qdrant.collection import Opened
-    from retrieval_core.adapters.stores.qdrant.points import Kind
     from retrieval_core.ports import (
         Candidate,
         Change,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         Side,
         SourceState,
     )
+    from retrieval_core.types.filters import Filter
 
 COLLECTION = "retrieval"
 
@@ -124,15 +124,15 @@ class QdrantStore:
         self._check_open()
         opened = await self._collection.opened()
         if opened.manifest is None:
-            counted = (await self._collection.call("count", exact=True)).count
+            counted = await self._reader.count(True)
             return StoreInfo(self._identity.location, None, None, 0, counted, self.sides, OPERATORS)
         state = await self._collection.state()
         return StoreInfo(
             location=self._identity.location,
             manifest=opened.manifest,
             generation=None if state is None else state.generation,
-            documents=await self._count("document"),
-            chunks=await self._count("chunk"),
+            documents=await self._reader.count(of_kind("document")),
+            chunks=await self._reader.count(of_kind("chunk")),
             sides=self._identity.sides(opened.manifest),
             filter_operators=OPERATORS,
         )
@@ -231,6 +231,19 @@ class QdrantStore:
             self._catalogue = version or "", found
         return first_fields(self._catalogue[1], limit)
 
+    async def count_chunks(self, condition: Filter) -> int:
+        """Return how many chunks pass a filter; 0 before the first write.
+
+        Raises:
+            StoreError: The index cannot be read.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        try:
+            return await self._reader.count_matching(await self._collection.opened(), condition)
+        except IndexNotFoundError:
+            return 0
+
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name; nothing before the first write."""
         self._check_open()
@@ -266,10 +279,6 @@ class QdrantStore:
             return (await self._collection.opened()).manifest is not None
         except IndexNotFoundError:
             return False
-
-    async def _count(self, kind: Kind) -> int:
-        wanted = models().Filter.model_validate(as_filter(of_kind(kind)))
-        return (await self._collection.call("count", count_filter=wanted, exact=True)).count
 
     def _check_open(self) -> None:
         if self._closed:

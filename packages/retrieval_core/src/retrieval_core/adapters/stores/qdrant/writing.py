@@ -70,8 +70,7 @@ class CollectionWriter:
         if former.generation == 0 or not names:
             return 0
         state = former.next()
-        chunks = models().Filter.model_validate(as_filter(both(of_kind("chunk"), one_of("document_id", names))))
-        count = (await self._collection.call("count", count_filter=chunks, exact=True)).count
+        count = await self._reader.count(both(of_kind("chunk"), one_of("document_id", names)))
         documents = await self._reader.retrieved((point_id("document", name) for name in names), ["source"])
         sources = {point.payload["source"] for point in documents if "source" in point.payload}
         steps = [
