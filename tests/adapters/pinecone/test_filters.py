@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.stores.pinecone.fields import flat, storable
+from retrieval_core.adapters.stores.paths import flat
+from retrieval_core.adapters.stores.pinecone.fields import storable
 from retrieval_core.adapters.stores.pinecone.filters import MOST_VALUES, translate
 from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.testing import filter_strategies
