@@ -44,6 +44,8 @@ def test_something_is_done() -> None:
 def test_what_is_done_is_there(place: str) -> None:
     """Every module, class and attribute that a finished row names can be imported."""
     parts = place.split(".")
+    if parts[0] != "retrieval_core":
+        pytest.importorskip(parts[0], reason="a package of its own, which is not installed here")
     size = next(size for size in range(len(parts), 0, -1) if _is_module(".".join(parts[:size])))
     attributes = parts[size:]
     if len(attributes) == 2 and attributes[1] in _fields(place):

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.http_service import DOCUMENTS, opened, serving
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
     """Run a test against a service over the documents."""
+    from support.http_service import DOCUMENTS, opened, serving  # the package may not be installed
 
     def run(
         test: Callable[[Service], Awaitable[None]], *, index: Mapping[str, Any] | None = None, **settings: Any

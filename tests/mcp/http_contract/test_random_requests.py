@@ -9,6 +9,10 @@ import re
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
 from retrieval_core.compat.service import RetrievalResponse
 from retrieval_core.errors import (
     DeadlineExceededError,
