@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip install 'retrieval-core[local]'")
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip install 'retrieval-core[local]'")
 pytest.importorskip("openai", reason="the slow models are served as OpenAI's: pip install 'retrieval-core[openai]'")
 
 import httpx2
