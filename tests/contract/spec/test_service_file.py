@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.compat.service import (
+    NOT_BLANK,
     ChunkMetadata,
     CollectionInfo,
     ExecutionMetadata,
@@ -316,6 +319,12 @@ def test_what_a_table_just_includes(name: str, changes: dict[str, Any]) -> None:
     assert {field: getattr(read, field) for field in changes} == changes
 
 
+def test_what_is_blank_to_the_schema_is_blank_to_the_model() -> None:
+    """Of all characters, those that a client's validator lets through alone are those that make a question."""
+    by_schema = {number for number in range(sys.maxunicode + 1) if re.search(NOT_BLANK, chr(number))}
+    assert by_schema == {number for number in range(sys.maxunicode + 1) if chr(number).strip()}
+
+
 def test_bounds_are_in_the_schema() -> None:
     """Whoever makes a form or a client from it finds them; and answers have the same schema as they are written."""
     fields = SearchQuery.model_json_schema()["properties"]
@@ -323,7 +332,7 @@ def test_bounds_are_in_the_schema() -> None:
         "type": "string",
         "minLength": 1,
         "maxLength": 10_000,
-        "pattern": r"\S",
+        "pattern": NOT_BLANK,
         "title": "",
     }
     assert fields["top_k"] | {"title": ""} == {

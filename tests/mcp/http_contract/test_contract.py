@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -327,6 +328,20 @@ class TestFailures:
             check_error(await service.ask("GET", "/v1/chunks/moon.md%230"), 503)
 
         served(check)
+
+    def test_what_the_service_was_not_set_up_for_is_501_and_says_what_to_install(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "bpe_openai", None)
+
+        async def check(service: Service) -> None:
+            for path in ("/v1/context", "/v1/answer"):
+                told = check_error(await service.ask("POST", path, json={"query_text": QUESTION}), 501)
+                assert told["errors"][0].startswith("the service is not set up for this: ")
+                assert "pip install 'retrieval-core[tokens]'" in told["errors"][0]
+            assert (await search(service)).status_code == 200
+
+        served(check, index={"context": {"token_counter": "o200k_base"}})
 
     def test_what_nobody_expected_is_500_with_its_kind_and_the_requests_id(
         self, served: Served, caplog: pytest.LogCaptureFixture

@@ -185,6 +185,8 @@ async def until_closed(service: HttpProcess) -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", service.port)
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:  # it waited to be let in when the port was closed
+            continue
         writer.close()
 
 

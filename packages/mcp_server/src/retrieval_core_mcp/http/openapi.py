@@ -38,6 +38,7 @@ _ERRORS = {
     "415": "The body is no JSON.",
     "421": "The service is not called by this host name.",
     "500": "Something that nobody expected; the log has the request's id.",
+    "501": "The service was not set up for this; the message says what to install or to set.",
     "503": "The store or the embedder is not available, the service is busy, or it ends; see Retry-After.",
 }
 _REQUESTS = (SearchQuery, ContextQuery, AnswerQuery, NewDocuments)

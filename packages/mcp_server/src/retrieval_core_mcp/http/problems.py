@@ -40,6 +40,9 @@ def refused(  # noqa: PLR0911 - one for each kind
         case errors.EmbeddingError() | errors.ModelNotFoundError() if served is not None:
             cause = error.__cause__
             return not_embedded(_said(cause if isinstance(cause, errors.RetrievalError) else error, served))
+        case errors.ConfigurationError():
+            logger.error("request %s: %s", request_id, error)
+            return RequestError(501, f"the service is not set up for this: {_said(error, served)}")
         case errors.EmbedderMismatchError() if served is not None and error.indexed_with is None:
             return no_vectors(served)
         case errors.StoreError() | errors.SearchError() | errors.ServiceError() if served is not None:

@@ -48,6 +48,8 @@ __all__ = [
 LONGEST_QUERY = 10_000
 """Code points of a question."""
 MOST_RESULTS = 1000
+NOT_BLANK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+"""A character that is no white space, spelled out: that is less in JSON schemas than in Python."""
 
 
 def _whole(value: object) -> object:
@@ -117,7 +119,7 @@ class SearchQuery(_Model):
 
     query_text: Annotated[
         str,
-        Field(strict=True, max_length=LONGEST_QUERY, json_schema_extra={"minLength": 1, "pattern": r"\S"}),
+        Field(strict=True, max_length=LONGEST_QUERY, json_schema_extra={"minLength": 1, "pattern": NOT_BLANK}),
         AfterValidator(_not_blank),
     ]
     """The question, at most 10,000 code points and not only white space."""
