@@ -183,16 +183,16 @@ def used(part: Any, library: Library) -> None:
         assert part.postprocess_nodes(nodes, query_str="moon")
 
 
-def is_gone(left: ref[Any], before: int) -> bool:
+def is_gone(left: ref[Any], before: set[threading.Thread]) -> bool:
     """Whether nothing is left of a part: neither itself, nor a thread, nor something that nobody closed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and threading.active_count() > before:
-            thread.join(5)
+    started = set(threading.enumerate()) - before
+    for thread in started:
+        thread.join(5)
     gc.collect()
-    return left() is None and threading.active_count() <= before
+    return left() is None and not any(thread.is_alive() for thread in started)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -201,7 +201,7 @@ def test_nothing_is_left_of_what_nobody_closed(name: str) -> None:
     """Neither a thread nor an open loop, which would be a ResourceWarning, and that an error here."""
     with Library() as library:
         library.pipeline.retrieve("moon")  # its own loop has begun
-        before = threading.active_count()
+        before = set(threading.enumerate())
         part = MADE[name](library)
         used(part, library)
         left = ref(part)
@@ -214,7 +214,7 @@ def test_nothing_is_left_of_a_vector_store_over_a_file(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
     with open_index(tmp_path / "i.db", embedder=embedder) as index:
         index.add(CHUNKS)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     store = RetrievalCoreVectorStore.from_index_file(tmp_path / "i.db", embed_model=embedder)
     assert len(store.get_nodes()) == len(CHUNKS)
     left = ref(store)

@@ -295,17 +295,17 @@ def test_nothing_is_left_of_a_retriever_that_nobody_closed(tmp_path: Path) -> No
     """Neither threads nor the index."""
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
         index.add(CHUNKS)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     retriever = RetrievalCoreRetriever.from_index_file(tmp_path / "index.db", embedder=FakeEmbedder())
     assert retriever.retrieve(QUESTION)
     gone = ref(retriever.pipeline)
     del retriever
     gc.collect()
     assert gone() is None
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and threading.active_count() > before:
-            thread.join(5)
-    assert threading.active_count() <= before
+    started = set(threading.enumerate()) - before
+    for thread in started:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_queries_of_plain_bundles_stay_plain(retriever: RetrievalCoreRetriever) -> None:
