@@ -24,7 +24,7 @@ EXTRAS = (
     "openai,otel,pinecone,qdrant,ragas,redis,stats,tokens,watch"
 )
 PARALLEL = ("--numprocesses", "auto")
-QUICK = {"HYPOTHESIS_PROFILE": "quick"}
+QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400", "REQUESTS": "200"}
 """For sessions that look for another thing than what the properties of the code are."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
@@ -142,10 +142,14 @@ def schemathesis(session: nox.Session) -> None:
 
 @nox.session
 def service(session: nox.Session) -> None:
-    """Ask the service over HTTP 10^5 times as two tenants, run its container's commands, and overload it (with wrk)."""
+    """Ask the service over HTTP for long, run its container's commands, and overload it (with wrk).
+
+    That is 10^5 calls as two tenants, and 10^4 random requests.
+    """
     session.install(*editable(), *group("test"))
-    more = {"CALLS": "100000", "CONTAINER": "1"}
-    session.run("pytest", *PARALLEL, "--timeout", "7200", "tests/mcp/http_ops", *session.posargs, env=more)
+    more = {"CALLS": "100000", "REQUESTS": "10000", "CONTAINER": "1"}
+    service = ("tests/mcp/http_ops", "tests/mcp/http_contract")
+    session.run("pytest", *PARALLEL, "--timeout", "7200", *service, *session.posargs, env=more)
     if shutil.which("wrk") is not None:
         session.run("python", "benchmarks/http_load.py", "--overload", "60")
 

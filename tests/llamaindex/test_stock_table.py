@@ -15,6 +15,7 @@ import json
 import re
 import sys
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import cycle
@@ -149,6 +150,7 @@ class Desk:
     retriever: RetrievalCoreRetriever
     llm: Writer
     replies: dict[str, str]
+    afterwards: ExitStack
 
     def engine(self, **settings: Any) -> RetrieverQueryEngine:
         arguments: dict[str, Any] = {"llm": self.llm, **settings}
@@ -531,6 +533,7 @@ def _(desk: Desk) -> None:
 
 def sql_tool(desk: Desk, **settings: Any) -> QueryEngineTool:
     database = create_engine("sqlite:///:memory:")
+    desk.afterwards.callback(database.dispose)
     with database.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE moons (name TEXT)")
         connection.exec_driver_sql("INSERT INTO moons VALUES ('moon')")
@@ -1275,9 +1278,9 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     # What an engine makes without being given a model asks these.
     monkeypatch.setattr(Settings, "_llm", llm)
     monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(4))
-    with Library() as library:
+    with Library() as library, ExitStack() as afterwards:
         retriever = RetrievalCoreRetriever(library.pipeline, top_k=3).bound(filters={"kind": "moon"})
-        yield Desk(library, retriever, llm, replies)
+        yield Desk(library, retriever, llm, replies, afterwards)
 
 
 CHECKED = [row for row in ROWS if not isinstance(row.check, str)]

@@ -128,7 +128,6 @@ def test_a_preset_is_a_configuration(tmp_path: Path, files: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of this process cannot be counted")
-@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # that is so, and Python 3.13 says it
 @pytest.mark.parametrize(("kind", "several"), [("memory", 30), ("sqlite", 30), ("lancedb", 5)])
 def test_indexes_that_nobody_closed_let_go_of_what_they_held(
     tmp_path: Path, files: Path, kind: str, several: int

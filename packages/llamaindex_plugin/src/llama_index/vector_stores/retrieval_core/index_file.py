@@ -59,7 +59,7 @@ class IndexFileStore:
         self._model = model
         self._lock = Lock()  # calls may come from the loops of several threads
         self._closed = False
-        self._store: CataloguedStore | None = None
+        self._named: CataloguedStore | None = None
         self._unnamed: CataloguedStore | None = None
 
     @property
@@ -109,8 +109,8 @@ class IndexFileStore:
         """Close files and threads; further calls are errors. Closing twice is fine."""
         with self._lock:
             self._closed = True
-            stores = (self._store, self._unnamed)
-            self._store = self._unnamed = None
+            stores = (self._named, self._unnamed)
+            self._named = self._unnamed = None
         for store in stores:
             if store is not None:
                 await store.aclose()
@@ -123,21 +123,20 @@ class IndexFileStore:
         if self._closed:
             msg = f"{self._location}: the store is closed"
             raise StoreError(msg)
-        if self._store is not None:
-            return self._store
-        if self._unnamed is None:
-            self._unnamed = await asyncio.to_thread(self._made, None, ())
+        if self._named is not None:
+            return self._named
+        unnamed = self._unnamed or await self._settle(None, ())
         try:
-            manifest = (await self._unnamed.describe()).manifest
+            manifest = (await unnamed.describe()).manifest
         except IndexNotFoundError:
             if not writing:
                 raise
             manifest = None
         if manifest is None:
             model = self._new(dimension, writing=writing)
-            return self._unnamed if model is None else await self._settle(model, ())
+            return unnamed if model is None else await self._settle(model, ())
         if manifest.embedder_id is None:
-            return self._unnamed
+            return unnamed
         if self._model is not None and self._model.id != manifest.embedder_id:
             raise EmbedderMismatchError(manifest.embedder_id, self._model.id, str(self._location))
         return await self._settle(Model(manifest.embedder_id, manifest.dimension), manifest.vectors)
@@ -159,13 +158,17 @@ class IndexFileStore:
         msg = f"{self._location} is new, and the nodes have no embeddings; LlamaIndex's VectorStoreIndex adds them"
         raise InvalidParameterError(msg)
 
-    async def _settle(self, model: Model, vectors: Sequence[str]) -> CataloguedStore:
+    async def _settle(self, model: Model | None, vectors: Sequence[str]) -> CataloguedStore:
+        """Open the store, and return it or the one that another call has opened meanwhile."""
         store = await asyncio.to_thread(self._made, model, vectors)
         with self._lock:
-            if self._store is None and not self._closed:
-                self._store = store
+            former = self._unnamed if model is None else self._named
+            if former is None and not self._closed:
+                if model is None:
+                    self._unnamed = store
+                else:
+                    self._named = store
                 return store
-            former = self._store
         await store.aclose()
         return store if former is None else former
 

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import finalize
 
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.schema import check_sqlite, is_blank
@@ -113,6 +114,8 @@ class Connections:
         self._writer = ThreadPool("sqlite-write", 1)
         self._of_thread = threading.local()
         self._open: list[sqlite3.Connection] = []
+        # What is collected without having been closed lets go of the file as quietly.
+        finalize(self, _close_all, self._open).atexit = False
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function in a read transaction, again when it raises :class:`StaleReadError`.
@@ -171,8 +174,7 @@ class Connections:
             with suppress(sqlite3.Error):  # another process is at it, or the disk is full: it stays where it is
                 if not connection.execute("PRAGMA query_only").fetchone()[0]:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        while self._open:
-            self._open.pop().close()
+        _close_all(self._open)
 
     @staticmethod
     async def _run(pool: ThreadPool, work: Callable[[], T], call: _Call) -> T:
@@ -319,6 +321,11 @@ class Connections:
         except OSError as error:
             msg = f"{self._path}: {error.strerror}"
             raise StoreError(msg) from error
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _read(connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
