@@ -24,7 +24,7 @@ EXTRAS = (
     "openai,otel,pinecone,qdrant,ragas,redis,stats,tokens,watch"
 )
 PARALLEL = ("--numprocesses", "auto")
-QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400", "REQUESTS": "200"}
+QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400"}
 """For sessions that look for another thing than what the properties of the code are."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 

@@ -15,6 +15,7 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 
 from retrieval_core.compat.service import RetrievalResponse
 from retrieval_core.errors import (
+    ConfigurationError,
     DeadlineExceededError,
     EmbeddingError,
     IndexBusyError,
@@ -47,11 +48,12 @@ FAULTS = (
     StoreError(f"{PLACE} is damaged"),
     IndexBusyError(f"{PLACE} is written to"),
     EmbeddingError(f"no model at {PLACE}"),
+    ConfigurationError(f"nothing is set up at {PLACE}"),
     ZeroDivisionError(f"of {PLACE}"),
     MemoryError(),
 )
 FILTERS: list[Any] = [{"kind": "rock"}, {"kind": {"$near": 1}}, {}, None, {"$or": []}, {"a": None}]
-STATUSES = {200: "success", 400: "error", 404: "error", 413: "error", 415: "error", 500: "error", 503: "error"}
+STATUSES = {200: "success"} | dict.fromkeys((400, 404, 413, 415, 500, 501, 503), "error")
 
 
 class Faulty:
