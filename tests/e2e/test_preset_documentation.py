@@ -18,6 +18,8 @@ from support.wire_server import WireServer
 if TYPE_CHECKING:
     from pathlib import Path
 
+MODULES = {"qdrant": "qdrant_client", "sqlite": "sqlite3"}
+LEAST = 0.3
 PAGES = {
     "setup": "Install the vector database with its Docker image, then create a collection.",
     "backup": "A snapshot of a collection is a backup; restore it with one request.",
@@ -46,15 +48,18 @@ def test_the_key_it_needs_is_named() -> None:
     assert missing_settings(load_config("documentation"))["CO_API_KEY"] == "embedder.cohere.api_key"
 
 
-def test_pages_are_found_in_the_order_of_their_similarity(tmp_path: Path) -> None:
-    """Over another store, as the preset leaves all but the place to it; the text comes back as it was written."""
+@pytest.mark.parametrize("kind", ["qdrant", "sqlite"])
+def test_pages_are_found_in_the_order_of_their_similarity(tmp_path: Path, kind: str) -> None:
+    """In Qdrant's local mode, and in another store; the text comes back as it was written, and is what was read."""
+    pytest.importorskip(MODULES[kind])
     folder = tmp_path / "pages"
     folder.mkdir()
     for name, text in PAGES.items():
         (folder / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
     with WireServer(CohereService()) as server:
         overrides = {
-            "store.kind": "sqlite",
+            "store.kind": kind,
+            "store.qdrant.path": str(tmp_path / "qdrant"),
             "index": str(tmp_path / "index.db"),
             "embedder.cohere.base_url": server.url,
             "embedder.cohere.api_key": KEY,
@@ -62,6 +67,8 @@ def test_pages_are_found_in_the_order_of_their_similarity(tmp_path: Path) -> Non
         with open_index(config=load_config("documentation", overrides)) as index:
             assert index.ingest(folder).added == len(PAGES)
             result = index.retrieve("How do I install a vector database with Docker?")
+            alike = index.retrieve("How do I install a vector database with Docker?", score_threshold=LEAST)
+            assert index.check_integrity().verdict == "clean"
         asked = [request.json()["input_type"] for request in server.requests]
     assert set(asked[:-1]) == {"search_document"}
     assert asked[-1] == "search_query"
@@ -71,3 +78,5 @@ def test_pages_are_found_in_the_order_of_their_similarity(tmp_path: Path) -> Non
     assert all(score is not None and 0 <= score <= 1 for score in scores)
     assert result.hits[0].chunk.text.endswith(PAGES["setup"])
     assert result.degraded == ()
+    assert [hit.id for hit in alike.hits] == [hit.id for hit in result.hits if (hit.scores.dense or 0) >= LEAST]
+    assert 0 < len(alike.hits) < len(result.hits)

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retrieval_core import Document, open_index
+from retrieval_core.config.adapters import QdrantConfig
 from retrieval_core.ingest.comparison import compare_chunks
 from retrieval_core.ingest.parsed import ParsedDocument
 from retrieval_core.ingest.split import ChunkSizes, split_document
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from retrieval_core import Index
 
-STORES = ("memory", "sqlite", *(("lancedb",) if find_spec("lancedb") is not None else ()))
+MODULES = {"lancedb": "lancedb", "qdrant": "qdrant_client"}
+STORES = ("memory", "sqlite", *(kind for kind in ("lancedb", "qdrant") if find_spec(MODULES[kind]) is not None))
 PLACES = ("docs/guide.md", "docs/notes.txt", "table.csv#1", "table.csv#2")
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
 TEXTS = st.lists(WORDS | st.sampled_from(["# A heading", "## Another", "- item", "| a | b |", "|-|-|", "```", ""])).map(
@@ -38,9 +40,9 @@ def filled(folder: Path, kind: str) -> Index:
     (folder / "docs/notes.txt").write_text("A note that is short.\n", encoding="utf-8")
     (folder / "table.csv").write_text("text,price\nA sturdy phone,99.5\nA thin phone,500\n", encoding="utf-8")
     place = folder / ".retrieval" / ("index" if kind == "lancedb" else "index.db")
-    index = open_index(
-        place, config=LEXICAL.model_copy(update={"store": LEXICAL.store.model_copy(update={"kind": kind})})
-    )
+    local = QdrantConfig(path=str(folder / ".qdrant"), collection="docs")
+    store = LEXICAL.store.model_copy(update={"kind": kind, "qdrant": local})
+    index = open_index(place, config=LEXICAL.model_copy(update={"store": store}))
     index.ingest([folder / "docs", folder / "table.csv"])
     return index
 
@@ -80,6 +82,31 @@ def test_nothing_is_written(damage: Damage) -> None:
     damage.index.check_integrity()
     damage.index.validate("docs/guide.md#1")
     assert damage.index.describe() == before
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_repair_mends_what_differs_and_touches_nothing_else(tmp_path: Path, store: str) -> None:
+    """Whatever happened; a file that was edited since is taken in as it is now."""
+    with filled(tmp_path, store) as index:
+        damage = Damage(index)
+
+        def repaired(place: str) -> list[str]:
+            """Return the texts of the one document that a repair has written."""
+            others = {other: damage.stored(other) for other in PLACES if other != place}
+            report = index.check_integrity(repair=True)
+            assert (report.verdict, report.repaired) == ("clean", (place,))
+            assert {other: damage.stored(other) for other in others} == others
+            return [chunk.text for chunk in damage.chunks(place)]
+
+        for number, happened in enumerate(KINDS.values()):
+            place = PLACES[number % 2 * 2]  # the guide and a row of the table, which has one chunk, in turns
+            before = damage.chunks(place)
+            after = happened(before, len(before) // 2, 3)
+            assert after != before
+            damage.replace(place, after)
+            assert repaired(place) == [chunk.text for chunk in before]
+        (tmp_path / "docs/notes.txt").write_text("Another note.\n", encoding="utf-8")
+        assert repaired("docs/notes.txt") == ["Another note."]
 
 
 @given(TEXTS, st.booleans(), st.integers(16, 60), st.integers(0, 16))
