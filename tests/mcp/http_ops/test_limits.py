@@ -146,11 +146,13 @@ def test_a_body_beyond_the_limit_is_not_read_to_its_end(path: str, tmp_path: Pat
 
 async def loaded(service: Service) -> None:
     """Ask until what the first answer imports is there, and the answer in the cache."""
+    told = ""
     for _ in range(100):
         answer = await service.ask("POST", "/v1/answer", json=QUERY)
         if answer.status_code == 200:
             return
-    pytest.fail(f"there is no answer: {answer.text}")
+        told = answer.text
+    pytest.fail(f"there is no answer: {told}")
 
 
 def scope(path: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from contextlib import contextmanager
@@ -212,6 +213,40 @@ def test_a_client_that_leaves_ends_the_work_of_the_model(tmp_path: Path) -> None
         code, said = service.end()
     assert code == 0
     assert "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/context", "/v1/answer"])
+def test_a_client_that_leaves_before_its_answer_ends_the_work_for_it(tmp_path: Path, path: str) -> None:
+    """The embedder's server sees its connection closed, and the place of the request is free again."""
+
+    async def run(service: HttpProcess, models: WireServer) -> None:
+        async with client_of(service) as client:
+            assert (await client.get("/readyz")).status_code == 200
+            models.fail_always(Hang(), path=EMBEDDINGS)
+            before = models.count(EMBEDDINGS)
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            body = b'{"query_text": "has the moon air"}'
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            await models.until(lambda: models.count(EMBEDDINGS) == before + 1)
+            assert models.disconnected == 0
+            writer.close()
+            await models.until(lambda: models.disconnected == 1)
+            assert reader.at_eof() or await reader.read() == b""
+            models.heal()
+            again = await client.post("/v1/search", json={"query_text": "is there air on the moon"})
+            assert again.status_code == 200
+            counted = (await client.get("/metrics")).text
+            assert re.search(r'retrieval_http_requests_total\{[^}]*status="499"[^}]*\} 1', counted), counted
+
+    with service_with_slow_models(tmp_path, RETRIEVAL_MCP__HTTP__MAX_REQUESTS="1") as (service, models):
+        asyncio.run(run(service, models))
+        service.signal(signal.SIGTERM)
+        code, said = service.end()
+    assert (code, said) == (0, "")
 
 
 def test_ctrl_c_ends_an_idle_service(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from retrieval_core.types import Document
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments, read_arguments, read_query
 from retrieval_core_mcp.http.bodies import read_object
+from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
@@ -77,18 +78,21 @@ class Endpoints:
         """Answer ``POST /v1/search``."""
         query = read_query(call, await self._body(request), SearchQuery)
         call.served = self._indexes.named(query.index)
-        return json_response(await search(call, query, call.served))
+        return json_response(await while_connected(request.receive, search(call, query, call.served)))
 
     @_answered
     async def context(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/context``."""
         query = read_query(call, await self._body(request), ContextQuery)
         served = call.served = self._indexes.named(query.index)
-        pack = await served.index.acontext(
-            query.query_text,
-            served.condition(query.filters, call.tenant),
-            max_tokens=query.max_tokens,
-            **_options(query),
+        pack = await while_connected(
+            request.receive,
+            served.index.acontext(
+                query.query_text,
+                served.condition(query.filters, call.tenant),
+                max_tokens=query.max_tokens,
+                **_options(query),
+            ),
         )
         told = pack_to_json(pack if call.tenant is None else own_pack(pack))
         told["degraded"] = degraded(pack.degraded, served)
@@ -117,7 +121,11 @@ class Endpoints:
                 await events.aclose()
 
         following = told()
-        first = await anext(following)
+
+        async def begun() -> Mapping[str, Any]:
+            return await anext(following)
+
+        first = await while_connected(request.receive, begun())
 
         def failed(error: BaseException) -> Mapping[str, Any]:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]

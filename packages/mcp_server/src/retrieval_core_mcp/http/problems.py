@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
+
 from retrieval_core import errors
 from retrieval_core.config import without_credentials
 from retrieval_core_mcp.explain import scrub
@@ -31,6 +33,8 @@ def refused(  # noqa: PLR0911 - one for each kind
     match error:
         case RequestError():
             return error
+        case ClientDisconnect():
+            return RequestError(499, "the client has left")  # which nobody reads, and the metrics count
         case errors.QueryValidationError():
             return RequestError(400, "query_text cannot be empty")
         case errors.FilterError() | errors.InvalidParameterError():

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core_mcp.http.clients import disconnected, ended
 from retrieval_core_mcp.http.envelope import to_json
 
 if TYPE_CHECKING:
@@ -57,19 +58,19 @@ class EventStream:
     async def _answer(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         sending = asyncio.ensure_future(self._send_all(send))
-        leaving = asyncio.ensure_future(_disconnected(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
         except asyncio.CancelledError as error:  # the process ends
-            await _ended(sending)
+            await ended(sending)
             await _send(send, self._failed(error))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             raise
         finally:
-            await _ended(sending)
-            await _ended(leaving)
+            await ended(sending)
+            await ended(leaving)
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events) as events:
@@ -91,7 +92,7 @@ class EventStream:
             except Exception as error:  # noqa: BLE001 - a stream that has begun can only say so in itself
                 await _send(send, self._failed(error))
             finally:
-                await _ended(following)
+                await ended(following)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -109,14 +110,3 @@ def _patient(send: Send, seconds: float) -> Send:
 async def _send(send: Send, event: Mapping[str, Any]) -> None:
     body = b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), to_json(event))
     await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _ended(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
