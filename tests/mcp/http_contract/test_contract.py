@@ -255,7 +255,7 @@ class TestWrongRequests:
             check_error(await service.ask("GET", "/v1/nothing"), 404)
             check_error(await service.ask("GET", "/v1/search/"), 404)
             answer = await service.ask("GET", "/v1/search")
-            check_error(answer, 405)
+            check_error(answer, 405, "GET is not possible here; POST is")
             assert answer.headers["allow"] == "POST"
             check_error(await service.ask("POST", "/v1/documents", json={"documents": []}), 403)
             check_error(await service.ask("DELETE", "/v1/documents?id=moon.md"), 403)

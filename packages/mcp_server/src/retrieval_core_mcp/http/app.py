@@ -99,7 +99,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Answer for a path or a method that there is not."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for those
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("allow", "")
+        allowed = (error.headers or {}).get("Allow", "")
         message = f"{request.method} is not possible here" + (f"; {allowed} is" if allowed else "")
     elif error.status_code == 404:
         message = "there is nothing at this path; /openapi.json has all that there are"
