@@ -55,6 +55,7 @@ from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 from retrieval_core import open_index, open_indexes
 from retrieval_core.adapters.pruners.embedder import EmbedderPruner
 from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, SearchError, ServiceError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -723,7 +724,8 @@ def test_a_dead_retriever_is_an_error_of_llamaindexs_fusion_and_a_note_of_ours(l
     with pytest.raises(ConnectionError):
         fused([ours, dead]).retrieve(QUESTION)
     beside = LlamaIndexRetriever(dead, name="dead")
-    with RetrievalPipeline(library.store, library.embedder, retrievers={"dead": beside}) as pipeline:
+    once = load_config(overrides={"retry.max_retries": 0})
+    with RetrievalPipeline(library.store, library.embedder, config=once, retrievers={"dead": beside}) as pipeline:
         nodes = RetrievalCoreRetriever(pipeline, top_k=6).retrieve(QUESTION)
         assert set(ids(nodes)) == MOON | SUN
         (told,) = passage(nodes[0]).degraded

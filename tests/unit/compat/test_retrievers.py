@@ -101,7 +101,7 @@ def test_each_is_a_retriever_for_another_pipeline(kind: str) -> None:
 def test_a_failure_is_told() -> None:
     """Nothing stands in for a retriever that fails."""
     store = a_store()
-    store.failures["lexical"] = ConnectionError("gone")
+    store.failures["lexical"] = ValueError("gone")
     retriever = BM25Retriever(store)
     with pytest.raises(SearchError, match="gone"):
         retriever.retrieve(SATURN)
