@@ -11,14 +11,35 @@ from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from retrieval_core import Index
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import Fetched
     from retrieval_core.types import Chunk
 
-LEXICAL = load_config(overrides={"embedder.kind": "none", "search.mode": "lexical", "chunking.min_tokens": 0})
+_LEXICAL = {"embedder.kind": "none", "search.mode": "lexical", "chunking.min_tokens": 0}
+LEXICAL = load_config(overrides=_LEXICAL)
 """Needs no model, and gives each section its own chunk."""
+MODULES = {"sqlite": "sqlite3", "lancedb": "lancedb", "qdrant": "qdrant_client"}
+"""The stores that keep an index on a disk, Qdrant's in its client's local mode, and what each needs."""
 LAST = 2**31 - 1
+
+
+def lexical(folder: Path, kind: str) -> RetrievalConfig:
+    """Return :data:`LEXICAL` for an index below a folder, in a store of a kind."""
+    place = folder / ".retrieval"
+    overrides = {
+        "index": str(place / ("index" if kind == "lancedb" else "index.db")),
+        "store.kind": kind,
+        "store.qdrant.path": str(place / "qdrant"),
+    }
+    return load_config(overrides=_LEXICAL | overrides)
+
+
+def bytes_below(folder: Path) -> dict[Path, bytes]:
+    """Return the bytes of every file of an index below a folder."""
+    return {path: path.read_bytes() for path in (folder / ".retrieval").rglob("*") if path.is_file()}
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from click.testing import CliRunner, Result
 from retrieval_core import open_index
 from retrieval_core.cli.commands import main
 from retrieval_core.types import Chunk
-from support.corruption import KINDS, LEXICAL, Damage
+from support.corruption import KINDS, MODULES, Damage, bytes_below, lexical
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +24,9 @@ class Shell:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        self.options = (*WORDS, "--store", store)
-        place = folder / ".retrieval" / ("index" if store == "lancedb" else "index.db")
-        self.options += ("--index", str(place))
-        self.place = place
-        self.config = LEXICAL.model_copy(update={"store": LEXICAL.store.model_copy(update={"kind": store})})
+        self.config = lexical(folder, store)
+        self.options = (*WORDS, "--store", store, "--index", str(self.config.index))
+        self.options += ("--set", f"store.qdrant.path={self.config.store.qdrant.path}")
 
     def __call__(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, [*arguments, *self.options])
@@ -40,13 +37,14 @@ class Shell:
         return json.loads(result.stdout)
 
     def damage(self, kind: str) -> None:
-        with open_index(self.place, config=self.config) as index:
+        with open_index(config=self.config) as index:
             damage = Damage(index)
             damage.replace("docs/moon.md", KINDS[kind](damage.chunks("docs/moon.md"), 0, 5))
 
 
-@pytest.fixture(params=["sqlite", *(["lancedb"] if find_spec("lancedb") is not None else [])])
+@pytest.fixture(params=MODULES)
 def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    pytest.importorskip(MODULES[request.param])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/moon.md").write_text("# The moon\n\nIt is far.\n\n## Distance\n\n384,400 km.\n")
@@ -57,8 +55,10 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_clean_index(shell: Shell) -> None:
-    """One line, and 0."""
+    """One line, and 0; no byte of the index is another one afterwards."""
+    before = bytes_below(shell.folder)
     result = shell("verify")
+    assert bytes_below(shell.folder) == before
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("2 documents, 3 chunks compared: none differs (")
     assert len(result.stdout.splitlines()) == 1
@@ -121,7 +121,7 @@ def test_what_cannot_be_compared(shell: Shell) -> None:
     result = shell("verify")
     assert result.exit_code == 0
     assert "! 1 files are not there any more" in result.stdout
-    with open_index(shell.place, config=shell.config) as index:
+    with open_index(config=shell.config) as index:
         index.add([Chunk("alone#0", "alone", "A chunk without a document.")])
     result = shell("verify")
     assert result.exit_code == 2
@@ -141,7 +141,7 @@ def test_a_sample(shell: Shell) -> None:
 
 def test_names_cannot_steer_the_terminal(shell: Shell) -> None:
     """What an index holds is printed harmlessly."""
-    with open_index(shell.place, config=shell.config) as index:
+    with open_index(config=shell.config) as index:
         damage = Damage(index)
         (chunk,) = damage.chunks("docs/sun.md")
         stray = Chunk("\x1b[31mred", chunk.document_id, "x", chunk_index=1, span=chunk.span)

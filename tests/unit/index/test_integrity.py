@@ -17,7 +17,7 @@ from retrieval_core.ports import Change, FetchRequest, SourceState
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Span, TextDifference, content_hash
 from retrieval_core.types.integrity import difference
-from support.corruption import KINDS, LEXICAL, Damage
+from support.corruption import KINDS, LEXICAL, MODULES, Damage, bytes_below, lexical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,21 +37,22 @@ class TextlessStore(MemoryStore):
         return replace(await super().fetch(request), documents={})
 
 
-def filled(folder: Path, store: MemoryStore | None = None) -> Index:
+def filled(folder: Path, store: MemoryStore | None = None, kind: str = "sqlite") -> Index:
     """Return an index of three files with four documents, which are written first."""
     (folder / "docs").mkdir()
     guide = "\n\n".join(f"## Part {part}\n\nSentence {part} of the guide." for part in range(4))
     (folder / GUIDE).write_text(f"# Guide\n\n{guide}\n", encoding="utf-8")
     (folder / "docs/notes.txt").write_text("A note.\n", encoding="utf-8")
     (folder / "table.csv").write_text(ROWS, encoding="utf-8")
-    index = open_index(folder / ".retrieval/index.db", config=LEXICAL, store=store)
+    index = open_index(config=lexical(folder, kind), store=store)
     assert index.ingest([folder / "docs", folder / "table.csv"]).documents == 4
     return index
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
-    with filled(tmp_path) as index:
+@pytest.fixture(params=MODULES)
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
+    pytest.importorskip(MODULES[request.param])
+    with filled(tmp_path, kind=request.param) as index:
         yield index
 
 
@@ -81,13 +82,12 @@ def test_where_two_texts_part(stored: str, original: str, expected: TextDifferen
 
 
 def test_a_clean_index(index: Index, tmp_path: Path) -> None:
-    """Everything is counted, nothing is found, and no byte of the file is another one."""
-    file = tmp_path / ".retrieval/index.db"
-    before = file.read_bytes()
+    """Everything is counted, nothing is found, and no byte of the index is another one."""
+    before = bytes_below(tmp_path)
     report = index.check_integrity()
     assert (report.verdict, report.documents, report.chunks) == ("clean", 4, index.describe().chunks)
     assert (report.unverifiable, report.absent_sources, report.repaired) == (0, (), ())
-    assert file.read_bytes() == before
+    assert bytes_below(tmp_path) == before
 
 
 def test_what_a_finding_says(index: Index) -> None:
@@ -271,7 +271,8 @@ def test_kept_texts_are_proved_too(index: Index) -> None:
     assert index.check_integrity(repair=True).verdict == "clean"
 
 
-def test_a_repair_leaves_the_others_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["text = CAST(x'ff41' AS TEXT)", "text = x'41'", "metadata = '{'", "span_end = NULL"])
+def test_a_repair_leaves_the_others_alone(tmp_path: Path, damage: str) -> None:
     """Rows of other documents, of the same file too, keep their numbers, times and vectors."""
     (tmp_path / "table.csv").write_text(ROWS)
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
@@ -285,7 +286,7 @@ def test_a_repair_leaves_the_others_alone(tmp_path: Path) -> None:
 
         before, texts = rows("number", "id", "timestamp", "text"), rows("id", "text", "content_hash")
         with sqlite3.connect(tmp_path / "index.db") as connection:
-            connection.execute("UPDATE chunks SET text = CAST(x'ff41' AS TEXT) WHERE id = 'table.csv#1#0'")
+            connection.execute(f"UPDATE chunks SET {damage} WHERE id = 'table.csv#1#0'")
         connection.close()
         report = index.check_integrity()
         assert [found.document_id for found in report.differences] == ["table.csv#1"]

@@ -9,6 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from retrieval_core.errors import IndexFormatError
 from retrieval_core.ports import SourceState
 from retrieval_core.types import Chunk, Document, FrozenDict, PageSpan, Section, Span, freeze
 
@@ -24,14 +25,34 @@ class RowForm(Generic[T]):
     """How values of one type are kept.
 
     Attributes:
-        columns: Their names.
+        columns: Their names; the first one names the value.
         to_row: Returns a value's row, in the order of the columns.
-        from_row: Returns the value of such a row.
+        made_of: Returns the value of a sound row.
+        may_lack: The columns that may be null.
     """
 
     columns: tuple[str, ...]
     to_row: Callable[[T], Row]
-    from_row: Callable[[Row], T]
+    made_of: Callable[[Row], T]
+    may_lack: frozenset[str] = frozenset()
+
+    def from_row(self, row: Row) -> T:
+        """Return the value of a row.
+
+        Raises:
+            IndexFormatError: The row is damaged, or another program wrote it.
+        """
+        try:
+            for column, value in zip(self.columns, row, strict=True):
+                if not isinstance(value, int if column in INTEGER_COLUMNS else str) and (
+                    value is not None or column not in self.may_lack
+                ):
+                    msg = f"its {column} is {value!r:.40}"
+                    raise TypeError(msg)  # noqa: TRY301 - told as what cannot be read is
+            return self.made_of(row)
+        except (TypeError, ValueError) as error:
+            msg = f"the record of {row[0]!r:.80} is damaged ({error!s:.80}); index its document anew"
+            raise IndexFormatError(msg) from error
 
 
 def _names(names: str) -> tuple[str, ...]:
@@ -112,12 +133,12 @@ def _chunk_from_row(row: Row) -> Chunk:
         document_id=row[1],
         chunk_index=row[2],
         total_chunks=row[3],
-        page_span=None if row[4] is None else PageSpan(row[4], row[5]),
+        page_span=None if (pages := _pair(row[4:6])) is None else PageSpan(*pages),
         section_path=tuple(json.loads(row[6])),
-        span=None if row[7] is None else Span(row[7], row[8]),
+        span=None if (span := _pair(row[7:9])) is None else Span(*span),
         parent_id=row[9],
-        row_range=None if row[10] is None else (row[10], row[11]),
-        item_range=None if row[12] is None else (row[12], row[13]),
+        row_range=_pair(row[10:12]),
+        item_range=_pair(row[12:14]),
         title=row[14],
         source=row[15],
         content_hash=row[16],
@@ -172,8 +193,17 @@ def _section_from_row(row: Row) -> Section:
         kind=row[2],
         path=tuple(json.loads(row[3])),
         span=Span(row[4], row[5]),
-        page_span=None if row[6] is None else PageSpan(row[6], row[7]),
+        page_span=None if (pages := _pair(row[6:8])) is None else PageSpan(*pages),
     )
+
+
+def _pair(numbers: Row) -> tuple[int, int] | None:
+    """Return first and last; ``None`` where there is neither."""
+    first, last = numbers
+    if (first is None) != (last is None):
+        msg = f"{first} to {last} is no range"
+        raise ValueError(msg)
+    return None if first is None else (first, last)
 
 
 def _to_json(value: Mapping[str, Any] | Sequence[str]) -> str:
@@ -195,12 +225,24 @@ CHUNKS = RowForm(
     ),
     _chunk_to_row,
     _chunk_from_row,
+    frozenset(
+        _names(
+            "page_first page_last span_start span_end parent_id row_first row_last item_first item_last title source "
+            "timestamp embedding_model"
+        )
+    ),
 )
 DOCUMENTS = RowForm(
-    _names("id source content_hash title timestamp metadata text"), _document_to_row, _document_from_row
+    _names("id source content_hash title timestamp metadata text"),
+    _document_to_row,
+    _document_from_row,
+    frozenset(_names("title timestamp")),
 )
 SECTIONS = RowForm(
-    _names("id document_id kind path span_start span_end page_first page_last"), _section_to_row, _section_from_row
+    _names("id document_id kind path span_start span_end page_first page_last"),
+    _section_to_row,
+    _section_from_row,
+    frozenset(_names("page_first page_last")),
 )
 SOURCES: RowForm[SourceState] = RowForm(
     ("source", "content_hash", "recipe", "documents"),

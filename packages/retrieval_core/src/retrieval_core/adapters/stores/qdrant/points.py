@@ -130,11 +130,7 @@ def value_of(payload: Payload, form: RowForm[T]) -> T:
     Raises:
         IndexFormatError: The point is damaged.
     """
-    try:
-        return form.from_row([payload.get(column) for column in form.columns])
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"the point of {payload.get('id')!r:.80} is damaged ({error!r:.80}); index its document anew"
-        raise IndexFormatError(msg) from error
+    return form.from_row([payload.get(column) for column in form.columns])
 
 
 def fields_of(payload: Payload, reader: FieldReader) -> Mapping[str, JSON]:

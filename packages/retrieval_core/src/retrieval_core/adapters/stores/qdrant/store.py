@@ -260,7 +260,8 @@ class QdrantStore:
             return {}
         wanted = both(of_kind("document"), one_of("source", distinct((source,))))
         points = self._reader.scrolled(wanted, ["id", "content_hash"])
-        return {point.payload["id"]: point.payload["content_hash"] async for point in points}
+        # One without a hash is damaged, and is read again as one with another hash is.
+        return {point.payload["id"]: point.payload.get("content_hash", "") async for point in points}
 
     async def aclose(self) -> None:
         """Close connections; further calls are errors. Closing twice is fine."""

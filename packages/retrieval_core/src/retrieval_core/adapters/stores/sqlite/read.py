@@ -161,14 +161,14 @@ def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Seque
             first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
             yield from connection.execute(
                 f"{_CHUNKS} WHERE document_id = ? AND chunk_index BETWEEN ? AND ?", (part.document_id, first, last)
-            )
+            ).fetchall()  # a damaged row ends the reading, and no cursor may outlive its connection
 
 
 def _by_id(connection: Connection, select: str, ids: Iterable[str]) -> Iterator[Sequence[Any]]:
     names = storable(dict.fromkeys(ids))
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
-        yield from connection.execute(f"{select} WHERE id IN ({', '.join('?' * len(batch))})", batch)
+        yield from connection.execute(f"{select} WHERE id IN ({', '.join('?' * len(batch))})", batch).fetchall()
 
 
 def _vectors_by_id(connection: Connection, ids: Mapping[int, str]) -> dict[str, Vector]:
