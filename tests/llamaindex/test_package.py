@@ -50,6 +50,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.llamaindex_library import CHUNKS, Library
+from support.threads import left_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,11 +189,9 @@ def is_gone(left: ref[Any], before: set[threading.Thread]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
-    started = set(threading.enumerate()) - before
-    for thread in started:
-        thread.join(5)
+    running = left_running(before)
     gc.collect()
-    return left() is None and not any(thread.is_alive() for thread in started)
+    return left() is None and not running
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -42,6 +42,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types.filters import Eq
 from support.llamaindex_library import CHUNKS, Library, passage
+from support.threads import left_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -302,10 +303,7 @@ def test_nothing_is_left_of_a_retriever_that_nobody_closed(tmp_path: Path) -> No
     del retriever
     gc.collect()
     assert gone() is None
-    started = set(threading.enumerate()) - before
-    for thread in started:
-        thread.join(5)
-    assert not any(thread.is_alive() for thread in started)
+    assert not left_running(before)
 
 
 def test_queries_of_plain_bundles_stay_plain(retriever: RetrievalCoreRetriever) -> None:

@@ -58,7 +58,7 @@ def test_a_clean_index(shell: Shell) -> None:
     """One line, and 0; no byte of the index is another one afterwards."""
     before = bytes_below(shell.folder)
     result = shell("verify")
-    assert bytes_below(shell.folder) == before
+    assert before == bytes_below(shell.folder) != {}
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("2 documents, 3 chunks compared: none differs (")
     assert len(result.stdout.splitlines()) == 1

@@ -87,7 +87,7 @@ def test_a_clean_index(index: Index, tmp_path: Path) -> None:
     report = index.check_integrity()
     assert (report.verdict, report.documents, report.chunks) == ("clean", 4, index.describe().chunks)
     assert (report.unverifiable, report.absent_sources, report.repaired) == (0, (), ())
-    assert bytes_below(tmp_path) == before
+    assert before == bytes_below(tmp_path) != {}
 
 
 def test_what_a_finding_says(index: Index) -> None:
@@ -271,7 +271,9 @@ def test_kept_texts_are_proved_too(index: Index) -> None:
     assert index.check_integrity(repair=True).verdict == "clean"
 
 
-@pytest.mark.parametrize("damage", ["text = CAST(x'ff41' AS TEXT)", "text = x'41'", "metadata = '{'", "span_end = NULL"])
+@pytest.mark.parametrize(
+    "damage", ["text = CAST(x'ff41' AS TEXT)", "text = x'41'", "metadata = '{'", "span_end = NULL"]
+)
 def test_a_repair_leaves_the_others_alone(tmp_path: Path, damage: str) -> None:
     """Rows of other documents, of the same file too, keep their numbers, times and vectors."""
     (tmp_path / "table.csv").write_text(ROWS)

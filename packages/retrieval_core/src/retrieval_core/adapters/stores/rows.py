@@ -28,13 +28,13 @@ class RowForm(Generic[T]):
         columns: Their names; the first one names the value.
         to_row: Returns a value's row, in the order of the columns.
         made_of: Returns the value of a sound row.
-        may_lack: The columns that may be null.
+        kinds: The types that each column may have.
     """
 
     columns: tuple[str, ...]
     to_row: Callable[[T], Row]
     made_of: Callable[[Row], T]
-    may_lack: frozenset[str] = frozenset()
+    kinds: tuple[tuple[type, ...], ...]
 
     def from_row(self, row: Row) -> T:
         """Return the value of a row.
@@ -43,14 +43,12 @@ class RowForm(Generic[T]):
             IndexFormatError: The row is damaged, or another program wrote it.
         """
         try:
-            for column, value in zip(self.columns, row, strict=True):
-                if not isinstance(value, int if column in INTEGER_COLUMNS else str) and (
-                    value is not None or column not in self.may_lack
-                ):
-                    msg = f"its {column} is {value!r:.40}"
-                    raise TypeError(msg)  # noqa: TRY301 - told as what cannot be read is
+            if not all(map(isinstance, row, self.kinds)):
+                wrong = next(at for at, kind in enumerate(self.kinds) if not isinstance(row[at], kind))
+                msg = f"its {self.columns[wrong]} is {row[wrong]!r:.40}"
+                raise TypeError(msg)  # noqa: TRY301 - told as what cannot be read is
             return self.made_of(row)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             msg = f"the record of {row[0]!r:.80} is damaged ({error!s:.80}); index its document anew"
             raise IndexFormatError(msg) from error
 
@@ -218,34 +216,26 @@ def _to_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-CHUNKS = RowForm(
-    _names(
-        "id document_id chunk_index total_chunks page_first page_last section_path span_start span_end parent_id "
-        "row_first row_last item_first item_last title source content_hash timestamp embedding_model metadata text"
-    ),
+def _form(columns: str, to_row: Callable[[T], Row], made_of: Callable[[Row], T]) -> RowForm[T]:
+    """Return the form of columns, of which those with a question mark may be null."""
+    names = _names(columns.replace("?", ""))
+    types = (int if name in INTEGER_COLUMNS else str for name in names)
+    kinds = ((kind, type(None)) if "?" in name else (kind,) for name, kind in zip(_names(columns), types, strict=True))
+    return RowForm(names, to_row, made_of, tuple(kinds))
+
+
+CHUNKS = _form(
+    "id document_id chunk_index total_chunks page_first? page_last? section_path span_start? span_end? parent_id? "
+    "row_first? row_last? item_first? item_last? title? source? content_hash timestamp? embedding_model? metadata text",
     _chunk_to_row,
     _chunk_from_row,
-    frozenset(
-        _names(
-            "page_first page_last span_start span_end parent_id row_first row_last item_first item_last title source "
-            "timestamp embedding_model"
-        )
-    ),
 )
-DOCUMENTS = RowForm(
-    _names("id source content_hash title timestamp metadata text"),
-    _document_to_row,
-    _document_from_row,
-    frozenset(_names("title timestamp")),
+DOCUMENTS = _form("id source content_hash title? timestamp? metadata text", _document_to_row, _document_from_row)
+SECTIONS = _form(
+    "id document_id kind path span_start span_end page_first? page_last?", _section_to_row, _section_from_row
 )
-SECTIONS = RowForm(
-    _names("id document_id kind path span_start span_end page_first page_last"),
-    _section_to_row,
-    _section_from_row,
-    frozenset(_names("page_first page_last")),
-)
-SOURCES: RowForm[SourceState] = RowForm(
-    ("source", "content_hash", "recipe", "documents"),
+SOURCES = _form(
+    "source content_hash recipe documents",
     attrgetter("source", "content_hash", "recipe", "documents"),
     lambda row: SourceState(*row),
 )
