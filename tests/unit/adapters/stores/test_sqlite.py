@@ -411,6 +411,31 @@ def test_other_errors_of_sqlite_are_store_errors(index: Path) -> None:
     with_stores(test, open_store(index))
 
 
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_failed_call_does_not_hold_the_index_at_its_state(
+    index: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever keeps the error may keep a statement that was left half read; the thread's next call sees what is new."""
+    monkeypatch.setattr(connections, "READERS", 1)
+    kept: list[sqlite3.Cursor] = []
+
+    def fails(connection: sqlite3.Connection) -> None:
+        kept.append(connection.execute("SELECT id FROM chunks"))
+        kept[-1].fetchone()
+        msg = "odd"
+        raise sqlite3.OperationalError(msg)
+
+    async def test(store: SqliteStore, other: SqliteStore) -> None:
+        calls = store._current()
+        with pytest.raises(StoreError, match="odd"):
+            await (calls.read(fails) if kind == "read" else calls.write(fails, lambda _connection: None))
+        await put(other, chunk("c", "gamma word"))
+        await put(store, chunk("d", "delta word"))
+        assert set(await by_text(store, "word")) == {"a", "b", "c", "d"}
+
+    with_stores(test, open_store(index), open_store(index))
+
+
 def test_the_arrays_follow_the_writes_of_others(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are added, replaced and removed through another connection; also more writes than are remembered."""
     for module in (write,):

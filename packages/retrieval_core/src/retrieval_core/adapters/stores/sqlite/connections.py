@@ -134,6 +134,7 @@ class Connections:
                         with call.using(known.connection):
                             result = _read(known.connection, function)
                     except Exception:  # half of a change looks like anything
+                        self._forget(known)
                         if self._is_as_it_was(known):
                             raise
                     else:
@@ -156,9 +157,13 @@ class Connections:
 
         def work() -> T:
             with self._translated():
-                connection = self._known(writing=True).connection
-                with call.using(connection):
-                    return self._write(connection, function, create, call)
+                known = self._known(writing=True)
+                try:
+                    with call.using(known.connection):
+                        return self._write(known.connection, function, create, call)
+                except Exception:
+                    self._forget(known)
+                    raise
 
         return await self._run(self._writer, work, call)
 
@@ -212,9 +217,7 @@ class Connections:
         if known is not None:
             if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
                 return known
-            del self._of_thread.known
-            self._open.remove(known.connection)
-            known.connection.close()
+            self._forget(known)
         if found is None and not writing:
             raise self._not_found()
         is_frozen = False
@@ -235,6 +238,15 @@ class Connections:
         self._open.append(connection)
         self._of_thread.known = known = _Known(found, connection, is_frozen)
         return known
+
+    def _forget(self, known: _Known) -> None:
+        """Close this thread's connection; the next call opens another one.
+
+        After a failure, a statement that somebody still holds half read would keep it at the state of then.
+        """
+        del self._of_thread.known
+        self._open.remove(known.connection)
+        known.connection.close()
 
     def _is_as_it_was(self, known: _Known) -> bool:
         """Whether a read is valid: a file that was opened as immutable must not have changed meanwhile."""
