@@ -149,7 +149,9 @@ def service(session: nox.Session) -> None:
     session.install(*editable(), *group("test"))
     more = {"CALLS": "100000", "REQUESTS": "10000", "CONTAINER": "1"}
     service = ("tests/mcp/http_ops", "tests/mcp/http_contract")
-    session.run("pytest", *PARALLEL, "--timeout", "7200", *service, *session.posargs, env=more)
+    # What takes so long is no hang, and showing where it is can end a process that has many threads.
+    patience = ("--timeout", "7200", "-o", "faulthandler_timeout=0")
+    session.run("pytest", *PARALLEL, *patience, *service, *session.posargs, env=more)
     if shutil.which("wrk") is not None:
         session.run("python", "benchmarks/http_load.py", "--overload", "60")
 

@@ -234,7 +234,10 @@ class LocalQdrant:
         except ImportError as error:
             raise MissingExtraError(SERVICE, _NEEDED_FOR) from error
         try:
-            return QdrantClient(IN_MEMORY) if self._path == IN_MEMORY else QdrantClient(path=self._path)
+            if self._path == IN_MEMORY:
+                return QdrantClient(IN_MEMORY)
+            # One thread makes all calls, so nothing has to be found out of SQLite, by a connection that stays open.
+            return QdrantClient(path=self._path, force_disable_check_same_thread=True)
         except (OSError, RuntimeError, ValueError) as error:
             msg = (
                 f"Qdrant's local mode cannot open {self._path}: {error}. Only one process, and one store in it, can "
