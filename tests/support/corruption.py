@@ -38,8 +38,9 @@ def lexical(folder: Path, kind: str) -> RetrievalConfig:
 
 
 def bytes_below(folder: Path) -> dict[Path, bytes]:
-    """Return the bytes of every file of an index below a folder."""
-    return {path: path.read_bytes() for path in (folder / ".retrieval").rglob("*") if path.is_file()}
+    """Return the bytes of every file of an index below a folder; statistics of use beside it are none."""
+    files = [path for path in (folder / ".retrieval").rglob("*") if path.is_file() and ".stats." not in path.name]
+    return {path: path.read_bytes() for path in files}
 
 
 @dataclass
