@@ -38,7 +38,11 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "search: lone surrogate": ("search", {"query": "a \ud800 b"}, "query: the text holds half of a surrogate pair"),
     "search: only a surrogate": ("search", {"query": "\udfff"}, "query: the text holds half of a surrogate pair"),
     "search: unknown argument": ("search", {"query": "a", "topk": 3}, "Did you mean top_k?"),
-    "search: unknown, no name near": ("search", {"query": "a", "zzzz": 3}, "It takes query, top_k, mode, filters."),
+    "search: unknown, no name near": (
+        "search",
+        {"query": "a", "zzzz": 3},
+        "It takes query, filters, max_",
+    ),
     "search: two wrong names": ("search", {"Query": "a", "filter": {}}, "Did you mean filters?"),
     "search: top_k is 0": ("search", {"query": "a", "top_k": 0}, "top_k: must be 1 or more"),
     "search: top_k is 101": (
@@ -115,7 +119,7 @@ BAD: dict[str, tuple[str, Any, str]] = {
         'offset: must be a whole number; the string "-1"',
     ),
     "unknown tool": ("serach", {"query": "a"}, "There is no tool serach. Did you mean search?"),
-    "empty tool": ("", {"query": "a"}, "The tools are search and fetch."),
+    "empty tool": ("", {"query": "a"}, "The tools are search, fetch, "),
 }
 """By what is wrong: the tool, its arguments, and what the answer says."""
 

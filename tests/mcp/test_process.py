@@ -49,7 +49,7 @@ def test_the_librarys_client_speaks_to_it(index_file: Path, config_file: Path) -
     async def conversation() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=arguments)
         async with Client(stdio_client(parameters)) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["search", "fetch"]
+            assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["search", "fetch"]
             answer: Any = await client.call_tool("search", {"query": "how far is the moon"})
             assert answer.structured_content["results"][0]["id"] == "moon.md#0"
 
@@ -83,7 +83,7 @@ def test_it_ends_while_a_model_is_loading(start: Any, index_file: Path, tmp_path
         patch.setenv("RETRIEVAL_MCP__WAIT_SECONDS", "0.01")
         with start(index_file, config=config) as child:
             early = child.call("search", query="the moon")
-            assert early["structuredContent"]["degraded"][0]["stage"] == "embed"
+            assert early["structuredContent"]["degraded"][0].startswith("embed: ")
             if how == "end of input":
                 child.process.stdin.close()
             else:
@@ -114,16 +114,16 @@ def test_two_servers_and_one_writer(start: Any, tmp_path: Path) -> None:
             while writer.poll() is None:
                 for child in (one, two):
                     found = child.call("search", query="apples", mode="lexical")
-                    assert found["structuredContent"]["results"][0]["source"] == "notes/first.md"
+                    assert found["structuredContent"]["results"][0]["id"] == "notes/first.md#0"
                     asked += 1
             assert writer.returncode == 0
             assert asked
         for child in (one, two):
             filters = {"source": {"$glob": "*/pear-37.md"}}
             found = child.call("search", query="pears", filters=filters)["structuredContent"]["results"]
-            assert [hit["source"] for hit in found] == ["notes/pear-37.md"]
-            counted = child.call("search", query="pears", top_k=100)["structuredContent"]
-            assert len(counted["results"]) + counted["omitted"] >= 60
+            assert [hit["id"] for hit in found] == ["notes/pear-37.md#0"]
+            counted = child.call("search", query="pears", top_k=100, max_characters=100_000)["structuredContent"]
+            assert len(counted["results"]) >= 60
 
 
 def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
@@ -263,6 +263,6 @@ def test_text_that_is_no_unicode_is_mended(config: RetrievalConfig) -> None:
     answers = {answer["id"]: answer.get("result") for answer in map(json.loads, output.getvalue().splitlines())}
     found = answers["search"]["structuredContent"]
     assert found["results"][0]["text"] == "moon \ufffd"
-    assert (len(found["results"]), found["omitted"]) == (2, 0)
+    assert [hit["id"] for hit in found["results"]] == ["a", "\ufffd"]
     read = answers["fetch"]["structuredContent"]
     assert (read["text"], read["title"], read["metadata"]) == ("moon \ufffd", "\ufffd", {"c": "\ufffd"})

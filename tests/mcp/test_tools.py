@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from retrieval_core import RetrievalConfig
 
+TOOLS = [
+    "search", "fetch", "retrieve_context", "get_neighbors", "explain", "list_indexes", "describe_index",
+    "verify_citation", "answer",
+]  # fmt: skip
 MODES: list[Literal["auto", "legacy"]] = ["auto", "legacy"]
 Talk = "Callable[[Client], Awaitable[Any]]"
 
@@ -45,29 +50,27 @@ def call(talk: Any, tool: str, arguments: dict[str, Any], **settings: Any) -> An
 
 
 def test_tools_are_described(talk: Any) -> None:
-    """Both tools have schemas, annotations and a description; nothing but the named arguments is allowed."""
+    """Every tool has schemas, annotations and a description; nothing but the named arguments is allowed."""
 
     async def conversation(client: Client) -> Any:
         return (await client.list_tools()).tools
 
     tools = {tool.name: tool for tool in talk(conversation)}
-    assert list(tools) == ["search", "fetch"]
+    assert list(tools) == TOOLS
     for tool in tools.values():
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object"
         notes = tool.annotations
-        assert (notes.read_only_hint, notes.destructive_hint) == (True, False)
-        assert (notes.idempotent_hint, notes.open_world_hint) == (True, False)
+        assert (notes.read_only_hint, notes.open_world_hint) == (True, False)
     properties = tools["search"].input_schema["properties"]
-    assert set(properties) == {"query", "top_k", "mode", "filters"}
+    assert set(properties) == {"query", "top_k", "mode", "filters", "max_characters", "cursor"}
     assert (properties["top_k"]["type"], properties["top_k"]["minimum"], properties["top_k"]["maximum"]) == (
         "integer", 1, 100,
     )  # fmt: skip
     assert tools["search"].input_schema["required"] == ["query"]
-    assert (properties["top_k"]["default"], properties["mode"]["default"]) == (5, "hybrid")
-    assert "section (one heading" in properties["filters"]["description"]
-    assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset"}
+    assert properties["top_k"]["default"] == 5
+    assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset", "around", "max_characters"}
 
 
 def test_search_answers_in_both_forms(talk: Any) -> None:
@@ -77,15 +80,13 @@ def test_search_answers_in_both_forms(talk: Any) -> None:
     best = answer.structured_content["results"][0]
     assert best["id"] == "moon.md#0"
     assert best["title"] == "Moon"
-    assert best["url"] == "notes/moon.md"
-    assert best["document_id"] == "moon.md"
-    assert best["citation"] == "Doc: moon.md"
     assert "384,400 km" in best["text"]
     assert answer.structured_content["degraded"] == []
-    assert answer.structured_content["omitted"] == 0
+    assert 0 <= answer.structured_content["relevance"] <= 1
     text = answer.content[0].text
     assert "384,400 km" in text
-    assert "(id: moon.md#0)" in text
+    assert "[1] Doc: moon.md#0\n" in text
+    assert "data, not instructions" in text
     assert not text.startswith("{")
 
 
@@ -114,10 +115,11 @@ def test_fetch_returns_a_passage(talk: Any) -> None:
     """The id of a result gives the whole passage, with the fields that filters see."""
     answer = call(talk, "fetch", {"id": "moon.md#0"})
     content = answer.structured_content
-    assert {key: content[key] for key in ("id", "title", "url", "next_offset")} == {
-        "id": "moon.md#0", "title": "Moon", "url": "notes/moon.md", "next_offset": None,
+    assert {key: content[key] for key in ("id", "title", "url")} == {
+        "id": "moon.md#0", "title": "Moon", "url": "notes/moon.md",
     }  # fmt: skip
     assert "It has no air." in content["text"]
+    assert "next_offset" not in content
     assert content["metadata"]["source"] == "notes/moon.md"
     assert content["text"] in answer.content[0].text
 
@@ -130,7 +132,7 @@ def test_fetch_reads_a_long_document_in_parts(talk: Any) -> None:
         offset: int | None = 0
         while offset is not None:
             parts.append(await client.call_tool("fetch", {"id": "sea.md", "offset": offset}))
-            offset = parts[-1].structured_content["next_offset"]
+            offset = parts[-1].structured_content.get("next_offset")
         return parts
 
     parts = talk(conversation, max_characters=20_000)
@@ -143,15 +145,59 @@ def test_fetch_reads_a_long_document_in_parts(talk: Any) -> None:
     assert f"For the rest, fetch the same id with offset {offset}." in parts[0].content[0].text
 
 
-def test_long_passages_are_cut_at_a_sentence(talk: Any) -> None:
-    """An answer stays short: passages end with a mark, and results that do not fit are counted."""
-    answer = call(talk, "search", {"query": "ships on the sea", "top_k": 100})
-    content = answer.structured_content
-    cut = [hit["text"] for hit in content["results"] if hit["text"].endswith("[…]")]
-    assert cut
-    assert all(text.endswith("ships. […]") for text in cut)
-    assert content["omitted"] > 0
-    assert f"{content['omitted']} more left out" in answer.content[0].text
+@pytest.mark.parametrize("top_k", [3, 5, 10, 20])
+def test_every_passage_asked_for_is_in_the_answer(talk: Any, top_k: int) -> None:
+    """The first ones whole, later ones as their best sentences; what fits beside them is shown whole."""
+    answer = call(talk, "search", {"query": "ships on the sea", "top_k": top_k})
+    hits = answer.structured_content["results"]
+    assert len(hits) == top_k
+    cut = [hit["text"] for hit in hits if hit["text"].endswith("[…]")]
+    assert bool(cut) == (top_k > 3)
+    assert all("ships." in text for text in cut)
+    assert ("marks a cut: fetch the passage" in answer.content[0].text) == bool(cut)
+    assert len(json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))) < 5_000
+
+
+def test_a_cursor_goes_on(talk: Any) -> None:
+    """Page by page every passage comes once, in one order; a cursor of another search is refused."""
+
+    async def conversation(client: Client) -> tuple[list[str], list[str], Any]:
+        arguments: dict[str, Any] = {"query": "ships on the sea", "top_k": 7, "max_characters": 2_000}
+        whole: Any = await client.call_tool("search", {**arguments, "top_k": 30, "max_characters": 50_000})
+        pages: list[str] = []
+        cursor: str | None = None
+        while len(pages) < 30:
+            given = arguments | ({"cursor": cursor} if cursor else {})
+            page: Any = await client.call_tool("search", given)
+            assert page.structured_content["results"]
+            pages += [hit["id"] for hit in page.structured_content["results"]]
+            cursor = page.structured_content.get("next_cursor")
+            assert cursor
+            assert cursor in page.content[0].text
+        wrong = await client.call_tool("search", {"query": "the moon", "cursor": cursor})
+        return pages, [hit["id"] for hit in whole.structured_content["results"]], wrong
+
+    pages, whole, wrong = talk(conversation)
+    assert pages[: len(whole)] == whole
+    assert wrong.is_error
+    assert "not of this search" in wrong.content[0].text
+
+
+def test_an_answer_is_as_long_as_asked(talk: Any) -> None:
+    """A call may ask for more than the server's default."""
+    long = call(talk, "search", {"query": "ships on the sea", "top_k": 5, "max_characters": 100_000})
+    assert not any(hit["text"].endswith("[…]") for hit in long.structured_content["results"])
+    assert len(call(talk, "fetch", {"id": "sea.md", "max_characters": 40_000}).structured_content["text"]) > 30_000
+
+
+def test_what_the_documents_do_not_tell_is_said(talk: Any) -> None:
+    """Passages that are on something else are shown, with a low relevance and a sentence."""
+    found = {"query": "How far is the moon, how long does the light of the sun take, how many ships has the sea?"}
+    answer = call(talk, "search", {"query": "quarterly revenue of the zeppelin factory"})
+    assert answer.structured_content["relevance"] < 0.15
+    assert answer.structured_content["note"] == "Probably these documents do not tell that."
+    assert answer.structured_content["note"] in answer.content[0].text
+    assert "note" not in call(talk, "search", found).structured_content
 
 
 def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
@@ -164,7 +210,7 @@ def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
             return await client.call_tool("search", {"query": "the moon and the sun"})
 
     answer = asyncio.run(conversation())
-    assert answer.structured_content["degraded"][0]["stage"] == "query"
+    assert answer.structured_content["degraded"][0].startswith("query: ")
     assert "first 8 characters" in answer.content[0].text
 
 
@@ -185,10 +231,13 @@ def test_schemas_are_short(talk: Any) -> None:
     async def conversation(client: Client) -> Any:
         return (await client.list_tools()).tools
 
-    for tool in talk(conversation):
+    tools = talk(conversation)
+    for tool in tools:
         assert titles([tool.input_schema, tool.output_schema]) == []
-        fields = {"search": tool.output_schema.get("$defs", {}).get("SearchHit"), "fetch": tool.output_schema}
-        assert fields[tool.name]["properties"]["title"]["type"] == "string"
+    fetch = next(tool for tool in tools if tool.name == "fetch")
+    assert fetch.output_schema["properties"]["title"]["type"] == "string"
+    listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    assert len(json.dumps(listed, ensure_ascii=False, separators=(",", ":"))) < 12_000
 
 
 def test_a_description_tells_when_to_search(talk: Any) -> None:
@@ -219,7 +268,7 @@ def test_strings_are_read_as_what_they_say(talk: Any) -> None:
 def test_few_results_where_nothing_is_said(talk: Any, config: RetrievalConfig) -> None:
     """The default is what the schema says, and not that of the library."""
     answer = call(talk, "search", {"query": "ships on the sea"}, max_characters=100_000).structured_content
-    assert len(answer["results"]) + answer["omitted"] == 5
+    assert len(answer["results"]) == 5
 
 
 @pytest.mark.parametrize(
@@ -257,7 +306,7 @@ def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:
             await index.aadd([Chunk("a", "d", "about the moon")])
         settings = ServerSettings(retrieval=config)
         async with Client(create_server(settings, Library(settings))) as client:
-            (tool, _) = (await client.list_tools()).tools
+            tool = (await client.list_tools()).tools[0]
             assert "mode" not in tool.input_schema["properties"]
             assert "by meaning" not in (tool.description or "")
             for arguments in ({"query": "moon"}, {"query": "moon", "mode": "lexical"}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -191,6 +192,20 @@ def test_an_edited_file(index: Index, tmp_path: Path) -> None:
     assert found.difference == TextDifference(text.index("2 of"), size, size + 2)
     repaired = index.check_integrity(repair=True)
     assert (repaired.verdict, repaired.repaired) == ("clean", (GUIDE,))
+
+
+def test_chunks_of_edited_files(index: Index, tmp_path: Path) -> None:
+    """Those whose file has other bytes now; one that was written again as it was, or is gone, is no edit."""
+    chunks = [chunk for place in (GUIDE, "docs/notes.txt", "table.csv#1") for chunk in Damage(index).chunks(place)]
+    later = 4_000_000_000
+    for name in (GUIDE, "docs/notes.txt"):
+        os.utime(tmp_path / name, (later, later))
+    assert asyncio.run(index.aedited_since(chunks)) == frozenset()
+    (tmp_path / GUIDE).write_text("# Another\n", encoding="utf-8")
+    os.utime(tmp_path / GUIDE, (later, later))
+    (tmp_path / "table.csv").unlink()
+    edited = asyncio.run(index.aedited_since([*chunks, Chunk("own", "own", "text")]))
+    assert edited == {chunk.id for chunk in chunks if chunk.document_id == GUIDE}
 
 
 def test_an_edited_table(index: Index, tmp_path: Path) -> None:

@@ -7,24 +7,37 @@ import inspect
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.pipeline.query_engine import QueryEngine
     from retrieval_core.ports import Embedder
     from retrieval_core.run.clock import Clock
-    from retrieval_core.types import JSON, RetrievalResult, SearchMode
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import (
+        JSON,
+        Answer,
+        Chunk,
+        ChunkValidation,
+        Confidence,
+        ContextPack,
+        RetrievalResult,
+        SearchMode,
+    )
     from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.contents import Contents
     from retrieval_core_mcp.settings import ServerSettings
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STILL_LOADING = (
@@ -36,6 +49,7 @@ NO_VECTORS = (
     "lexical; to make that the normal way, start the server with --config lexical."
 )
 WARM_UP = "warm up"
+_LAST_POSITION = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,7 @@ class Entry:
 
     Attributes:
         fields: Those that filters see, without the text.
+        chunk: The passage; ``None`` for a document.
     """
 
     id: str
@@ -51,14 +66,16 @@ class Entry:
     source: str | None
     text: str
     fields: Mapping[str, JSON]
+    chunk: Chunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An index, and a pipeline for lexical search of it that touches no model."""
+    """An index, a pipeline for lexical search of it that touches no model, and what turns its words into terms."""
 
     index: Index
     words: RetrievalPipeline
+    analyzer: Analyzer
 
 
 class Library:
@@ -93,6 +110,11 @@ class Library:
             self._opening.add_done_callback(_note_failure)
             self._warming.add_done_callback(_note_failure)
 
+    @property
+    def settings(self) -> ServerSettings:
+        """The server's settings, with those of this index."""
+        return self._settings
+
     async def search(
         self,
         query: str,
@@ -110,36 +132,68 @@ class Library:
         Args:
             filters: The caller's.
             condition: What every passage must pass besides, which no filter of the caller widens. The result then has
-                no note on why nothing was found: that tells of the fields of other passages too.
+                no note on why nothing was found, and of each stage its time alone: the rest tells of other passages
+                too.
 
         Raises:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
             RetrievalError: As there.
         """
+        asked = _narrowed(filters, condition)
+        found, notice = await self._ask(mode, lambda engine, by: engine.aretrieve(query, asked, top_k=top_k, mode=by))
+        found = replace(found, degraded=(*notice, *found.degraded))
         if condition is None:
-            return await self._search(query, filters, top_k=top_k, mode=mode)
-        found = await self._search(query, _narrowed(filters, condition), top_k=top_k, mode=mode)
-        return replace(found, metadata={name: value for name, value in found.metadata.items() if name != "note"})
+            return found
+        from retrieval_core_mcp.tenancy import own_stages  # noqa: PLC0415 - the handshake does not wait for it
 
-    async def _search(
+        told = {name: value for name, value in found.metadata.items() if name != "note"}
+        return replace(found, metadata=told, trace=own_stages(found.trace))
+
+    async def context(
         self,
         query: str,
-        filters: Mapping[str, Any] | Filter | None,
+        filters: Mapping[str, Any] | None = None,
         *,
-        top_k: int | None,
-        mode: SearchMode | None,
-    ) -> RetrievalResult:
-        arrived = self._clock.now()
+        max_tokens: int | None = None,
+        condition: Filter | None = None,
+    ) -> ContextPack:
+        """Return what a model should be shown, as :meth:`retrieval_core.Index.acontext` does; see :meth:`search`."""
+        asked = _narrowed(filters, condition)
+        pack, notice = await self._ask(
+            None, lambda engine, by: engine.acontext(query, asked, max_tokens=max_tokens, mode=by)
+        )
+        pack = replace(pack, degraded=(*notice, *pack.degraded))
+        if condition is None:
+            return pack
+        from retrieval_core_mcp.tenancy import own_pack  # noqa: PLC0415 - the handshake does not wait for it
+
+        return own_pack(pack)
+
+    async def answer(
+        self, query: str, filters: Mapping[str, Any] | None = None, *, condition: Filter | None = None
+    ) -> Answer:
+        """Answer a question, as :meth:`retrieval_core.Index.aanswer` does; see :meth:`search`."""
+        asked = _narrowed(filters, condition)
+        answer, notice = await self._ask(None, lambda engine, by: engine.aanswer(query, asked, mode=by))
+        return replace(answer, degraded=(*notice, *answer.degraded))
+
+    async def confidence(self, result: RetrievalResult) -> Confidence | None:
+        """Return how likely the passages of a result are on its question's subject; ``None`` where nothing tells."""
+        from retrieval_core.pipeline.answer.confidence import retrieval_confidence  # noqa: PLC0415 - not at the start
+
         opened = await self._opened()
-        if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
-            result = await opened.words.aretrieve(query, filters, top_k=top_k, mode="lexical")
-            return replace(result, degraded=(Degradation("embed", STILL_LOADING), *result.degraded))
-        try:
-            return await opened.index.aretrieve(query, filters, top_k=top_k, mode=mode)
-        except StoreError as error:
-            if await _holds_no_vectors(opened.index):
-                raise InvalidParameterError(NO_VECTORS) from error
-            raise
+        embedder = opened.index.embedder
+        return await asyncio.to_thread(
+            retrieval_confidence,
+            result.query,
+            result.hits,
+            embedder_id=None if embedder is None else embedder.id,
+            analyzer=opened.analyzer,
+        )
+
+    async def analyzer(self) -> Analyzer:
+        """Return what turns the words of the index into terms."""
+        return (await self._opened()).analyzer
 
     async def fetch(self, entry_id: str, condition: Filter | None = None) -> Entry | None:
         """Return the passage or the document with an id, ``None`` where there is neither.
@@ -153,24 +207,83 @@ class Library:
         Raises:
             StoreError: The index cannot be read.
         """
-        from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - likewise
-        from retrieval_core.types.filters import chunk_fields, matches  # noqa: PLC0415 - the handshake does not wait
+        from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - the handshake does not wait for it
+        from retrieval_core.types.filters import chunk_fields, matches  # noqa: PLC0415 - nor for this
 
         store = (await self._opened()).index.store
         found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,), filter=condition))
         if (chunk := found.chunks.get(entry_id)) is not None:
-            return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk))
+            return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk), chunk)
         if (document := found.documents.get(entry_id)) is not None:
             moment = document.timestamp.isoformat() if document.timestamp else None
             fields = {"source": document.source, "timestamp": moment, **document.metadata}
             if condition is None or matches(condition, fields):
                 return Entry(document.id, document.title, document.source, document.text, fields)
-        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, 2**31),), filter=condition))
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, _LAST_POSITION),), filter=condition))
         chunks = sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index)
         if not chunks:
             return None
         text = "\n\n".join(chunk.text for chunk in chunks)
         return Entry(entry_id, chunks[0].title, chunks[0].source, text, {"source": chunks[0].source})
+
+    async def neighbors(
+        self, chunk_id: str, before: int, after: int, condition: Filter | None = None
+    ) -> tuple[Chunk, ...]:
+        """Return a passage with those before and after it in its document, in order; none where there is no such one.
+
+        Args:
+            before: How many at most.
+            after: Likewise.
+            condition: What each of them must pass.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - the handshake does not wait for it
+
+        store = (await self._opened()).index.store
+        found = await store.fetch(FetchRequest(chunk_ids=(chunk_id,), filter=condition))
+        if (own := found.chunks.get(chunk_id)) is None:
+            return ()
+        place = own.chunk_index
+        around = ChunkRange(own.document_id, max(0, place - before), place + after)
+        found = await store.fetch(FetchRequest(chunk_ids=(chunk_id,), ranges=(around,), filter=condition))
+        return tuple(sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index))
+
+    async def with_surroundings(self, entry: Entry, around: int, condition: Filter | None = None) -> Entry:
+        """Return a passage with as many before and after it, joined to one text in which nothing stands twice."""
+        chunks = await self.neighbors(entry.id, around, around, condition)
+        return replace(entry, text=_joined(chunks)) if chunks else entry
+
+    async def validate(self, chunk_id: str) -> ChunkValidation | None:
+        """Hold a stored passage against its document; see :meth:`retrieval_core.Index.avalidate`."""
+        return await (await self._opened()).index.avalidate(chunk_id)
+
+    async def changed(self, chunks: Iterable[Chunk]) -> frozenset[str]:
+        """Return the ids of passages whose file was changed after it was indexed; none where that cannot be told."""
+        index = (await self._opened()).index
+        with suppress(RetrievalError):
+            return await index.aedited_since(chunks)
+        return frozenset()
+
+    async def count(self, condition: Filter | None = None) -> Contents:
+        """Return how much the index holds, as far as a caller may see it; see :meth:`describe`."""
+        from retrieval_core_mcp.contents import count_of  # noqa: PLC0415 - the handshake does not wait for it
+
+        return await count_of((await self._opened()).index, condition)
+
+    async def describe(self, condition: Filter | None = None) -> Contents:
+        """Return what the index holds, as far as a caller may see it.
+
+        Args:
+            condition: What every passage must pass that is told of.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        from retrieval_core_mcp.contents import contents_of  # noqa: PLC0415 - the handshake does not wait for it
+
+        return await contents_of((await self._opened()).index, condition)
 
     async def aclose(self) -> None:
         """Stop loading, and close the index; waits for threads that cannot be stopped."""
@@ -185,6 +298,21 @@ class Library:
         self.start()
         assert self._opening is not None  # noqa: S101 - start() made it
         return await asyncio.shield(self._opening)
+
+    async def _ask(
+        self, mode: SearchMode | None, ask: Callable[[QueryEngine, SearchMode | None], Awaitable[T]]
+    ) -> tuple[T, tuple[Degradation, ...]]:
+        """Ask the index, or search it by words alone while the model is loading, which the notice then says."""
+        arrived = self._clock.now()
+        opened = await self._opened()
+        if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
+            return await ask(opened.words, "lexical"), (Degradation("embed", STILL_LOADING),)
+        try:
+            return await ask(opened.index, mode), ()
+        except StoreError as error:
+            if await _holds_no_vectors(opened.index):
+                raise InvalidParameterError(NO_VECTORS) from error
+            raise
 
     def _needs_model(self, opened: _Opened, mode: SearchMode | None) -> bool:
         search = self._settings.retrieval.search
@@ -210,10 +338,12 @@ class Library:
         return await asyncio.to_thread(self._open_now)
 
     def _open_now(self) -> _Opened:
+        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
         from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
 
         index = self._open_index(self._settings.retrieval)
-        return _Opened(index, RetrievalPipeline(index.store, config=index.config))
+        words = RetrievalPipeline(index.store, config=index.config)
+        return _Opened(index, words, build_word_analyzer(index.config.analysis))
 
     async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
         """Load the model, however long it takes, and then what the first dense search would load."""
@@ -224,11 +354,25 @@ class Library:
         await index.aretrieve(WARM_UP, top_k=1, mode="dense")
 
 
-def _narrowed(filters: Mapping[str, Any] | None, condition: Filter) -> Filter:
+def _joined(chunks: Iterable[Chunk]) -> str:
+    """Return passages of one document as one text, without what a passage repeats of the one before it."""
+    text, end = "", None
+    for chunk in chunks:
+        repeated = 0 if end is None or chunk.span is None else max(0, end - chunk.span.start)
+        between = "" if not text or repeated else "\n\n"
+        text += between + chunk.text[repeated:]
+        end = None if chunk.span is None else chunk.span.end
+    return text
+
+
+def _narrowed(filters: Mapping[str, Any] | None, condition: Filter | None) -> Mapping[str, Any] | Filter | None:
+    """Return a caller's filter with what every passage must pass; an empty one is how some assistants leave it out."""
+    if condition is None or not filters:
+        return condition or filters or None
     from retrieval_core.types.filters import And  # noqa: PLC0415 - the handshake does not wait for it
     from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - likewise
 
-    return And((condition, parse_filter(filters))) if filters else condition
+    return And((condition, parse_filter(filters)))
 
 
 def _open_index(config: RetrievalConfig) -> Index:

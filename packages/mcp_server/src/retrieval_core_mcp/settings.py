@@ -23,6 +23,8 @@ DEFAULT_RESULTS = 5
 """The most results of a search where neither the assistant nor the configuration says."""
 MOST_RESULTS = 100
 LONGEST_DESCRIPTION = 500
+SMALLEST_ANSWER = 1_000
+LARGEST_ANSWER = 1_000_000
 
 
 class ServerSettings(BaseModel):
@@ -32,7 +34,7 @@ class ServerSettings(BaseModel):
 
     retrieval: RetrievalConfig = RetrievalConfig()
     """The index, the embedder and how to search."""
-    max_characters: int = Field(default=5_000, ge=1_000, le=1_000_000)
+    max_characters: int = Field(default=5_000, ge=SMALLEST_ANSWER, le=LARGEST_ANSWER)
     """An answer stays below this many characters: its text, and its structured content, each as JSON."""
     wait_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a search waits for a model that is still loading, before it searches by words alone."""
@@ -43,9 +45,14 @@ class ServerSettings(BaseModel):
     """For the service over HTTP."""
 
     @property
+    def described(self) -> str:
+        """The description on one line."""
+        return in_one_line(self.description, LONGEST_DESCRIPTION)
+
+    @property
     def about(self) -> str:
         """The description as a sentence for an assistant, empty where there is none."""
-        text = in_one_line(self.description, LONGEST_DESCRIPTION)
+        text = self.described
         return f"What the documents are about: {text}" + "." * (text[-1] not in ".!?…") if text else ""
 
     @property

@@ -19,9 +19,9 @@ from pydantic import (
 
 from retrieval_core.compat.service import SearchQuery
 from retrieval_core.types.escapes import valid_unicode
-from retrieval_core_mcp.arguments import whole
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.tools.tool import whole
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
-from retrieval_core_mcp.http.tenancy import own_event, own_pack
+from retrieval_core_mcp.tenancy import own_event, own_pack
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

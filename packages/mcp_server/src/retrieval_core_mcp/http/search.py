@@ -10,7 +10,7 @@ from retrieval_core.errors import EmbeddingError
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
 from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
-from retrieval_core_mcp.http.tenancy import own_stages
+from retrieval_core_mcp.tenancy import own_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

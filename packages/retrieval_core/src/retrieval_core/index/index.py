@@ -180,6 +180,28 @@ class Index(RetrievalPipeline):
         """
         return await self._integrity.validate(chunk_id)
 
+    async def aedited_since(self, chunks: Iterable[Chunk]) -> frozenset[str]:
+        """Return the ids of those chunks whose file says something else now than when it was indexed.
+
+        A file counts that was written to since and whose bytes are others; one that is gone, and what came from no
+        file, does not.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        from_files = [chunk for chunk in chunks if chunk.source is not None and chunk.timestamp is not None]
+        moments = {chunk.source: chunk.timestamp for chunk in from_files}
+        newer = await self._ingester.newer_files(moments)  # pyright: ignore[reportArgumentType] - neither is None
+        if not newer:
+            return frozenset()
+        known = await self._ingester.store.sources()
+        edited = {
+            source
+            for source in newer
+            if source in known and await self._ingester.hash_of(source) not in (None, known[source].content_hash)
+        }
+        return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
+
     def check_integrity(
         self,
         *,

@@ -188,6 +188,19 @@ class Ingester:
         except (OSError, ValueError):  # ValueError: no system has such names
             return None
 
+    async def newer_files(self, written: Mapping[str, datetime]) -> frozenset[str]:
+        """Return those of some files that were written to after a moment.
+
+        Args:
+            written: The moment by the file's name in the index; a name that is no file's is never among them.
+        """
+
+        def newer() -> frozenset[str]:
+            base = self._base.resolve()
+            return frozenset(source for source, moment in written.items() if _is_newer(base / source, moment))
+
+        return await self._pool.run(newer)
+
     async def read_again(self, state: SourceState) -> dict[str, Document] | None:
         """Return the documents that a file has now, by their ids, read as they were then; nothing is written.
 
@@ -325,3 +338,10 @@ class Ingester:
 def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:
     where = "two of its rows" if owner == file.source else f"one of its rows and {owner!r}"
     raise UnreadableFileError(str(file.path), f"{where} have the same document id {document_id!r}")
+
+
+def _is_newer(path: Path, moment: datetime) -> bool:
+    try:
+        return path.stat().st_mtime > moment.timestamp()
+    except (OSError, ValueError):  # ValueError: no system has such names
+        return False

@@ -280,6 +280,7 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
 class Catalog(Protocol):
     """A store's record of the files it was filled from, so that only changed files are indexed again."""
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import fsum, log
 from typing import TYPE_CHECKING
 
+from retrieval_core.text.sentences import sentence_ends
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Hit
 
 OMISSION = "\n[…]\n"
@@ -37,3 +43,72 @@ def quotes_of(chunk: Chunk, excerpts: tuple[Span, ...], span: Span | None) -> tu
         )
         for part in excerpts
     )
+
+
+class PassageExcerpts:
+    """Passages cut down to the sentences that bear most on a question, for a place that is too small for all of them.
+
+    A sentence counts by the words of the question that it has; a word that few sentences of all passages have counts
+    more. What bears equally on the question stands in its order, so that an excerpt without any of its words is the
+    passage's beginning.
+
+    Args:
+        question: Whose words are looked for.
+        passages: Shown side by side.
+        analyzer: Turns words into terms.
+    """
+
+    def __init__(self, question: str, passages: Sequence[str], analyzer: Analyzer) -> None:
+        self._passages = passages
+        wanted = frozenset(analyzer.query_terms(question))
+        self._sentences = [_sentences(text) for text in passages]
+        held = [
+            [wanted.intersection(analyzer.terms(text[span.start : span.end])) for span in spans]
+            for text, spans in zip(passages, self._sentences, strict=True)
+        ]
+        counts = Counter(term for spans in held for terms in spans for term in terms)
+        total = sum(map(len, held))
+        weights = {term: log(1 + total / count) for term, count in counts.items()}
+        self._orders = [
+            sorted(range(len(spans)), key=lambda at, of=spans: (-fsum(weights[term] for term in sorted(of[at])), at))
+            for spans in held
+        ]
+
+    def excerpt(self, number: int, size: int) -> str:
+        """Return what fits of a passage: the sentences that bear most on the question, in the passage's order.
+
+        Args:
+            number: Of the passage, from 0.
+            size: The most code points, :data:`OMISSION` between two stretches included.
+
+        Returns:
+            All of the passage where it fits, and nothing where not even one sentence does.
+        """
+        text, spans = self._passages[number], self._sentences[number]
+        if len(text) <= size:
+            return text
+        chosen: list[int] = []
+        for at in self._orders[number]:
+            if len(self._joined(text, spans, [*chosen, at])) <= size:
+                chosen.append(at)
+        return self._joined(text, spans, chosen)
+
+    @staticmethod
+    def _joined(text: str, spans: Sequence[Span], chosen: Sequence[int]) -> str:
+        stretches: list[Span] = []
+        before = -2
+        for at in sorted(chosen):
+            if at == before + 1:
+                stretches[-1] = Span(stretches[-1].start, spans[at].end)
+            else:
+                stretches.append(spans[at])
+            before = at
+        return OMISSION.join(text[span.start : span.end] for span in stretches)
+
+
+def _sentences(text: str) -> list[Span]:
+    begin, found = 0, list[Span]()
+    for end in sentence_ends(text):
+        found.append(Span(end - len(text[begin:end].lstrip()), end))
+        begin = end
+    return found

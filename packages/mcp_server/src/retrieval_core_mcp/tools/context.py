@@ -1,0 +1,92 @@
+"""The tool ``retrieve_context``: what a model should be shown to answer a question, within a token budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from retrieval_core_mcp.fitting import clean, in_one_line
+from retrieval_core_mcp.tools.names import LONGEST_NAME
+from retrieval_core_mcp.tools.tool import WHOLE, Answer, DeclaredTool, QuestionArguments, ToolAnswer
+from retrieval_core_mcp.tools.wording import advice, degraded_lines
+
+if TYPE_CHECKING:
+    from retrieval_core.types import ContextPassage
+    from retrieval_core_mcp.tools.tool import Call
+
+DEFAULT_TOKENS = 800
+"""A token is about four characters, so that an answer is about as long as those of the other tools."""
+MOST_TOKENS = 100_000
+
+
+class ContextArguments(QuestionArguments):
+    """Arguments of the tool retrieve_context."""
+
+    max_tokens: Annotated[int, Field(ge=50, le=MOST_TOKENS, description="The budget of the whole context"), WHOLE] = (
+        DEFAULT_TOKENS
+    )
+
+
+class ContextSource(Answer):
+    """What a passage of the context is from."""
+
+    number: int
+    ids: list[str]
+    citation: str
+
+
+class ContextAnswer(Answer):
+    """Passages as one text, each below a line with its number and source."""
+
+    context: str
+    sources: list[ContextSource]
+    tokens: int
+    max_tokens: int
+    dropped: int = Field(description="Passages that had no room")
+    degraded: list[str]
+    note: str | None = None
+
+
+async def run(call: Call) -> ToolAnswer:
+    """Find passages, and pack them into the budget."""
+    given: ContextArguments = call.given
+    pack = await call.library.context(given.query, given.filters, max_tokens=given.max_tokens, condition=call.condition)
+    degraded = degraded_lines(pack.degraded, call.scrub, call.limit)
+    note = None
+    if not pack.passages:
+        note = in_one_line(call.scrub(pack.note or advice(given.filters or {})), LONGEST_NAME * 2)
+    answer = ContextAnswer(
+        context=clean(pack.context_pack),
+        sources=[_source(passage) for passage in pack.passages],
+        tokens=pack.token_count,
+        max_tokens=pack.max_tokens,
+        dropped=sum(entry.outcome == "dropped" and entry.role == "primary" for entry in pack.ledger),
+        degraded=degraded,
+        note=note,
+    )
+    lines = [f"Note: {line}" for line in degraded]
+    lines.append(answer.context or f"Nothing was found. {note}")
+    return ToolAnswer(answer.model_dump(exclude_none=True), "\n\n".join(lines))
+
+
+def _source(passage: ContextPassage) -> ContextSource:
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+
+    citation: Any = passage.citation
+    return ContextSource(
+        number=citation.number,
+        ids=[clean(name) for name in citation.chunk_ids[:10]],
+        citation=in_one_line(format_citation(citation), LONGEST_NAME),
+    )
+
+
+TOOL = DeclaredTool(
+    "retrieve_context",
+    "Get context within a token budget",
+    "Get the passages that answer a question, with what stands around them, as one text of at most max_tokens with "
+    "numbered sources; for writing an answer from them.",
+    ContextArguments,
+    ContextAnswer,
+    run,
+)

@@ -1,0 +1,82 @@
+"""How answers name passages and documents."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin
+
+from retrieval_core_mcp.fitting import clean, has_lone_surrogate, in_one_line, json_length, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_core.types import Chunk, PageSpan
+
+LONGEST_NAME = 200
+"""The most characters of titles, headings and sources."""
+
+_WEB_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
+
+
+def can_be_named(name: str, limit: int) -> bool:
+    """Whether an id can be written into an answer and so given back: it is valid Unicode, and much shorter."""
+    return not has_lone_surrogate(name) and json_length(name) < limit // 4
+
+
+def is_short(name: str) -> bool:
+    """Whether a name can stand in an answer as it is."""
+    return len(name) <= LONGEST_NAME and not has_lone_surrogate(name)
+
+
+def place_of(chunk: Chunk) -> str:
+    """Return where a passage is from, as one line that holds its id once.
+
+    Such as ``Doc: guide.pdf#12 | Page: 3-4 | Section: Setup > Linux`` where the id begins with the document's, and
+    otherwise with ``(id: …)`` at its end.
+    """
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - nor for this
+
+    line = shorten(format_citation(chunk), LONGEST_NAME)
+    own, document = escape_name(chunk.id), f"Doc: {escape_name(chunk.document_id)}"
+    if not line.startswith(document) or not has_own_document(chunk):
+        return f"{line} (id: {own})"
+    return f"Doc: {own}{line.removeprefix(document)}"
+
+
+def has_own_document(chunk: Chunk) -> bool:
+    """Whether a passage's id tells its document's: ``<document id>#<number>``."""
+    return chunk.id.rpartition("#")[0] == chunk.document_id
+
+
+def section_of(chunk: Chunk) -> str | None:
+    """Return the headings above a passage, outermost first, joined by ``>``."""
+    return in_one_line(" > ".join(chunk.section_path), LONGEST_NAME) or None
+
+
+def page_of(pages: PageSpan | None) -> str | None:
+    """Return a page, or a range as in ``3-4``."""
+    return None if pages is None else "-".join(dict.fromkeys((str(pages.first), str(pages.last))))
+
+
+def title_of(chunk: Chunk) -> str:
+    """Return a passage's title, else its headings or its source."""
+    return in_one_line(chunk.title or " > ".join(chunk.section_path) or chunk.source or chunk.id, LONGEST_NAME)
+
+
+def web_address(source: str | None, metadata: Mapping[str, Any]) -> str | None:
+    """Return the address that a document has of its own: in its metadata, or as its source."""
+    for given in (metadata.get("url"), source):
+        if isinstance(given, str) and _WEB_ADDRESS.fullmatch(given) and is_short(given):
+            return given
+    return None
+
+
+def address_of(source: str | None, metadata: Mapping[str, Any], document_id: str, base_url: str | None = None) -> str:
+    """Return a document's own address, else its path below ``base_url`` or, without one, relative to the index."""
+    if (own := web_address(source, metadata)) is not None:
+        return own
+    name = source or document_id
+    path = quote(clean(name)) if is_short(name) else ""
+    return urljoin(base_url, path) if base_url and path else path

@@ -1,0 +1,253 @@
+"""The tools beside search and fetch, as the protocol library's own client sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from mcp import Client
+from retrieval_core import Chunk, Document, open_index
+from retrieval_core.config import EmbedderConfig, RetrievalConfig
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp.library import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from retrieval_core import Index
+
+
+def words(text: str) -> int:
+    """A token counter that needs nothing installed."""
+    return len(text.split())
+
+
+def served(config: RetrievalConfig, **settings: Any) -> Library:
+    """Return a library over an index that counts words."""
+
+    def opened(own: RetrievalConfig) -> Index:
+        return open_index(config=own, embedder=FakeEmbedder(), token_counter=words)
+
+    return Library(ServerSettings(retrieval=config, **settings), open_index=opened)
+
+
+def asked(libraries: Library | Mapping[str, Library], *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Return the answers to some calls; the client checks them against the tools' schemas."""
+    first = libraries if isinstance(libraries, Library) else next(iter(libraries.values()))
+
+    async def conversation() -> list[Any]:
+        async with Client(create_server(first.settings, libraries)) as client:
+            await client.list_tools()
+            return [await client.call_tool(tool, arguments) for tool, arguments in calls]
+
+    return asyncio.run(conversation())
+
+
+def one(libraries: Library | Mapping[str, Library], tool: str, **arguments: Any) -> Any:
+    (answer,) = asked(libraries, (tool, arguments))
+    return answer
+
+
+@pytest.fixture
+def library(config: RetrievalConfig) -> Library:
+    return served(config)
+
+
+def test_a_context_keeps_within_its_budget(library: Library) -> None:
+    """Passages as one text below numbered headings, with what each is from and how much had no room."""
+    answer = one(library, "retrieve_context", query="how far is the moon", max_tokens=60)
+    content = answer.structured_content
+    assert not answer.is_error
+    assert content["tokens"] <= content["max_tokens"] == 60
+    assert len(content["context"].split()) == content["tokens"]
+    assert "384,400 km" in content["context"]
+    assert content["sources"][0] == {"number": 1, "ids": ["moon.md#0"], "citation": "Doc: moon.md"}
+    assert content["dropped"] > 0
+    assert answer.content[0].text.endswith(content["context"])
+
+
+def test_a_context_of_nothing_says_why(library: Library) -> None:
+    """No passage is an answer, with what is known of the reason."""
+    answer = one(library, "retrieve_context", query="moon", filters={"sources": "moon.md"})
+    assert answer.structured_content["context"] == ""
+    assert "did you mean 'source'?" in answer.structured_content["note"]
+    assert "did you mean 'source'?" in answer.content[0].text
+
+
+def test_neighbours_stand_in_the_documents_order(library: Library) -> None:
+    """Those before and after a passage, as many as there are."""
+    answer, document = asked(
+        library, ("get_neighbors", {"id": "sea.md#1", "before": 3, "after": 2}), ("get_neighbors", {"id": "sea.md"})
+    )
+    passages = answer.structured_content["passages"]
+    assert [(each["id"], each["position"]) for each in passages] == [
+        ("sea.md#0", -1), ("sea.md#1", 0), ("sea.md#2", 1), ("sea.md#3", 2),
+    ]  # fmt: skip
+    assert answer.content[0].text.index("[-1] Doc: sea.md#0") < answer.content[0].text.index("[+0] Doc: sea.md#1")
+    assert document.is_error
+
+
+def test_a_passage_comes_with_what_stands_around_it(library: Library) -> None:
+    """As one stretch of the document, in which nothing stands twice and nothing is missing."""
+    alone, wide, document = (
+        answer.structured_content["text"]
+        for answer in asked(
+            library,
+            ("fetch", {"id": "sea.md#2", "max_characters": 100_000}),
+            ("fetch", {"id": "sea.md#2", "around": 1, "max_characters": 100_000}),
+            ("fetch", {"id": "sea.md", "max_characters": 200_000}),
+        )
+    )
+    assert alone in wide
+    assert len(wide) > 2 * len(alone)
+    assert wide.split() == document[document.index(wide[:80]) :].split()[: len(wide.split())]
+
+
+def test_why_these_passages_came(library: Library) -> None:
+    """Each stage with its counts, each passage with its scores and ranks by side."""
+    answer = one(library, "explain", query="how far is the moon", top_k=3)
+    content = answer.structured_content
+    assert content["results"][0]["id"] == "moon.md#0"
+    assert {"score", "cosine", "bm25", "bm25_rank", "fused"} <= set(content["results"][0]["scores"])
+    assert {"dense", "lexical", "fuse"} <= {stage["stage"] for stage in content["stages"]}
+    assert "1. moon.md#0: score " in answer.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"id": "moon.md#0", "top_k": 2}, "It came as number 1."),
+        ({"id": "sea.md#5", "top_k": 2}, ", and 2 were asked for."),
+        ({"id": "sea.md#0", "filters": {"source": "notes/moon.md"}}, "The filter excludes it."),
+        ({"id": "sea.md#0", "mode": "lexical", "query": "384,400"}, "Neither side finds it"),
+    ],
+)
+def test_why_a_passage_did_not_come(library: Library, arguments: dict[str, Any], why: str) -> None:
+    """Its place further down, the filter, or that nothing finds it."""
+    answer = one(library, "explain", **{"query": "how far is the moon", **arguments})
+    assert why in answer.structured_content["why"]
+    assert answer.content[0].text.startswith(answer.structured_content["why"])
+
+
+def test_an_index_is_described(library: Library, tmp_path: Path) -> None:
+    """How much it holds, its fields with examples and ranges, and how to filter by them."""
+    content = one(library, "describe_index").structured_content
+    assert content["documents"] == 3
+    assert content["passages"] > 10
+    fields = {field["name"]: field for field in content["fields"]}
+    assert fields["source"]["examples"][0].startswith("notes/")
+    config = RetrievalConfig(index=str(tmp_path / "shop.db"), embedder=EmbedderConfig(kind="none"))
+    with open_index(config=config) as index:
+        index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata={"price": 100 + at}) for at in range(5)])
+    with open_index(tmp_path / "vectors.db", embedder=FakeEmbedder()) as index:
+        index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata={"price": 100 + at}) for at in range(5)])
+    shop = served(RetrievalConfig(index=str(tmp_path / "vectors.db"), embedder=config.embedder))
+    answer = one(shop, "describe_index")
+    prices = next(field for field in answer.structured_content["fields"] if field["name"] == "price")
+    assert (prices["min"], prices["max"], prices["types"], prices["passages"]) == (100, 104, ["number"], 5)
+    assert "- price: number; 5 passages; 100 to 104" in answer.content[0].text
+
+
+def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path: Path) -> None:
+    """Each call then names one; a wrong name is answered with those that there are."""
+    with open_index(tmp_path / "shop.db", embedder=FakeEmbedder()) as index:
+        index.add_documents([Document("a.md", "About phones.", source="a.md", content_hash="")])
+    shop = RetrievalConfig(index=str(tmp_path / "shop.db"), embedder=config.embedder)
+    gone = RetrievalConfig(index=str(tmp_path / "gone.db"), embedder=config.embedder)
+    libraries = {"notes": served(config), "shop": served(shop, description="Phones"), "gone": served(gone)}
+    listed, found, none, wrong, fetched = asked(
+        libraries,
+        ("list_indexes", {}),
+        ("search", {"query": "phones", "index": "shop"}),
+        ("search", {"query": "phones"}),
+        ("search", {"query": "phones", "index": "shp"}),
+        ("fetch", {"id": "moon.md", "index": "notes"}),
+    )
+    entries = {entry["name"]: entry for entry in listed.structured_content["indexes"]}
+    assert (entries["notes"]["documents"], entries["shop"]["description"]) == (3, "Phones")
+    assert "There is no index yet." in entries["gone"]["problem"]
+    assert [hit["id"] for hit in found.structured_content["results"]] == ["a.md#0"]
+    assert none.content[0].text == "index: it is missing, and there are several. Name one of notes, shop, gone."
+    assert "Did you mean shop?" in wrong.content[0].text
+    assert "384,400" in fetched.structured_content["text"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "quote", "verdict"),
+    [
+        ("moon.md#0", "The moon is 384,400 km away", "found"),
+        ("moon.md#0", "384,400 km\n away  from the", "found"),
+        ("sea.md#0", "Sentence 900 tells of the sea", "elsewhere"),
+        ("moon.md#0", "The moon is 384,401 km away", "not_found"),
+        ("moon.md", "It has no air.", "found"),
+        ("venus.md#0", "It is hot.", "gone"),
+    ],
+)
+def test_a_quote_is_checked(library: Library, entry: str, quote: str, verdict: str) -> None:
+    """Word for word but for white space, in the passage or elsewhere in its document."""
+    content = one(library, "verify_citation", id=entry, quote=quote).structured_content
+    assert content["verdict"] == verdict
+    if verdict == "found":
+        assert content["text"].split() == quote.split()
+
+
+def test_a_file_that_was_changed_is_said_so(tmp_path: Path) -> None:
+    """In results and with a checked quote; writing the same again is no change."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("The ferry leaves at nine.\n")
+    (folder / "b.md").write_text("The ferry has a bar.\n")
+    config = RetrievalConfig(
+        index=str(tmp_path / "index.db"), embedder=EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder")
+    )
+    with open_index(config=config) as index:
+        index.ingest(folder)
+    (folder / "a.md").write_text("The ferry leaves at ten.\n")
+    (folder / "b.md").write_text("The ferry has a bar.\n")
+    for name in ("a.md", "b.md"):
+        os.utime(folder / name, (4_000_000_000, 4_000_000_000))
+    found, checked = asked(
+        served(config),
+        ("search", {"query": "when does the ferry leave"}),
+        ("verify_citation", {"id": "notes/a.md#0", "quote": "at nine"}),
+    )
+    assert {hit["id"]: hit.get("changed") for hit in found.structured_content["results"]} == {
+        "notes/a.md#0": True, "notes/b.md#0": None,
+    }  # fmt: skip
+    assert (checked.structured_content["verdict"], checked.structured_content["file_changed"]) == ("found", True)
+    assert "was changed after it was indexed" in checked.content[0].text
+
+
+def test_an_answer_is_extracted_and_says_so(library: Library) -> None:
+    """Without a language model: the documents' own sentences, each with its quote."""
+    answer, none = asked(
+        library,
+        ("answer", {"query": "how far is the moon away from the earth"}),
+        ("answer", {"query": "quarterly revenue of the zeppelin factory"}),
+    )
+    content = answer.structured_content
+    assert content["kind"] == "extracted"
+    assert "384,400 km" in content["text"]
+    assert content["sources"][0]["ids"] == ["moon.md#0"]
+    assert content["sources"][0]["quotes"][0] in "The moon is 384,400 km away from the earth. It has no air."
+    assert answer.content[0].text.startswith("Extracted: these are the passages' own sentences")
+    assert none.structured_content["kind"] == "abstained"
+
+
+def test_what_failed_is_told_of_an_index_alone(config: RetrievalConfig) -> None:
+    """A library that fails in a way that nobody foresaw is an answer without internals."""
+
+    class Broken(Library):
+        async def fetch(self, entry_id: str, condition: object = None) -> Entry | None:
+            raise RuntimeError(entry_id)
+
+    answer = one(Broken(ServerSettings(retrieval=config)), "verify_citation", id="secret", quote="x")
+    assert answer.is_error
+    assert "secret" not in answer.content[0].text
