@@ -210,7 +210,7 @@ def test_a_busy_port_is_told() -> None:
         (("--http", "127.0.0.1:0", "--index", "a=1.db", "--index", "a=2.db"), "two indexes are called a"),
         (("--http", "127.0.0.1:0", "--index", "1/a.db", "--index", "2/a.db"), "two indexes are called a"),
         (("--allow-writes",), "it needs --http"),
-        (("--index", "1.db", "--index", "2.db"), "use --http, or give one --index"),
+        (("--index", "a=1.db", "--index", "a=2.db"), "two indexes are called a"),
     ],
 )
 def test_wrong_use_is_told(options: tuple[str, ...], message: str) -> None:

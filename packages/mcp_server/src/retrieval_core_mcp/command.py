@@ -66,7 +66,7 @@ def serve(arguments: Sequence[str] | None = None) -> None:
 
         for module in ("library", "server", "stdio"):
             import_module(f"retrieval_core_mcp.{module}")
-    anyio.run(_serve, settings)
+    anyio.run(_serve, settings, options.index or ())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -87,7 +87,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--index",
         metavar="FILE|NAME=FILE",
         action="append",
-        help="the index file (default: .retrieval/index.db); with --http several, each under a name",
+        help="the index file (default: .retrieval/index.db); may be given several times, each under a name",
     )
     parser.add_argument(
         "--http",
@@ -112,8 +112,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
     if options.http is None and options.allow_writes:
         parser.error("--allow-writes is of the service over HTTP; it needs --http")
-    if options.http is None and len(options.index or ()) > 1:
-        parser.error("several indexes are served over HTTP alone; use --http, or give one --index")
     return options
 
 
@@ -128,15 +126,22 @@ def _greet(settings: ServerSettings) -> None:
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
     from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
-    from retrieval_core_mcp.settings import read_settings  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.settings import named_indexes, read_settings  # noqa: PLC0415 - likewise
 
     try:
         if options.http is None:
-            return read_settings((options.index or [None])[0], options.config, os.environ)
+            settings = read_settings(_first(options.index), options.config, os.environ)
+            named_indexes(options.index or (), settings.retrieval.index)
+            return settings
         return read_settings(None, options.config, os.environ, http=_http_options(options))
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(WRONG_USE) from None
+
+
+def _first(places: Sequence[str] | None) -> str | None:
+    """Return the file of the first index that is named; ``None`` where none is."""
+    return places[0].rpartition("=")[2] if places else None
 
 
 def _http_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -163,7 +168,7 @@ def _quick_imports() -> Generator[None]:
         gc.enable()
 
 
-async def _serve(settings: ServerSettings) -> NoReturn:
+async def _serve(settings: ServerSettings, places: Sequence[str]) -> NoReturn:
     """Serve, and end the process: threads that load a model, or search, cannot be stopped and are not waited for.
 
     Nothing is lost by that: the index is only read, and every answer is on its way before the next line is read.
@@ -171,11 +176,18 @@ async def _serve(settings: ServerSettings) -> NoReturn:
     import anyio  # noqa: PLC0415 - imported by now
 
     from retrieval_core_mcp.library import Library  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.settings import named_indexes  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.stdio import claim_standard_streams, serve_stdio  # noqa: PLC0415 - likewise
 
+    named = named_indexes(places, settings.retrieval.index)
     source, output = claim_standard_streams()
-    server = create_server(settings, Library(settings))
+    server = create_server(
+        settings,
+        {name: Library(settings.of_index(path)) for name, path in named.items()},
+        contents=peek(named) if settings.retrieval.store.kind == "sqlite" else "",
+    )
     code = FAILURE
     stopped: list[int] = []
     try:

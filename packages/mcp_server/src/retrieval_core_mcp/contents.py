@@ -125,6 +125,26 @@ async def contents_of(index: Index, condition: Filter | None) -> Contents:
     )
 
 
+async def documents_of(index: Index, condition: Filter | None, begin: str = "") -> list[str]:
+    """Return the ids of documents that begin with some text, in order.
+
+    All of those that came from files, for who may see everything; otherwise those of some passages that may be seen.
+
+    Raises:
+        RetrievalError: The index cannot be read.
+    """
+    store = index.store
+    if condition is None and isinstance(store, Catalog) and (states := await store.sources()):
+        names: list[str] = []
+        for source in sorted(name for name in states if name.startswith(begin) or begin.startswith(name)):
+            one = states[source].documents == 1  # a file that is one document is called as that is
+            names += [source] if one else sorted(await store.documents_of(source))
+    else:
+        chunks = await _sample(index, await index.adescribe(), condition)
+        names = sorted({chunk.document_id for chunk in chunks})
+    return [name for name in names if name.startswith(begin)]
+
+
 async def _counted(index: Index, info: StoreInfo, condition: Filter | None) -> Contents:
     by_meaning = index.embedder is not None and (info.manifest is None or info.manifest.dimension is not None)
     if condition is None:

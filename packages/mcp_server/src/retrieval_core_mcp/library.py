@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import Degradation
+from retrieval_core_mcp.progress import StageProgress
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
@@ -84,6 +86,7 @@ class Library:
     Args:
         open_index: Opens the index, in a thread; by default :func:`retrieval_core.open_index`.
         clock: Measures the wait for the model; by default the system's.
+        stages: What the index was opened with to tell of its stages, where ``open_index`` opens it itself.
     """
 
     def __init__(
@@ -92,10 +95,12 @@ class Library:
         *,
         open_index: Callable[[RetrievalConfig], Index] | None = None,
         clock: Clock | None = None,
+        stages: StageProgress | None = None,
     ) -> None:
         self._settings = settings
-        self._open_index = open_index or _open_index
+        self._open_index = open_index or self._open_default
         self._clock = clock or SystemClock()
+        self._stages = stages or StageProgress()
         self._opening: asyncio.Task[_Opened] | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -285,6 +290,28 @@ class Library:
 
         return await contents_of((await self._opened()).index, condition)
 
+    async def documents(self, condition: Filter | None = None, begin: str = "") -> list[str]:
+        """Return ids of documents that begin with some text, as far as a caller may see them."""
+        from retrieval_core_mcp.contents import documents_of  # noqa: PLC0415 - the handshake does not wait for it
+
+        return await documents_of((await self._opened()).index, condition, begin)
+
+    async def version(self) -> str | None:
+        """Name the state of the index; ``None`` where its store cannot tell, or it cannot be read."""
+        from retrieval_core.ports import Versioned  # noqa: PLC0415 - the handshake does not wait for it
+
+        with suppress(RetrievalError):
+            store = (await self._opened()).index.store
+            return await store.version() if isinstance(store, Versioned) else None
+        return None
+
+    def listening(self, listener: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Return a context in which a function is told each stage that ends of what is asked in it.
+
+        The function may be called from any thread.
+        """
+        return self._stages.listening(listener)
+
     async def aclose(self) -> None:
         """Stop loading, and close the index; waits for threads that cannot be stopped."""
         if self._opening is None or self._warming is None:
@@ -337,6 +364,15 @@ class Library:
     async def _open(self) -> _Opened:
         return await asyncio.to_thread(self._open_now)
 
+    def _open_default(self, config: RetrievalConfig) -> Index:
+        from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - slow to import
+        from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise
+        from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
+
+        usage = build_usage(config)
+        observers = (self._stages,) if usage is None else (self._stages, usage)
+        return open_index(config=config, observer=SeveralObservers(*observers))
+
     def _open_now(self) -> _Opened:
         from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
         from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
@@ -373,13 +409,6 @@ def _narrowed(filters: Mapping[str, Any] | None, condition: Filter | None) -> Ma
     from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - likewise
 
     return And((condition, parse_filter(filters)))
-
-
-def _open_index(config: RetrievalConfig) -> Index:
-    from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - imported by then
-    from retrieval_core.index.open import open_index  # noqa: PLC0415 - slow to import
-
-    return open_index(config=config, observer=build_usage(config))
 
 
 async def _holds_no_vectors(index: Index) -> bool:

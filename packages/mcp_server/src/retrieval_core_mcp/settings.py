@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,8 +16,7 @@ from retrieval_core_mcp.http.settings import HttpSettings
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
 DEFAULT_RESULTS = 5
@@ -65,6 +65,39 @@ class ServerSettings(BaseModel):
     def words_only(self) -> bool:
         """Whether there is no embedder, so that only lexical search is possible."""
         return self.retrieval.embedder.kind == "none"
+
+    def of_index(self, path: str) -> ServerSettings:
+        """Return the settings with another index file."""
+        return self.model_copy(update={"retrieval": self.retrieval.model_copy(update={"index": path})})
+
+
+def named_indexes(places: Sequence[str], default: str) -> dict[str, str]:
+    """Return index files by their names.
+
+    Args:
+        places: Files, or ``NAME=FILE``. Without a name, it is that of the file, or of the folder that
+            ``.retrieval/index.db`` is in.
+        default: The file where there is no place.
+
+    Raises:
+        ConfigurationError: Two have the same name.
+    """
+    named: dict[str, str] = {}
+    for place in places or (default,):
+        name, _, path = place.rpartition("=")
+        name = name or _name_of(path)
+        if name in named:
+            msg = f"two indexes are called {name}; name them with --index NAME=FILE"
+            raise ConfigurationError(msg)
+        named[name] = path
+    return named
+
+
+def _name_of(path: str) -> str:
+    place = Path(path)
+    if place.parent.name != ".retrieval":
+        return place.stem or "index"
+    return place.absolute().parent.parent.name or "index"
 
 
 def read_settings(

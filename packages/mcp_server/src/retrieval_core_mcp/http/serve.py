@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -22,7 +21,9 @@ from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.library import Library
+from retrieval_core_mcp.progress import StageProgress
 from retrieval_core_mcp.server import create_server
+from retrieval_core_mcp.settings import named_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.index.index import Index
+    from retrieval_core.run.observe import Observer
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -47,10 +50,10 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
     admission = Admission(settings.http.max_requests)
     metrics = Metrics()
     try:
-        indexes = ServedIndexes(*_opened(settings, places, metrics))
-        first = indexes.named(None).index
-        library = Library(settings, open_index=lambda _config: first)
-        app = create_app(indexes, settings.http, metrics, create_server(settings, library), admission)
+        stages = StageProgress()
+        indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages)))
+        libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
+        app = create_app(indexes, settings.http, metrics, create_server(settings, libraries), admission)
         listening = _listening(settings.http)
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")
@@ -116,7 +119,7 @@ class _Server(uvicorn.Server):
             sys.stderr.flush()
 
 
-def _opened(settings: ServerSettings, places: Sequence[str], metrics: Metrics) -> list[ServedIndex]:
+def _opened(settings: ServerSettings, places: Sequence[str], observer: Observer) -> list[ServedIndex]:
     config = settings.retrieval.model_copy(
         update={
             # A contract has errors, and every hit of it a score.
@@ -124,30 +127,21 @@ def _opened(settings: ServerSettings, places: Sequence[str], metrics: Metrics) -
             "search": settings.retrieval.search.model_copy(update={"on_unscored": "keep"}),
         }
     )
-    served: dict[str, ServedIndex] = {}
-    for place in places or (config.index,):
-        name, _, path = place.rpartition("=")
-        name = name or _name_of(path)
-        if name in served:
-            msg = f"two indexes are called {name}; name them with --index NAME=FILE"
-            raise ConfigurationError(msg)
+    served: list[ServedIndex] = []
+    for name, path in named_indexes(places, config.index).items():
         own: RetrievalConfig = config.model_copy(update={"index": path})
-        index = open_index(config=own, observer=_observer(own, metrics))
-        served[name] = ServedIndex(name, index, settings.http.base_url, settings.http.tenant_field)
-    return list(served.values())
+        index = open_index(config=own, observer=_observer(own, observer))
+        served.append(ServedIndex(name, index, settings.http.base_url, settings.http.tenant_field))
+    return served
 
 
-def _observer(config: RetrievalConfig, metrics: Metrics) -> SeveralObservers:
+def _library(settings: ServerSettings, index: Index, stages: StageProgress) -> Library:
+    return Library(settings.of_index(index.config.index), open_index=lambda _config: index, stages=stages)
+
+
+def _observer(config: RetrievalConfig, observer: Observer) -> Observer:
     usage = build_usage(config)
-    return SeveralObservers(metrics) if usage is None else SeveralObservers(metrics, usage)
-
-
-def _name_of(path: str) -> str:
-    """Return an index's name: that of its file, or of the folder that ``.retrieval/index.db`` is in."""
-    place = Path(path)
-    if place.parent.name != ".retrieval":
-        return place.stem or "index"
-    return place.absolute().parent.parent.name or "index"
+    return observer if usage is None else SeveralObservers(observer, usage)
 
 
 def _listening(settings: HttpSettings) -> socket.socket:

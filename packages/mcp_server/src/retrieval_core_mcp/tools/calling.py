@@ -15,7 +15,7 @@ from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_argument
 from retrieval_core_mcp.tools.tool import LONGEST_ID, Call, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel
 
@@ -47,13 +47,20 @@ class Tools:
         return [_listed(tool, self._settings, tuple(self._libraries)) for tool in self._tools.values()]
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], condition: Filter | None = None, *, as_json: bool = False
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        condition: Filter | None = None,
+        *,
+        as_json: bool = False,
+        step: Callable[[str], None],
     ) -> CallToolResult:
         """Call a tool.
 
         Args:
             condition: What every passage must pass, whatever the arguments say.
             as_json: Whether the text of the answer is its structured content as JSON.
+            step: Is told what has ended of the work, from any thread.
         """
         limit, config = self._settings.max_characters, self._settings.retrieval
         if (tool := self._tools.get(name)) is None:
@@ -66,7 +73,8 @@ class Tools:
             library = self._libraries[asked]
             config = library.settings.retrieval
             read = read_arguments(name, tool.arguments, given, self._libraries)
-            answer = await tool.run(Call(read, library, self._libraries, asked, condition, as_json))
+            with library.listening(step):
+                answer = await tool.run(Call(read, library, self._libraries, asked, condition, as_json))
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer

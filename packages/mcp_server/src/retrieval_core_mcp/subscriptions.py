@@ -1,0 +1,206 @@
+"""Subscriptions: clients are told when a resource that they follow has changed, by whatever process.
+
+The state of each index is looked at every few seconds, while anybody listens. Callers who may see different passages
+are kept apart: what one of them is told rests on nothing that another one alone may see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS, EmptyResult
+
+from retrieval_core.run.clock import SystemClock
+from retrieval_core_mcp.resources import read_address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.session import ServerSession
+    from mcp.types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.library import Library
+    from retrieval_core_mcp.resources import Resources
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 2.0
+"""Seconds between two looks."""
+MOST_FOLLOWED = 1_000
+"""Addresses that callers of one kind may follow at a time."""
+
+
+@dataclass(slots=True)
+class _Audience:
+    """Callers who may see the same.
+
+    Attributes:
+        bus: Carries events to the streams of the protocol of 2026.
+        streams: How many of these follow an address; the empty address stands for the list.
+        sessions: Those of earlier protocols that follow an address, by their connection.
+        known: What was known of an address at the last look.
+    """
+
+    condition: Filter | None
+    bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    streams: Counter[str] = field(default_factory=Counter[str])
+    sessions: dict[str, dict[Any, ServerSession]] = field(default_factory=dict[str, "dict[Any, ServerSession]"])
+    known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+    @property
+    def followed(self) -> set[str]:
+        return {*self.streams, *self.sessions}
+
+
+LIST = ""
+
+
+class Subscriptions:
+    """Follows resources for the clients of a server.
+
+    Args:
+        libraries: The indexes by name.
+        clock: Measures the time between two looks; the system's where it is not given.
+    """
+
+    def __init__(self, resources: Resources, libraries: Mapping[str, Library], clock: Clock | None = None) -> None:
+        self._resources = resources
+        self._libraries = libraries
+        self._clock = clock or SystemClock()
+        self._audiences: dict[Filter | None, _Audience] = {}
+        self._handlers: dict[Filter | None, ListenHandler] = {}
+        self._versions: dict[str, str | None] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def listen(
+        self, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams, condition: Filter | None
+    ) -> SubscriptionsListenResult:
+        """Serve a stream of the protocol of 2026 until the client leaves it."""
+        audience = self._audience(condition)
+        wanted = params.notifications
+        followed = [*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])]
+        for uri in dict.fromkeys(followed):
+            await self._follow(audience, uri)
+            audience.streams[uri] += 1
+        handler = self._handlers.setdefault(condition, ListenHandler(audience.bus))
+        try:
+            return await handler(context, params)
+        finally:
+            for uri in dict.fromkeys(followed):
+                audience.streams[uri] -= 1
+                if not audience.streams[uri]:
+                    del audience.streams[uri]
+            self._forget(audience)
+
+    async def subscribe(self, context: ServerRequestContext[Any], uri: str, condition: Filter | None) -> EmptyResult:
+        """Follow a resource for a client of an earlier protocol, until it ends that or leaves.
+
+        Raises:
+            MCPError: It is no address of a resource, or too many are followed.
+        """
+        if read_address(uri) is None:
+            raise MCPError(INVALID_PARAMS, "Resource not found", {"uri": uri[:1_000]})
+        audience = self._audience(condition)
+        await self._follow(audience, uri)
+        connection = _connection(context)
+        sessions = audience.sessions.setdefault(uri, {})
+        if connection not in sessions:
+            connection.exit_stack.callback(self._unfollow, audience, uri, connection)
+        sessions[connection] = context.session
+        return EmptyResult()
+
+    async def unsubscribe(self, context: ServerRequestContext[Any], uri: str, condition: Filter | None) -> EmptyResult:
+        """Follow a resource no more."""
+        if (audience := self._audiences.get(condition)) is not None:
+            self._unfollow(audience, uri, _connection(context))
+        return EmptyResult()
+
+    async def look(self) -> None:
+        """Tell everybody of what has changed since the last look."""
+        changed = False
+        for name, library in self._libraries.items():
+            version = await library.version()
+            changed = changed or version is None or version != self._versions.get(name, version)
+            self._versions[name] = version
+        for audience in tuple(self._audiences.values()) if changed else ():
+            for uri in audience.followed:
+                await self._tell(audience, uri)
+
+    def close(self) -> None:
+        """End all streams, and look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for handler in self._handlers.values():
+            handler.close()
+
+    def _audience(self, condition: Filter | None) -> _Audience:
+        return self._audiences.setdefault(condition, _Audience(condition))
+
+    async def _follow(self, audience: _Audience, uri: str) -> None:
+        if uri not in audience.followed:
+            if len(audience.followed) >= MOST_FOLLOWED:
+                msg = f"no more than {MOST_FOLLOWED:,} resources can be followed"
+                raise MCPError(INVALID_PARAMS, msg)
+            audience.known[uri] = await self._fingerprint(audience, uri)
+        if self._looking is None or self._looking.done():
+            for name, library in self._libraries.items():
+                self._versions[name] = await library.version()
+            self._looking = asyncio.create_task(self._look_again_and_again())
+
+    def _unfollow(self, audience: _Audience, uri: str, connection: Any) -> None:
+        if (sessions := audience.sessions.get(uri)) is not None:
+            sessions.pop(connection, None)
+            if not sessions:
+                del audience.sessions[uri]
+        self._forget(audience)
+
+    def _forget(self, audience: _Audience) -> None:
+        for uri in audience.known.keys() - audience.followed:
+            del audience.known[uri]
+        if not audience.followed:
+            self._audiences.pop(audience.condition, None)
+            self._handlers.pop(audience.condition, None)
+
+    async def _look_again_and_again(self) -> None:
+        while self._audiences:
+            await self._clock.sleep(INTERVAL)
+            try:
+                await self.look()
+            except Exception:
+                logger.exception("the state of the indexes could not be looked at")
+
+    async def _tell(self, audience: _Audience, uri: str) -> None:
+        now = await self._fingerprint(audience, uri)
+        if now == audience.known.get(uri, now):
+            return
+        audience.known[uri] = now
+        await audience.bus.publish(ResourcesListChanged() if uri == LIST else ResourceUpdated(uri=uri))
+        for session in tuple(audience.sessions.get(uri, {}).values()):
+            await session.send_resource_updated(uri)
+
+    async def _fingerprint(self, audience: _Audience, uri: str) -> str | None:
+        try:
+            if uri == LIST:
+                return await self._resources.fingerprint_of_list(audience.condition)
+            return await self._resources.fingerprint(uri, audience.condition)
+        except MCPError:
+            return audience.known.get(uri)
+
+
+def _connection(context: ServerRequestContext[Any]) -> Any:
+    """Return what stands for a client as long as it is connected; the protocol's library names it in no public way."""
+    return context.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
