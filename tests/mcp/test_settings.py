@@ -55,7 +55,7 @@ def test_a_description_becomes_a_sentence(given: str, expected: str) -> None:
         ("WAIT_SECONDS", "soon", "RETRIEVAL_MCP__WAIT_SECONDS: must be a number"),
         ("WAIT_SECONDS", "61", "RETRIEVAL_MCP__WAIT_SECONDS: must be 60 or less"),
         ("DESCRIPTION", "x" * 501, "RETRIEVAL_MCP__DESCRIPTION: must have at most 500 characters"),
-        ("WAIT", "1", "did you mean RETRIEVAL_MCP__WAIT_SECONDS?"),
+        ("WAIT_SECOND", "1", "did you mean RETRIEVAL_MCP__WAIT_SECONDS?"),
         ("RETRIEVAL", "{}", "the library's settings are RETRIEVAL_…"),
     ],
 )

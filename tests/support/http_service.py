@@ -65,16 +65,18 @@ class Service:
         indexes: All that are served.
     """
 
-    def __init__(self, indexes: Mapping[str, Index], **settings: Any) -> None:
+    def __init__(self, indexes: Mapping[str, Index], *, allow_writes: bool = False, **settings: Any) -> None:
         self.settings = HttpSettings(**settings)
         self.admission = Admission(self.settings.max_requests)
         field = self.settings.tenant_field
         served = [ServedIndex(name, index, self.settings.base_url, field) for name, index in indexes.items()]
         first = served[0].index
-        own = ServerSettings(retrieval=first.config, http=self.settings)
+        own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
         mcp = create_server(own, Library(own, open_index=lambda _config: first))
         self.indexes = ServedIndexes(*served)
-        self.app: Gate = create_app(self.indexes, self.settings, Metrics(), mcp, self.admission)
+        self.app: Gate = create_app(
+            self.indexes, self.settings, Metrics(), mcp, self.admission, allow_writes=allow_writes
+        )
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=PLACE)
 
     async def ask(self, method: str, path: str, token: str | None = None, **request: Any) -> httpx2.Response:

@@ -209,7 +209,6 @@ def test_a_busy_port_is_told() -> None:
         (("--http", "127.0.0.1:99999"), "RETRIEVAL_MCP__HTTP__PORT: must be 65,535 or less"),
         (("--http", "127.0.0.1:0", "--index", "a=1.db", "--index", "a=2.db"), "two indexes are called a"),
         (("--http", "127.0.0.1:0", "--index", "1/a.db", "--index", "2/a.db"), "two indexes are called a"),
-        (("--allow-writes",), "it needs --http"),
         (("--index", "a=1.db", "--index", "a=2.db"), "two indexes are called a"),
     ],
 )
@@ -240,7 +239,6 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "tenant_field": "team",
         "allowed_hosts": "a.example,b.example",
         "allowed_origins": "https://a.example",
-        "allow_writes": "true",
         "base_url": "https://docs.example/",
         "max_body_bytes": "20000",
         "max_requests": "3",
@@ -252,7 +250,7 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
     settings = read_settings(environment=environment).http
     assert settings.tokens == (hashed("a"), hashed("b", "c"))
     assert settings.allowed_hosts == ("a.example", "b.example")
-    assert (settings.port, settings.allow_writes, settings.request_seconds) == (1, True, 1.5)
+    assert (settings.port, settings.request_seconds) == (1, 1.5)
     assert all(getattr(settings, name) != field.default for name, field in HttpSettings.model_fields.items())
     assert read_settings(environment=environment, http={"port": 7}).http.port == 7
 

@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -31,11 +32,14 @@ settings from the environment:
   RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
   RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
   RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
+  RETRIEVAL_MCP__ALLOW_WRITES     whether clients may index files and remove documents (false)
+  RETRIEVAL_MCP__ROOTS            the folders below which files may be indexed, comma-separated
+  RETRIEVAL_MCP__WATCH            whether these folders are followed (false)
   RETRIEVAL_MCP__HTTP__TOKENS     with --http: who is let in, as sha256:HASH or sha256:HASH:TENANT, comma-separated
   RETRIEVAL_MCP__HTTP__...        with --http: the other settings of the service, which docs/http.md lists
   RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
 """
-OPTIONS = ("--index", "--config", "--http", "--allow-writes", "--log-level", "--version", "--help")
+OPTIONS = ("--index", "--config", "--http", "--allow-writes", "--root", "--watch", "--log-level", "--version", "--help")
 WAITING = (
     "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
     "nothing to type here. Ctrl+C ends it."
@@ -97,8 +101,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="serve over HTTP instead, MCP at /mcp and the service under /v1 (default: 127.0.0.1:8000)",
     )
     parser.add_argument(
-        "--allow-writes", action="store_true", help="let clients of the service write and remove documents"
+        "--allow-writes", action="store_true", help="let clients index files below --root, and remove documents"
     )
+    parser.add_argument(
+        "--root",
+        metavar="FOLDER",
+        action="append",
+        help="a folder below which files may be indexed; may be given several times (default: that of the index)",
+    )
+    parser.add_argument("--watch", action="store_true", help="follow these folders: index at once what changes there")
     parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
     parser.add_argument(
         "--log-level", choices=LEVELS, default="warning", help="what is logged to standard error (default: warning)"
@@ -110,8 +121,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         near = get_close_matches(given, OPTIONS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
-    if options.http is None and options.allow_writes:
-        parser.error("--allow-writes is of the service over HTTP; it needs --http")
+    if options.watch and options.root and len(options.index or ()) > 1:
+        parser.error("--watch follows for each of several indexes the folder of its own; leave --root out")
     return options
 
 
@@ -125,18 +136,26 @@ def _greet(settings: ServerSettings) -> None:
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
-    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
+    from retrieval_core.errors import ConfigurationError, MissingExtraError  # noqa: PLC0415 - after the options
     from retrieval_core_mcp.settings import named_indexes, read_settings  # noqa: PLC0415 - likewise
 
+    own: dict[str, Any] = {"allow_writes": True} if options.allow_writes else {}
+    if options.watch:
+        own["watch"] = True
+    if options.root:
+        own["roots"] = tuple(options.root)
     try:
         if options.http is None:
-            settings = read_settings(_first(options.index), options.config, os.environ)
+            settings = read_settings(_first(options.index), options.config, os.environ, **own)
             named_indexes(options.index or (), settings.retrieval.index)
-            return settings
-        return read_settings(None, options.config, os.environ, http=_http_options(options))
+        else:
+            settings = read_settings(None, options.config, os.environ, http=_http_options(options), **own)
+        if settings.watch and find_spec("watchfiles") is None:
+            raise MissingExtraError("watch", "retrieval-mcp --watch")
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(WRONG_USE) from None
+    return settings
 
 
 def _first(places: Sequence[str] | None) -> str | None:
@@ -152,8 +171,6 @@ def _http_options(options: argparse.Namespace) -> dict[str, Any]:
         given["host"] = host if colon else options.http
         if colon:
             given["port"] = port
-    if options.allow_writes:
-        given["allow_writes"] = True
     return given
 
 

@@ -7,6 +7,7 @@ import inspect
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
+    from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.query_engine import QueryEngine
     from retrieval_core.ports import Embedder
@@ -119,6 +121,13 @@ class Library:
     def settings(self) -> ServerSettings:
         """The server's settings, with those of this index."""
         return self._settings
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders below which files may be indexed."""
+        from retrieval_core.index.open import base_folder  # noqa: PLC0415 - the handshake does not wait for it
+
+        return self._settings.roots or (base_folder(Path(self._settings.retrieval.index)),)
 
     async def search(
         self,
@@ -295,6 +304,14 @@ class Library:
         from retrieval_core_mcp.contents import documents_of  # noqa: PLC0415 - the handshake does not wait for it
 
         return await documents_of((await self._opened()).index, condition, begin)
+
+    async def ingest(self, paths: Path | Iterable[Path], on_progress: OnProgress | None = None) -> IndexReport:
+        """Bring the index in step with files and folders; see :meth:`retrieval_core.Index.aingest`."""
+        return await (await self._opened()).index.aingest(paths, on_progress)
+
+    async def remove(self, document_id: str) -> int:
+        """Remove a document, and return how many passages went."""
+        return await (await self._opened()).index.adelete(document_id)
 
     async def version(self) -> str | None:
         """Name the state of the index; ``None`` where its store cannot tell, or it cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings
 
     Context: TypeAlias = ServerRequestContext[Mapping[str, Library]]
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_NAME = "documents"
 """Of an index that was given no name."""
@@ -88,6 +91,7 @@ class _Serving:
         self._resources = Resources(libraries)
         self._prompts = Prompts(libraries)
         self._subscriptions = Subscriptions(self._resources, libraries, clock)
+        self._following: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def lifespan(self, _server: Server[Mapping[str, Library]]) -> AsyncGenerator[Mapping[str, Library]]:
@@ -95,6 +99,9 @@ class _Serving:
             yield self._libraries
         finally:
             self._subscriptions.close()
+            for following in self._following:
+                following.cancel()
+            await asyncio.gather(*self._following, return_exceptions=True)
             await asyncio.gather(*(library.aclose() for library in self._libraries.values()))
 
     async def load_behind_first_answer(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -103,8 +110,22 @@ class _Serving:
         try:
             return await call_next(ctx)
         finally:
-            for library in self._libraries.values():
-                library.start()
+            self._start()
+
+    def _start(self) -> None:
+        """Begin to load the indexes and to follow their folders, behind the first answer."""
+        for library in self._libraries.values():
+            library.start()
+            if library.settings.watch and len(self._following) < len(self._libraries):
+                self._following.append(asyncio.create_task(self._follow(library)))
+
+    async def _follow(self, library: Library) -> None:
+        from retrieval_core_mcp.watching import follow  # noqa: PLC0415 - for who follows folders
+
+        try:
+            await follow(library, self._subscriptions.look)
+        except OSError as error:
+            logger.error("the folders are not followed any more: %s", error)  # noqa: TRY400 - nobody needs the trace
 
     async def list_tools(self, _context: Context, _params: types.PaginatedRequestParams | None) -> ListToolsResult:
         return self._listed

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.problems import problems_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.fitting import in_one_line
-from retrieval_core_mcp.http.settings import HttpSettings
+from retrieval_core_mcp.http.settings import HttpSettings, listed
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ class ServerSettings(BaseModel):
     """How long a search waits for a model that is still loading, before it searches by words alone."""
     description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
     """What the documents are about, in one or two sentences, so that an assistant knows when to search them."""
+
+    allow_writes: bool = False
+    """Whether clients may index files and remove documents, and over HTTP write documents of their own."""
+    roots: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()
+    """The folders below which files may be indexed; without one, that to which names of documents are relative."""
+
+    watch: bool = False
+    """Whether these folders are followed: what changes there is indexed at once."""
 
     http: HttpSettings = HttpSettings()
     """For the service over HTTP."""
@@ -105,6 +113,7 @@ def read_settings(
     config: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
     http: Mapping[str, Any] | None = None,
+    **given: Any,
 ) -> ServerSettings:
     """Read the settings from all their sources.
 
@@ -113,22 +122,24 @@ def read_settings(
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
             ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS``,
-            ``RETRIEVAL_MCP__WAIT_SECONDS`` and ``RETRIEVAL_MCP__DESCRIPTION``, those of the service
-            ``RETRIEVAL_MCP__HTTP__…``.
+            ``RETRIEVAL_MCP__WAIT_SECONDS``, ``RETRIEVAL_MCP__DESCRIPTION``, ``RETRIEVAL_MCP__ALLOW_WRITES``,
+            ``RETRIEVAL_MCP__ROOTS`` and ``RETRIEVAL_MCP__WATCH``, those of the service ``RETRIEVAL_MCP__HTTP__…``.
         http: Settings of the service, in place of those of the environment.
+        given: Further settings of the server's own, likewise.
 
     Raises:
         ConfigurationError: Something is wrong; the message has one line for each thing.
     """
-    given = dict(environment or {})
-    own = {name: given.pop(name) for name in sorted(given) if name.upper().startswith(ENVIRONMENT_PREFIX)}
-    retrieval = load_config(config, {} if index is None else {"index": str(index)}, given)
+    others = dict(environment or {})
+    own = {name: others.pop(name) for name in sorted(others) if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    retrieval = load_config(config, {} if index is None else {"index": str(index)}, others)
     values: dict[str, Any] = {}
     for name, value in own.items():
         section, _, key = name[len(ENVIRONMENT_PREFIX) :].lower().rpartition("__")
         (values.setdefault(section, {}) if section == "http" else values)[
             key if section == "http" else name[len(ENVIRONMENT_PREFIX) :].lower()
         ] = value
+    values.update(given)
     if http:
         values["http"] = {**values.get("http", {}), **http}
     if "retrieval" in values:

@@ -37,6 +37,8 @@ def create_app(
     metrics: Metrics,
     mcp: Server[Any],
     admission: Admission | None = None,
+    *,
+    allow_writes: bool = False,
 ) -> Gate:
     """Return the service; it closes the indexes when it ends.
 
@@ -44,6 +46,7 @@ def create_app(
         metrics: Those of the questions, which the indexes were opened with.
         mcp: Answers at ``/mcp``.
         admission: Bounds the requests; for who wants to end them.
+        allow_writes: Whether documents may be written and removed.
 
     Raises:
         ConfigurationError: The tokens cannot be used.
@@ -51,7 +54,7 @@ def create_app(
     tokens = settings.known_tokens()
     admission = admission or Admission(settings.max_requests)
     counted = HttpMetrics()
-    to = Endpoints(indexes, settings, metrics, counted)
+    to = Endpoints(indexes, settings, metrics, counted, allow_writes=allow_writes)
     # The gate has checked host and origin by then.
     sessions = StreamableHTTPSessionManager(
         mcp,

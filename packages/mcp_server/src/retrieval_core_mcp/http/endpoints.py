@@ -63,12 +63,20 @@ class Endpoints:
 
     Args:
         metrics: Those of the questions, which the indexes were opened with.
+        allow_writes: Whether documents may be written and removed.
     """
 
     def __init__(
-        self, indexes: ServedIndexes, settings: HttpSettings, metrics: Metrics, http_metrics: HttpMetrics
+        self,
+        indexes: ServedIndexes,
+        settings: HttpSettings,
+        metrics: Metrics,
+        http_metrics: HttpMetrics,
+        *,
+        allow_writes: bool,
     ) -> None:
         self.settings = settings
+        self._allow_writes = allow_writes
         self._indexes = indexes
         self._metrics = metrics
         self._http_metrics = http_metrics
@@ -166,7 +174,7 @@ class Endpoints:
     @_answered
     async def documents(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
-        if not self.settings.allow_writes:
+        if not self._allow_writes:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
         if call.tenant is not None:
             raise RequestError(403, "a token of a tenant only reads")

@@ -53,7 +53,8 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         stages = StageProgress()
         indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages)))
         libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
-        app = create_app(indexes, settings.http, metrics, create_server(settings, libraries), admission)
+        mcp = create_server(settings, libraries)
+        app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")

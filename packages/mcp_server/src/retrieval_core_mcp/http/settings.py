@@ -13,12 +13,12 @@ from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.http.tokens import Token, read_tokens
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
     """Return what a comma-separated text lists."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(listed)]
 
 
 class HttpSettings(BaseModel):
@@ -40,8 +40,6 @@ class HttpSettings(BaseModel):
     """Names, beside those of this machine, by which clients may call the service."""
     allowed_origins: Listed = ()
     """Web pages, as ``https://example.com``, whose scripts may call it (CORS)."""
-    allow_writes: bool = False
-    """Whether documents may be written and removed."""
     base_url: str | None = None
     """What the addresses of documents without one of their own begin with."""
     max_body_bytes: int = Field(default=1_048_576, ge=16_384)

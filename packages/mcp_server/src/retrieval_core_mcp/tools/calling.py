@@ -10,7 +10,17 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from retrieval_core_mcp.explain import explain
 from retrieval_core_mcp.fitting import bounded
-from retrieval_core_mcp.tools import answering, citation, context, explaining, fetch, indexes, neighbors, search
+from retrieval_core_mcp.tools import (
+    answering,
+    citation,
+    context,
+    explaining,
+    fetch,
+    indexes,
+    neighbors,
+    search,
+    writing,
+)
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
 from retrieval_core_mcp.tools.tool import LONGEST_ID, Call, ToolFailure
 
@@ -74,7 +84,7 @@ class Tools:
             config = library.settings.retrieval
             read = read_arguments(name, tool.arguments, given, self._libraries)
             with library.listening(step):
-                answer = await tool.run(Call(read, library, self._libraries, asked, condition, as_json))
+                answer = await tool.run(Call(read, library, self._libraries, asked, condition, as_json, step))
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
@@ -96,6 +106,7 @@ def _declared(settings: ServerSettings) -> dict[str, DeclaredTool]:
         indexes.DESCRIBE,
         citation.TOOL,
         answering.TOOL,
+        *((writing.INDEX, writing.REMOVE) if settings.allow_writes else ()),
     )
     return {tool.name: tool for tool in tools}
 

@@ -84,6 +84,10 @@ class ToolFailure(Exception):  # noqa: N818 - what a tool cannot do is an answer
     """Something that a tool cannot do; its message tells the assistant what to change."""
 
 
+def _nobody_listens(_step: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a tool.
@@ -95,6 +99,7 @@ class Call:
         name: The index's.
         condition: What every passage must pass, whatever the arguments say; ``None`` for a caller who may see all.
         as_json: Whether the client reads the text as JSON, so that a result has each field that such clients need.
+        step: Is told what has ended of the work, from any thread.
     """
 
     given: Any
@@ -103,6 +108,7 @@ class Call:
     name: str
     condition: Filter | None = None
     as_json: bool = False
+    step: Callable[[str], None] = _nobody_listens
 
     @property
     def settings(self) -> ServerSettings:

@@ -1,0 +1,167 @@
+"""The tools ``index_path`` and ``remove_document``, which there are only where the server may write."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from retrieval_core_mcp.fitting import in_one_line, largest
+from retrieval_core_mcp.tools.arguments import shown
+from retrieval_core_mcp.tools.fetch import nothing_with
+from retrieval_core_mcp.tools.tool import LONGEST_ID, Answer, Arguments, DeclaredTool, ToolAnswer, ToolFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ingest.report import IndexProgress, IndexReport
+    from retrieval_core_mcp.tools.tool import Call
+
+MOST_FAILURES = 20
+ONLY_READS = "This caller sees a part of the documents only, and so may not write. Ask who runs the server."
+
+
+class IndexArguments(Arguments):
+    """Arguments of the tool index_path."""
+
+    path: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="A file or folder")]
+
+
+class FailedPath(Answer):
+    """A file that could not be read."""
+
+    path: str
+    error: str
+
+
+class IndexedAnswer(Answer):
+    """What indexing came to, in documents."""
+
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    documents: int = Field(description="In the index now")
+    passages: int
+    failed: list[FailedPath]
+
+
+class RemoveArguments(Arguments):
+    """Arguments of the tool remove_document."""
+
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="Of the document")]
+
+
+class RemovedAnswer(Answer):
+    """What was removed."""
+
+    removed_passages: int
+
+
+async def run_index(call: Call) -> ToolAnswer:
+    """Index a file or a folder below one of the allowed ones."""
+    given: IndexArguments = call.given
+    if call.condition is not None:
+        raise ToolFailure(ONLY_READS)
+    path = await asyncio.to_thread(_allowed, given.path, call.library.roots)
+
+    def tell(progress: IndexProgress) -> None:
+        call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
+
+    report = await call.library.ingest(path, tell)
+    return await asyncio.to_thread(indexed_answer, report, call)
+
+
+def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
+    """Return what indexing came to, with as many failures as fit."""
+    roots = [root.resolve() for root in call.library.roots]
+    failed = [
+        FailedPath(path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200))
+        for file in report.failed[:MOST_FAILURES]
+    ]
+
+    def attempt(count: int) -> ToolAnswer:
+        answer = IndexedAnswer(
+            added=report.added,
+            updated=report.updated,
+            unchanged=report.unchanged,
+            removed=report.removed,
+            documents=report.documents,
+            passages=report.chunks,
+            failed=[
+                FailedPath(
+                    path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200)
+                )
+                for file in report.failed[:count]
+            ],
+        )
+        return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed)))
+
+    return attempt(largest(lambda count: attempt(count).fits(call.limit), 0, len(failed)) or 0)
+
+
+async def run_remove(call: Call) -> ToolAnswer:
+    """Remove a document with all its passages."""
+    given: RemoveArguments = call.given
+    if call.condition is not None:
+        raise ToolFailure(ONLY_READS)
+    removed = await call.library.remove(given.id)
+    if not removed:
+        raise nothing_with(given.id)
+    text = f"Removed {shown(given.id)} with {removed:,} passage{'s' * (removed != 1)}."
+    return ToolAnswer(RemovedAnswer(removed_passages=removed).model_dump(), text)
+
+
+def _allowed(given: str, roots: Sequence[Path]) -> Path:
+    """Return a path that lies below an allowed folder, wherever links lead.
+
+    Raises:
+        ToolFailure: It does not, or there is nothing; which of the two is not told.
+    """
+    for root in roots:
+        try:
+            allowed = root.resolve(strict=True)
+            path = (allowed / given).resolve(strict=True)
+        except (OSError, ValueError):  # ValueError: no system has such names
+            continue
+        if path.is_relative_to(allowed):
+            return path
+    there_is = f"there is no file or folder {shown(given)} below the folders that may be indexed"
+    msg = f"path: {there_is}. Name it relative to them."
+    raise ToolFailure(msg)
+
+
+def _below(path: str, roots: Sequence[Path]) -> str:
+    """Return a path relative to the folder that may be indexed: the rest of it is the server's own affair."""
+    return next((Path(path).relative_to(root).as_posix() for root in roots if Path(path).is_relative_to(root)), "…")
+
+
+def _as_text(answer: IndexedAnswer, failed: int) -> str:
+    counts = ", ".join(f"{getattr(answer, name):,} {name}" for name in ("added", "updated", "unchanged", "removed"))
+    lines = [f"{counts}; the index holds {answer.documents:,} documents, {answer.passages:,} passages."]
+    if failed:
+        lines.append(f"{failed:,} could not be read:")
+    lines += [f"- {file.path}: {file.error}" for file in answer.failed]
+    return "\n".join(lines)
+
+
+INDEX = DeclaredTool(
+    "index_path",
+    "Index a file or folder",
+    "Bring the index in step with a file or folder on the server's machine: new, changed and removed files.",
+    IndexArguments,
+    IndexedAnswer,
+    run_index,
+    writes=True,
+)
+REMOVE = DeclaredTool(
+    "remove_document",
+    "Remove a document",
+    "Remove a document from the index; its file stays.",
+    RemoveArguments,
+    RemovedAnswer,
+    run_remove,
+    writes=True,
+)
