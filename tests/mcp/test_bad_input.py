@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Literal
@@ -220,6 +221,49 @@ def test_in_memory(config: RetrievalConfig, mode: Literal["auto", "legacy"]) -> 
                 answer: Any = await client.call_tool(tool, arguments)
                 assert answer.is_error, expected
                 check(answer.content[0].text, expected)
+
+    asyncio.run(conversation())
+
+
+VALUES: list[Any] = [
+    None, True, 7, -1, 0, 101, 2.5, 1e300, 10**30, 10**4200, "", " \n", "x", "x" * 100_000, "5", "-5", "[1]", "{}", "{",
+    '{"x":"\\ud800"}', "../../etc/passwd", "/etc/passwd", "\x00", "a\u202eb", "🎉" * 3_000, [], ["a"], {}, {"x": 1},
+    {"$or": [{"x": 1}] * 5_000}, {"id": {"$glob": "*" * 200}}, {"x": {"$gtt": 1}}, DEEP, "moon.md#0", "sea.md",
+]  # fmt: skip
+GOOD: dict[str, Any] = {"query": "moon", "id": "moon.md#0", "quote": "The moon", "path": "."}
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one index", "several indexes"])
+def test_every_tool_takes_every_value_for_every_argument(
+    config: RetrievalConfig, index_file: Path, tmp_path: Path, *, several: bool
+) -> None:
+    """Whatever is given: an answer of bounded length, without internals; what follows it is answered as ever."""
+    own_file = tmp_path / "secret-folder" / "index.db"
+    own_file.parent.mkdir()
+    shutil.copy(index_file, own_file)
+    settings = ServerSettings.model_validate({"retrieval": config, "allow_writes": True}).of_index(str(own_file))
+
+    async def conversation() -> None:
+        libraries = {"notes": Library(settings), **({"more": Library(settings)} if several else {})}
+        index: dict[str, Any] = {"index": "notes"} if several else {}
+        async with Client(create_server(settings, libraries)) as client:
+            tools = (await client.list_tools()).tools
+            assert len(tools) == 11
+            for tool in tools:
+                own = {} if tool.name == "list_indexes" else index
+                needed = {name: GOOD[name] for name in tool.input_schema.get("required", ()) if name != "index"}
+                for name in (*tool.input_schema["properties"], "zzz"):
+                    for value in VALUES:
+                        answer: Any = await client.call_tool(tool.name, {**own, **needed, name: value})
+                        said = json.dumps(answer.structured_content or "") + answer.content[0].text
+                        assert len(answer.content[0].text) < 5_000
+                        assert not [word for word in INTERNALS if word in said], (tool.name, name, value, said[:500])
+                        if name == "zzz":
+                            assert "has no such argument" in said or "half of a surrogate pair" in said
+                assert (
+                    not (await client.call_tool(tool.name, {**own, **needed})).is_error
+                    or tool.name == "remove_document"
+                )
 
     asyncio.run(conversation())
 

@@ -1,0 +1,54 @@
+"""Signs that a passage is addressed to a model, or hides something from its readers.
+
+They are told beside the passage, which stays as it is: whoever reads it is warned, and nothing is lost where the sign
+is wrong. A passage without them may be such a one all the same: of 15 hijacking prompts of a public list (Giskard's)
+they find 12. Of 47,765 documents of eight collections, which have none, they are told of none.
+"""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "hides characters"
+ADDRESSES_A_MODEL = "gives instructions to a model"
+
+_INVISIBLE = r"\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_HIDING = re.compile(rf"[\U000e0000-\U000e007f\U000e0100-\U000e01ef]|[{_INVISIBLE}]{{6}}")
+"""Tags, which spell letters that nobody sees, or a run of what cannot be seen; single ones occur in ordinary text."""
+_EARLIER = r"(?:previous|prior|preceding|above|earlier|foregoing|other|all|any|your)"
+_RULES = r"(?:instruction|prompt|rule|guideline|directive)s?"
+_ADDRESSING = re.compile(
+    rf"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{{0,30}}\b{_EARLIER}\b[^.\n]{{0,30}}\b{_RULES}\b"
+    r"|\b(?:reveal|print|repeat|output|show)\b[^.\n]{0,20}\b(?:your|the)\s(?:system|initial|hidden)\sprompt\b"
+    r"|\bdo\s+not\s+(?:tell|inform|mention\s+(?:this|it)\s+to|reveal\s+(?:this|it)\s+to)\s+the\s+user\b"
+    r"|<\|?(?:im_start|im_end|system|endoftext)\|?>"
+    r"|\byou\s+are\s+now\s+(?:in\s+)?(?:dan|developer\s+mode|jailbroken|an?\s+unrestricted)\b",
+    re.IGNORECASE,
+)
+
+
+_WORDS = (
+    "ignore",
+    "disregard",
+    "forget",
+    "override",
+    "bypass",
+    "prompt",
+    "the user",
+    "are now",
+    "im_",
+    "system",
+    "endof",
+)
+"""One of them is in whatever :data:`_ADDRESSING` matches; looking for them is much quicker."""
+
+
+def signs_in(text: str) -> list[str]:
+    """Return what is to be said of a passage beside its text; mostly nothing. It takes time linear in the text."""
+    found: list[str] = []
+    if not text.isascii() and _HIDING.search(text):
+        found.append(HIDDEN)
+    lowered = text.lower()
+    if any(word in lowered for word in _WORDS) and _ADDRESSING.search(text):
+        found.append(ADDRESSES_A_MODEL)
+    return found
