@@ -242,6 +242,7 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "base_url": "https://docs.example/",
         "max_body_bytes": "20000",
         "max_requests": "3",
+        "max_sessions": "2",
         "request_seconds": "1.5",
         "shutdown_seconds": "0",
     }

@@ -22,6 +22,7 @@ class Admission:
     def __init__(self, most: int) -> None:
         self._most = most
         self._interrupts: set[asyncio.Task[object]] = set()
+        self._streams: set[asyncio.Task[object]] = set()
         self._ending = False
 
     @property
@@ -53,9 +54,28 @@ class Admission:
         finally:
             self._interrupts.discard(task)
 
+    @contextmanager
+    def streaming(self) -> Generator[None]:
+        """Hold a stream open that waits for what may come: it takes no place, and ends when the process is to end.
+
+        Raises:
+            RequestError: The process ends.
+        """
+        if self._ending:
+            raise ending()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine is always run by a task
+        self._streams.add(task)
+        try:
+            yield
+        finally:
+            self._streams.discard(task)
+
     def end(self) -> None:
-        """Let nobody in any more."""
+        """Let nobody in any more, and end the streams that wait."""
         self._ending = True
+        for task in tuple(self._streams):
+            task.cancel()
 
     def interrupt(self) -> None:
         """Cancel the requests that are left; each then answers that the process ends."""

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
@@ -16,6 +14,7 @@ from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.endpoints import Endpoints
 from retrieval_core_mcp.http.envelope import RequestError, error_response
 from retrieval_core_mcp.http.gate import Gate
+from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
 
 if TYPE_CHECKING:
@@ -55,19 +54,13 @@ def create_app(
     admission = admission or Admission(settings.max_requests)
     counted = HttpMetrics()
     to = Endpoints(indexes, settings, metrics, counted, allow_writes=allow_writes)
-    # The gate has checked host and origin by then.
-    sessions = StreamableHTTPSessionManager(
-        mcp,
-        stateless=True,
-        max_request_body_size=settings.max_body_bytes,
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
+    endpoint = McpEndpoint(mcp, settings)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         warming = [asyncio.ensure_future(served.problem()) for served in indexes]
         try:
-            async with sessions.run():
+            async with endpoint.run():
                 yield
         finally:
             for task in warming:
@@ -90,8 +83,7 @@ def create_app(
         Route("/readyz", to.readyz, methods=["GET"]),
         Route("/metrics", to.metrics, methods=["GET"]),
         Route("/openapi.json", to.openapi, methods=["GET"]),
-        # Without sessions there is nothing to listen to: an open GET would only hold a place.
-        Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]),
+        Route("/mcp", endpoint, methods=["POST", "GET", "DELETE"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False

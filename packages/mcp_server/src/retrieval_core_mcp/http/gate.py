@@ -9,6 +9,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
@@ -94,19 +97,30 @@ class Gate:
             if self._tokens:
                 call.token = self._check_token(headers)
             scope["state"]["condition"] = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
-            with self._admission.admitted() if scope["path"].startswith(("/v1", "/mcp")) else nullcontext():
+            if call.token is not None:  # whose sessions of MCP nobody else may use
+                scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=call.token.digest.hex(), scopes=[]))
+            with self._place(scope, headers):
                 await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._admission.is_ending or task is None:
                 raise
             task.uncancel()
-            if not answer.has_begun:  # a stream has said itself why it ends
+            if not answer.has_begun:
                 await error_response(call, ending())(scope, receive, answer.send)
+            elif not answer.is_complete:  # a stream that said why it ends has ended itself
+                await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             problem = refused(error, None, call.request_id)
             if not answer.has_begun:
                 await error_response(call, problem)(scope, receive, answer.send)
+
+    def _place(self, scope: Scope, headers: Headers) -> AbstractContextManager[None]:
+        """Return what a request holds while it is worked on: one of the places, or where it only listens, none."""
+        if not scope["path"].startswith(("/v1", "/mcp")):
+            return nullcontext()
+        is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
+        return self._admission.streaming() if is_stream else self._admission.admitted()
 
     def _check_token(self, headers: Headers) -> Token:
         token = find_token(self._tokens, headers.get("authorization"))
@@ -142,11 +156,19 @@ class Gate:
         }
 
 
+def _listens(headers: Headers) -> bool:
+    """Whether a request opens a stream in the protocol of 2026, whose headers are held against its body."""
+    version = headers.get("mcp-protocol-version")
+    is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
+    return is_modern and headers.get("mcp-method") == "subscriptions/listen"
+
+
 class Answer:
     """Sends an answer with the headers that all answers have, and knows how far it is.
 
     Attributes:
         status: ``None`` before it has begun.
+        is_complete: Whether its end was sent.
     """
 
     def __init__(self, send: Send, request_id: str, headers: dict[str, str]) -> None:
@@ -158,6 +180,7 @@ class Answer:
             **headers,
         }
         self.status: int | None = None
+        self.is_complete = False
 
     @property
     def has_begun(self) -> bool:
@@ -171,6 +194,8 @@ class Answer:
             headers = MutableHeaders(scope=message)
             for name, value in self._headers.items():
                 headers.setdefault(name, value)
+        elif not message.get("more_body", False):
+            self.is_complete = True
         await self._send(message)
 
 

@@ -46,6 +46,8 @@ class HttpSettings(BaseModel):
     """The largest body of a request."""
     max_requests: int = Field(default=64, ge=1)
     """The most requests that are worked on at a time; more are told to come again."""
+    max_sessions: int = Field(default=1_000, ge=1)
+    """The most sessions of MCP at a time, each with at most one open stream; idle ones end after half an hour."""
     request_seconds: float = Field(default=35.0, gt=0)
     """How long a request may take; a search ends earlier, by ``deadline_seconds`` of the configuration."""
     shutdown_seconds: float = Field(default=10.0, ge=0)

@@ -1,0 +1,133 @@
+"""The endpoint ``/mcp``: sessions for clients that open one, and single requests for all others."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import deque
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp.server.streamable_http import EventMessage, EventStore
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, MutableMapping
+
+    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+    from mcp.server.lowlevel import Server
+    from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
+    from mcp.types import JSONRPCMessage
+    from starlette.types import Receive, Scope, Send
+
+    from retrieval_core_mcp.http.settings import HttpSettings
+
+KEPT_EVENTS = 200
+"""Events of a session that a client can be told again, which had lost its connection."""
+SESSION = "mcp-session-id"
+
+
+class McpEndpoint:
+    """An ASGI application that speaks the protocol's streamable HTTP, in all of its versions.
+
+    A client that begins with ``initialize`` gets a session, with a stream of what the server has to say and the last
+    events again after a lost connection. Whoever sends single requests is answered without one, as every client of the
+    protocol of 2026 is. Host, origin and token are checked before.
+
+    Args:
+        server: Answers; its lifespan is that of :meth:`run`.
+    """
+
+    def __init__(self, server: Server[Any], settings: HttpSettings) -> None:
+        options: dict[str, Any] = {
+            "max_request_body_size": settings.max_body_bytes,
+            "security_settings": TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        }
+        self._limit = settings.max_body_bytes
+        self._sessions = _Sessions(server, max_sessions=settings.max_sessions, **options)
+        single = copy.copy(server)  # the same handlers; what the server holds is opened and closed once
+        single.lifespan = _no_lifespan
+        self._single = StreamableHTTPSessionManager(single, stateless=True, **options)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Serve as long as this context is open."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._sessions.run())
+            await stack.enter_async_context(self._single.run())
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        headers = Request(scope).headers
+        if scope["method"] != "POST" or SESSION in headers:
+            await self._sessions.handle_request(scope, receive, send)
+            return
+        body, receive = await _read(receive, self._limit)
+        manager = self._sessions if _opens_session(body) else self._single
+        await manager.handle_request(scope, receive, send)
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """Gives each session events of its own: their streams have names that sessions share."""
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        self.event_store = RecentEvents()
+        return super()._admit_session(requestor)
+
+
+class RecentEvents(EventStore):
+    """The last events of a session, in memory."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[int, str, JSONRPCMessage | None]] = deque(maxlen=KEPT_EVENTS)
+        self._last = 0
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep an event, and return its id."""
+        self._last += 1
+        self._events.append((self._last, stream_id, message))
+        return str(self._last)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        """Send what followed an event in its stream, and return the stream's id; ``None`` where it is not kept."""
+        stream = next((each for number, each, _ in self._events if str(number) == last_event_id), None)
+        if stream is None:
+            return None
+        for number, each, message in tuple(self._events):
+            if each == stream and number > int(last_event_id) and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
+@asynccontextmanager
+async def _no_lifespan(_server: Server[Any]) -> AsyncGenerator[Any]:
+    yield {}
+
+
+def _opens_session(body: bytes) -> bool:
+    try:
+        message: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and cast("dict[str, Any]", message).get("method") == "initialize"
+
+
+async def _read(receive: Receive, limit: int) -> tuple[bytes, Receive]:
+    """Read a request's body, as far as it may be long, and return it with what gives it once more."""
+    messages: list[MutableMapping[str, Any]] = []
+    body = b""
+    while len(body) <= limit:
+        message = await receive()
+        messages.append(message)
+        body += message.get("body", b"")
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            break
+    left = iter(messages)
+
+    async def again() -> MutableMapping[str, Any]:
+        return next(left, None) or await receive()
+
+    return body, again
