@@ -26,6 +26,12 @@ EXTRAS = (
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400"}
 """For sessions that look for another thing than what the properties of the code are."""
+NPM_PACKAGES = {
+    "conformance-0.1.16": "@modelcontextprotocol/conformance@0.1.16",
+    "conformance-0.2.0-alpha.12": "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "inspector": "@modelcontextprotocol/inspector@2.12.0",
+}
+"""What the MCP server is tried with, by the folder that each is installed to."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -154,6 +160,18 @@ def service(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, *patience, *service, *session.posargs, env=more)
     if shutil.which("wrk") is not None:
         session.run("python", "benchmarks/http_load.py", "--overload", "60")
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Hold the MCP server against the protocol's own test tools, which come from npm: its suite, and the inspector."""
+    session.install("-e", CORE, "-e", f"./{SERVER}", *group("test", "test-node"))
+    packages = Path(session.virtualenv.location).resolve() / "npm"
+    for folder, package in NPM_PACKAGES.items():
+        place = packages / folder
+        place.mkdir(parents=True, exist_ok=True)
+        session.run("npm", "install", "--prefix", str(place), "--no-audit", "--no-fund", "--loglevel=error", package)
+    session.run("python", "tests/support/mcp_conformance.py", str(packages), env={"PYTHONPATH": "tests"})
 
 
 @nox.session
