@@ -165,7 +165,7 @@ def service(session: nox.Session) -> None:
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Hold the MCP server against the protocol's own test tools, which come from npm: its suite, and the inspector."""
-    session.install("-e", CORE, "-e", f"./{SERVER}", *group("test", "test-node"))
+    session.install("-e", f"{CORE}[tokens]", "-e", f"./{SERVER}", *group("test", "test-node"))
     packages = Path(session.virtualenv.location).resolve() / "npm"
     for folder, package in NPM_PACKAGES.items():
         place = packages / folder

@@ -19,12 +19,13 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
+from retrieval_core import open_index
 from retrieval_core_mcp import Library, ServerSettings, create_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core import RetrievalConfig
+    from retrieval_core import Index, RetrievalConfig
 
 DEEP = json.loads('{"$not":' * 80 + '"x"' + "}" * 80)
 
@@ -225,6 +226,11 @@ def test_in_memory(config: RetrievalConfig, mode: Literal["auto", "legacy"]) -> 
     asyncio.run(conversation())
 
 
+def counting_words(config: RetrievalConfig) -> Index:
+    """Open an index that needs nothing installed to count tokens."""
+    return open_index(config=config, token_counter=lambda text: len(text.split()))
+
+
 VALUES: list[Any] = [
     None, True, 7, -1, 0, 101, 2.5, 1e300, 10**30, 10**4200, "", " \n", "x", "x" * 100_000, "5", "-5", "[1]", "{}", "{",
     '{"x":"\\ud800"}', "../../etc/passwd", "/etc/passwd", "\x00", "a\u202eb", "🎉" * 3_000, [], ["a"], {}, {"x": 1},
@@ -244,7 +250,8 @@ def test_every_tool_takes_every_value_for_every_argument(
     settings = ServerSettings.model_validate({"retrieval": config, "allow_writes": True}).of_index(str(own_file))
 
     async def conversation() -> None:
-        libraries = {"notes": Library(settings), **({"more": Library(settings)} if several else {})}
+        names = ("notes", "more") if several else ("notes",)
+        libraries = {name: Library(settings, open_index=counting_words) for name in names}
         index: dict[str, Any] = {"index": "notes"} if several else {}
         async with Client(create_server(settings, libraries)) as client:
             tools = (await client.list_tools()).tools

@@ -66,7 +66,12 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "find_contradictions": {"topic": "moon"},
 }
 """What each tool and prompt is tried with; one that is missing here is an error."""
-CONFIG = '[embedder]\nkind = "retrieval_core.testing.fakes:FakeEmbedder"\n'
+CONFIG = """
+[embedder]
+kind = "retrieval_core.testing.fakes:FakeEmbedder"
+[context]
+token_counter = "cl100k_base"
+"""
 
 
 def main(packages: Path) -> int:

@@ -8,6 +8,7 @@ import os
 import random
 import re
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -118,8 +119,9 @@ class Caller:
         choose = self.random.choice
         tenant = choose((*TENANTS, *TENANTS, None))
         ways = (self.search, self.search, self.context, self.answer, self.chunk, self.indexes, self.mcp_search)
+        by_mcp = (self.mcp_search, self.mcp_fetch, self.mcp_tool, self.mcp_tool, self.mcp_other)
         if not self.recent or self.random.random() < 0.5:
-            self.recent = [*self.recent[-4:], choose((*ways, self.mcp_search, self.mcp_fetch, self.others))()]
+            self.recent = [*self.recent[-4:], choose((*ways, *by_mcp, self.others))()]
         method, path, request = choose(self.recent)
         answer = await self.service.ask(method, path, TOKENS[tenant], **dict(request))
         if tenant is not None:
@@ -128,7 +130,7 @@ class Caller:
     def check(self, tenant: str, path: str, request: dict[str, Any], answer: httpx2.Response) -> None:
         """Nothing of the other is in an answer: no secret word, no id but one that was asked for, no count."""
         other = next(name for name in TENANTS if name != tenant)
-        asked = f"{path.replace('%23', '#')} {request}"
+        asked = unquote(f"{path} {request}")
         shown = f"{asked}\n{answer.text}"
         assert answer.status_code in {200, 400, 403, 404, 405}, shown
         assert f"{other}secret" not in answer.text, shown
@@ -216,11 +218,65 @@ class Caller:
         name = self.an_id()
         return self.tool("fetch", {"id": self.random.choice((name, name.rpartition("#")[0]))})
 
+    def mcp_tool(self) -> tuple[str, str, dict[str, Any]]:
+        """One of the further tools, also those that write, which no tenant may."""
+        given = self.query()["json"]
+        question = {"query": given["query_text"], **({"filters": given["filters"]} if "filters" in given else {})}
+        name = self.an_id()
+        return self.tool(
+            *self.random.choice(
+                (
+                    ("retrieve_context", {**question, "max_tokens": self.random.choice((50, 900))}),
+                    ("answer", question),
+                    ("explain", {**question, "top_k": self.random.choice((1, 50))}),
+                    ("explain", {**question, "id": name}),
+                    ("get_neighbors", {"id": name, "before": 20, "after": 20, "max_characters": 20_000}),
+                    ("fetch", {"id": name, "around": 20, "max_characters": 20_000}),
+                    ("verify_citation", {"id": name, "quote": self.random.choice(WORDS)}),
+                    ("list_indexes", {}),
+                    ("describe_index", {"max_characters": 50_000}),
+                    ("remove_document", {"id": name.rpartition("#")[0]}),
+                    ("index_path", {"path": "files"}),
+                )
+            )
+        )
+
+    def mcp_other(self) -> tuple[str, str, dict[str, Any]]:
+        """Resources and completions."""
+        name = quote(self.an_id(), safe="")
+        document = quote(self.an_id().rpartition("#")[0], safe="")
+        prompt = {"type": "ref/prompt", "name": "compare"}
+        template = {"type": "ref/resource", "uri": "document://{index}/{id}"}
+        field = self.random.choice(("tenant", "title", *(f"{each}_field" for each in TENANTS)))
+        completing: tuple[tuple[dict[str, str], str, str], ...] = (
+            (prompt, "field", self.random.choice(("", "a", "g"))),
+            (prompt, "value", self.random.choice(("", *TENANTS))),
+            (template, "id", self.random.choice(("", "files/", *(f"{each}/" for each in TENANTS)))),
+            (template, "index", ""),
+        )
+        ref, argument, begin = self.random.choice(completing)
+        told = {"name": argument, "value": begin}
+        completion = {"ref": ref, "argument": told, "context": {"arguments": {"field": field}}}
+        ways: tuple[tuple[str, dict[str, Any], str], ...] = (
+            ("resources/list", {}, ""),
+            ("resources/templates/list", {}, ""),
+            ("resources/read", {"uri": f"chunk://index/{name}"}, f"chunk://index/{name}"),
+            ("resources/read", {"uri": f"document://index/{document}"}, f"document://index/{document}"),
+            ("completion/complete", completion, ""),
+        )
+        return self.asked(*self.random.choice(ways))
+
     def tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        return self.asked("tools/call", {"name": name, "arguments": arguments}, name)
+
+    def asked(self, method: str, params: dict[str, Any], name: str) -> tuple[str, str, dict[str, Any]]:
         modern = self.random.random() < 0.5
-        params: dict[str, Any] = {"name": name, "arguments": arguments, **({"_meta": META} if modern else {})}
-        headers = {**MCP, **({**MODERN, "mcp-name": name} if modern else {})}
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {**MCP, **({**MODERN, "mcp-method": method} if modern else {})}
+        if modern and name:
+            headers["mcp-name"] = name
+        call = {
+            "jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, **({"_meta": META} if modern else {})},
+        }  # fmt: skip
         return "POST", "/mcp", {"json": call, "headers": headers}
 
 

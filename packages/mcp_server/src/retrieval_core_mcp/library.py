@@ -146,8 +146,7 @@ class Library:
         Args:
             filters: The caller's.
             condition: What every passage must pass besides, which no filter of the caller widens. The result then has
-                no note on why nothing was found, and of each stage its time alone: the rest tells of other passages
-                too.
+                nothing that tells of other passages too: see :func:`~retrieval_core_mcp.tenancy.own_result`.
 
         Raises:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
@@ -158,10 +157,9 @@ class Library:
         found = replace(found, degraded=(*notice, *found.degraded))
         if condition is None:
             return found
-        from retrieval_core_mcp.tenancy import own_stages  # noqa: PLC0415 - the handshake does not wait for it
+        from retrieval_core_mcp.tenancy import own_result  # noqa: PLC0415 - the handshake does not wait for it
 
-        told = {name: value for name, value in found.metadata.items() if name != "note"}
-        return replace(found, metadata=told, trace=own_stages(found.trace))
+        return own_result(found)
 
     async def context(
         self,

@@ -15,12 +15,22 @@ from retrieval_core.types import AnswerDone, RetrievalDone
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from retrieval_core.types import AnswerEvent, ContextPack, StageRecord
+    from retrieval_core.types import AnswerEvent, ContextPack, RetrievalResult, StageRecord
 
 
 def own_stages(records: Iterable[StageRecord]) -> tuple[StageRecord, ...]:
     """Return records of stages with their times alone."""
     return tuple(replace(record, count_in=None, count_out=None, decision=None) for record in records)
+
+
+def own_result(result: RetrievalResult) -> RetrievalResult:
+    """Return a result without why nothing was found, and without the words that led to a hit beside its own."""
+    told = {name: value for name, value in result.metadata.items() if name != "note"}
+    hits = tuple(
+        replace(hit, found_by=tuple(replace(origin, text="") for origin in hit.found_by)) if hit.found_by else hit
+        for hit in result.hits
+    )
+    return replace(result, hits=hits, metadata=told, trace=own_stages(result.trace))
 
 
 def own_pack(pack: ContextPack) -> ContextPack:

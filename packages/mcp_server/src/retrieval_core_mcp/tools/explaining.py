@@ -58,7 +58,7 @@ class ScoredPassage(Answer):
 
     id: str
     rank: int | None = None
-    scores: dict[str, float] = Field(description="Of each stage; ranks count from 1")
+    scores: dict[str, int | float] = Field(description="Of each stage; ranks count from 1")
     found_by: list[str] | None = Field(default=None, description="Searches beside the question's own")
 
 
@@ -183,7 +183,7 @@ def _scored(hit: Hit, rank: int | None) -> ScoredPassage:
         id=hit.id,
         rank=rank,
         scores={name: round(score, 4) for name, score in given.items() if score is not None},
-        found_by=[f"{origin.kind}: {in_one_line(origin.text, 80)}" for origin in hit.found_by[:3]] or None,
+        found_by=[f"{origin.kind}: {in_one_line(origin.text, 80)}".rstrip(": ") for origin in hit.found_by[:3]] or None,
     )
 
 
