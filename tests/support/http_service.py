@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from retrieval_core import Index
+    from retrieval_core.run.clock import Clock
     from retrieval_core_mcp.http.gate import Gate
 
     Served = Callable[..., None]
@@ -65,17 +66,19 @@ class Service:
         indexes: All that are served.
     """
 
-    def __init__(self, indexes: Mapping[str, Index], *, allow_writes: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, indexes: Mapping[str, Index], *, allow_writes: bool = False, clock: Clock | None = None, **settings: Any
+    ) -> None:
         self.settings = HttpSettings(**settings)
         self.admission = Admission(self.settings.max_requests)
         field = self.settings.tenant_field
         served = [ServedIndex(name, index, self.settings.base_url, field) for name, index in indexes.items()]
         first = served[0].index
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
-        mcp = create_server(own, Library(own, open_index=lambda _config: first))
+        mcp = create_server(own, {name: _library(own, index) for name, index in indexes.items()})
         self.indexes = ServedIndexes(*served)
         self.app: Gate = create_app(
-            self.indexes, self.settings, Metrics(), mcp, self.admission, allow_writes=allow_writes
+            self.indexes, self.settings, Metrics(), mcp, self.admission, allow_writes=allow_writes, clock=clock
         )
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=PLACE)
 
@@ -83,6 +86,10 @@ class Service:
         """Send a request, and return the whole answer."""
         headers = {**bearer(token), **request.pop("headers", {})}
         return await self.client.request(method, path, headers=headers, **request)
+
+
+def _library(settings: ServerSettings, index: Index) -> Library:
+    return Library(settings, open_index=lambda _config: index)
 
 
 @asynccontextmanager

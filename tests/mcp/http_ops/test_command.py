@@ -236,6 +236,12 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "port": "1",
         "tokens": f"{hashed('a')}, {hashed('b', 'c')}",
         "tokens_file": "tokens",
+        "oauth_issuer": "https://id.example",
+        "oauth_audience": "https://docs.example/mcp",
+        "oauth_jwks_url": "https://id.example/keys",
+        "oauth_tenant_claim": "team",
+        "requests_per_minute": "60",
+        "audit_log": "-",
         "tenant_field": "team",
         "allowed_hosts": "a.example,b.example",
         "allowed_origins": "https://a.example",
@@ -267,7 +273,8 @@ def test_the_server_of_assistants_imports_nothing_of_the_service() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=with_our_modules()
     )
     *modules, uvicorn = shown.stdout.split()
-    assert sorted(modules) == ["retrieval_core_mcp.http.settings", "retrieval_core_mcp.http.tokens"]
+    needed = ("addresses", "settings", "tokens")
+    assert sorted(modules) == [f"retrieval_core_mcp.http.{name}" for name in needed]
     by_the_protocol = subprocess.run(
         [sys.executable, "-c", "import sys, mcp.server.lowlevel; print('uvicorn' in sys.modules)"],
         capture_output=True, text=True, check=True,

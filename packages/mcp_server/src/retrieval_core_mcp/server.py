@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CompleteResult, ListToolsResult
 
 from retrieval_core_mcp import __version__
+from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.progress import reporting
 from retrieval_core_mcp.prompts import Prompts
 from retrieval_core_mcp.resources import Resources
@@ -107,6 +108,8 @@ class _Serving:
     async def load_behind_first_answer(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call":
             _check_call(ctx.params)
+        if ctx.request is not None:
+            _note(ctx.request, ctx.method, ctx.params or {})
         try:
             return await call_next(ctx)
         finally:
@@ -133,7 +136,12 @@ class _Serving:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         async def work(step: Callable[[str], None]) -> types.CallToolResult:
             return await self._tools.call(
-                params.name, params.arguments or {}, _condition(context), as_json=_reads_json(context), step=step
+                params.name,
+                params.arguments or {},
+                _condition(context),
+                as_json=_reads_json(context),
+                may_write=getattr(getattr(context.request, "state", None), "may_write", True),
+                step=step,
             )
 
         return await reporting(context, work)
@@ -184,6 +192,15 @@ def _condition(context: Context) -> Filter | None:
 def _reads_json(context: Context) -> bool:
     """Whether a client has asked, by ``?text=json`` in the address, for texts that are JSON, as ChatGPT's do."""
     return context.request is not None and context.request.query_params.get("text") == "json"
+
+
+def _note(request: Any, method: str, params: Mapping[str, Any]) -> None:
+    """Leave in the state of a request over HTTP what it does, for the audit log: no more than the name of a tool."""
+    name: Any = params.get("name") if method in {"tools/call", "prompts/get"} else None
+    arguments: Any = params.get("arguments")
+    index: Any = cast("dict[str, Any]", arguments).get("index") if isinstance(arguments, dict) else None
+    request.state.mcp = f"{method} {in_one_line(name, 60)}" if isinstance(name, str) else method
+    request.state.index = in_one_line(index, 60) if isinstance(index, str) else None
 
 
 def _check_call(params: Any) -> None:

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.endpoints import Endpoints
 from retrieval_core_mcp.http.envelope import RequestError, error_response
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Metrics
     from retrieval_core_mcp.http.indexes import ServedIndexes
     from retrieval_core_mcp.http.settings import HttpSettings
@@ -38,6 +40,7 @@ def create_app(
     admission: Admission | None = None,
     *,
     allow_writes: bool = False,
+    clock: Clock | None = None,
 ) -> Gate:
     """Return the service; it closes the indexes when it ends.
 
@@ -46,6 +49,7 @@ def create_app(
         mcp: Answers at ``/mcp``.
         admission: Bounds the requests; for who wants to end them.
         allow_writes: Whether documents may be written and removed.
+        clock: Measures how often callers ask, and the age of an issuer's keys; the system's where it is not given.
 
     Raises:
         ConfigurationError: The tokens cannot be used.
@@ -87,7 +91,7 @@ def create_app(
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
-    return Gate(app, settings, tokens, admission, counted)
+    return Gate(app, settings, tokens, admission, counted, clock=clock or SystemClock())
 
 
 async def _refused(request: Request, error: Exception) -> Response:

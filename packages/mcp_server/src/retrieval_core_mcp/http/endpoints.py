@@ -16,6 +16,7 @@ from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocu
 from retrieval_core_mcp.http.bodies import read_object
 from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
+from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.search import degraded, search
@@ -178,6 +179,8 @@ class Endpoints:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
         if call.tenant is not None:
             raise RequestError(403, "a token of a tenant only reads")
+        if call.token is not None and not call.token.may_write:
+            raise insufficient(WRITE, OAuth.of(self.settings))
         return await (self._write if request.method == "POST" else self._remove)(request, call)
 
     async def _write(self, request: Request, call: Call) -> ASGIApp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,9 +16,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
 from retrieval_core.types.filters import Eq
+from retrieval_core_mcp.http import audit
 from retrieval_core_mcp.http.admission import ending
-from retrieval_core_mcp.http.envelope import Call, RequestError, error_response
+from retrieval_core_mcp.http.envelope import Call, RequestError, error_response, json_response
+from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, OAuth, Verifier, insufficient
 from retrieval_core_mcp.http.problems import refused
+from retrieval_core_mcp.http.rates import RateLimit
 from retrieval_core_mcp.http.tokens import find_token
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from retrieval_core.run.clock import Clock
     from retrieval_core_mcp.http.admission import Admission
     from retrieval_core_mcp.http.metrics import HttpMetrics
     from retrieval_core_mcp.http.settings import HttpSettings
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SERVED = ("/v1", "/mcp")
+"""What paths begin with at which something is done for callers."""
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PORT = re.compile(r":\d{1,5}$")
@@ -54,7 +60,8 @@ class Gate:
 
     Args:
         app: Handles what passes.
-        tokens: Those that are let in; where there are none, everybody is.
+        tokens: Those that are let in; where there are none, and no issuer, everybody is.
+        clock: Measures how often callers ask, and the age of an issuer's keys.
     """
 
     def __init__(
@@ -64,6 +71,8 @@ class Gate:
         tokens: tuple[Token, ...],
         admission: Admission,
         metrics: HttpMetrics,
+        *,
+        clock: Clock,
     ) -> None:
         self._app = app
         self._tokens = tokens
@@ -73,6 +82,9 @@ class Gate:
         self._hosts = frozenset(name.lower() for name in (own if settings.host in OWN_NAMES else (*own, settings.host)))
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.allowed_origins)
         self._tenant_field = settings.tenant_field
+        self._oauth = OAuth.of(settings)
+        self._verifier = None if self._oauth is None else Verifier(self._oauth, clock)
+        self._rate = RateLimit(settings.requests_per_minute, clock)
         self._traced = _tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +98,10 @@ class Gate:
         scope.setdefault("state", {})["call"] = call
         answer = Answer(send, call.request_id, self._cross_origin(headers))
         with self._traced(headers), self._metrics.request(scope, answer, call):
-            await self._handle(scope, headers, receive, answer, call)
+            try:
+                await self._handle(scope, headers, receive, answer, call)
+            finally:
+                audit.note(scope, call, answer.status)
 
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: Answer, call: Call) -> None:
         try:
@@ -94,11 +109,10 @@ class Gate:
             if scope["method"] == "OPTIONS" and "origin" in headers:
                 await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
                 return
-            if self._tokens:
-                call.token = self._check_token(headers)
-            scope["state"]["condition"] = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
-            if call.token is not None:  # whose sessions of MCP nobody else may use
-                scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=call.token.digest.hex(), scopes=[]))
+            if self._oauth is not None and scope["path"].startswith(METADATA):
+                await json_response(self._oauth.metadata())(scope, receive, answer.send)
+                return
+            await self._identify(scope, headers, call)
             with self._place(scope, headers):
                 await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
@@ -115,19 +129,45 @@ class Gate:
             if not answer.has_begun:
                 await error_response(call, problem)(scope, receive, answer.send)
 
+    async def _identify(self, scope: Scope, headers: Headers, call: Call) -> None:
+        """Put into a request's state who asks and what that allows.
+
+        Raises:
+            RequestError: Nobody may ask without a token, or the caller has asked too often.
+        """
+        if self._tokens or self._verifier is not None:
+            call.token = await self._check_token(headers)
+        if scope["path"].startswith(SERVED):
+            self._rate.check(_caller(scope, call))
+        state = scope["state"]
+        state["may_write"] = call.token is None or call.token.may_write
+        state["condition"] = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
+        if call.token is not None:  # whose sessions of MCP nobody else may use
+            owner = AccessToken(token="", client_id=call.token.digest.hex(), scopes=[])
+            scope["user"] = AuthenticatedUser(owner)
+
     def _place(self, scope: Scope, headers: Headers) -> AbstractContextManager[None]:
         """Return what a request holds while it is worked on: one of the places, or where it only listens, none."""
-        if not scope["path"].startswith(("/v1", "/mcp")):
+        if not scope["path"].startswith(SERVED):
             return nullcontext()
         is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
         return self._admission.streaming() if is_stream else self._admission.admitted()
 
-    def _check_token(self, headers: Headers) -> Token:
-        token = find_token(self._tokens, headers.get("authorization"))
-        if token is None:
-            msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
-            raise RequestError(401, msg, headers={"www-authenticate": "Bearer"})
-        return token
+    async def _check_token(self, headers: Headers) -> Token:
+        given = headers.get("authorization")
+        token = find_token(self._tokens, given)
+        if token is not None:
+            return token
+        scheme, _, text = (given or "").partition(" ")
+        if self._verifier is not None and scheme.lower() == "bearer":
+            with suppress(InvalidToken):
+                token, scopes = await self._verifier.verify(text.strip())
+                if READ not in scopes:
+                    raise insufficient(READ, self._oauth)
+                return token
+        msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
+        where = "" if self._oauth is None else f' resource_metadata="{self._oauth.metadata_url}"'
+        raise RequestError(401, msg, headers={"www-authenticate": f"Bearer{where}"})
 
     def _check_place(self, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -154,6 +194,13 @@ class Gate:
         return {"access-control-allow-origin": origin, "vary": "origin"} | {
             name: value for name, value in _ALLOWED.items() if name.endswith("expose-headers")
         }
+
+
+def _caller(scope: Scope, call: Call) -> str:
+    """Return what names a caller: its token, or without tokens its address."""
+    if call.token is not None:
+        return call.token.digest.hex()
+    return (scope.get("client") or ("",))[0]
 
 
 def _listens(headers: Headers) -> bool:

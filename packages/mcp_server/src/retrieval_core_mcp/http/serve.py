@@ -19,6 +19,7 @@ from retrieval_core.index.open import open_index
 from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
+from retrieval_core_mcp.http.audit import open_log
 from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.library import Library
 from retrieval_core_mcp.progress import StageProgress
@@ -55,6 +56,8 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
         mcp = create_server(settings, libraries)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
+        if settings.http.audit_log is not None:
+            open_log(settings.http.audit_log)
         listening = _listening(settings.http)
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - pydantic reads it
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from retrieval_core.errors import ConfigurationError
+from retrieval_core_mcp.http.addresses import is_safe_address
 from retrieval_core_mcp.http.tokens import Token, read_tokens
 
 
@@ -34,6 +35,18 @@ class HttpSettings(BaseModel):
     """Hashed bearer tokens, ``sha256:HASH`` or ``sha256:HASH:TENANT``."""
     tokens_file: Path | None = None
     """A file with further ones, one a line."""
+    oauth_issuer: str | None = None
+    """An OAuth issuer whose access tokens are let in too: its address, as its tokens have it."""
+    oauth_audience: str | None = None
+    """The address of this service, such as ``https://docs.example.com/mcp``, for which these tokens must be."""
+    oauth_jwks_url: str | None = None
+    """Where the issuer's keys are; without it, where its metadata says."""
+    oauth_tenant_claim: str | None = None
+    """The claim of a token that names its tenant, without which it is refused."""
+    requests_per_minute: int = Field(default=0, ge=0)
+    """How often a caller may ask in a minute; 0 for no bound."""
+    audit_log: str | None = None
+    """A file that has a line for each request, without contents; ``-`` for standard error."""
     tenant_field: str = Field(default="tenant", min_length=1)
     """The field of a passage that names whose it is."""
     allowed_hosts: Listed = ()
@@ -61,6 +74,18 @@ class HttpSettings(BaseModel):
             raise ValueError(msg)
         return value
 
+    @model_validator(mode="after")
+    def _oauth_is_whole(self) -> Self:
+        given = (self.oauth_issuer, self.oauth_audience)
+        if any(given) and not all(given):
+            msg = "oauth_issuer and oauth_audience need each other"
+            raise ValueError(msg)
+        for url in filter(None, (self.oauth_issuer, self.oauth_jwks_url)):
+            if not is_safe_address(url):
+                msg = f"write an address with https for {url}: whoever changes keys on their way is let in"
+                raise ValueError(msg)
+        return self
+
     @property
     def is_local(self) -> bool:
         """Whether only programs of this machine reach the service."""
@@ -84,10 +109,10 @@ class HttpSettings(BaseModel):
             except (OSError, UnicodeDecodeError) as error:
                 msg = f"the file of tokens cannot be read: {type(error).__name__}"
                 raise ConfigurationError(msg) from error
-        if not found and not self.is_local:
+        if not found and not self.is_local and self.oauth_issuer is None:
             msg = (
                 f"to listen at {self.host}, where other machines reach it, the service needs a token: set "
-                "RETRIEVAL_MCP__HTTP__TOKENS to sha256:HASH, or listen at 127.0.0.1"
+                "RETRIEVAL_MCP__HTTP__TOKENS to sha256:HASH, name an OAuth issuer, or listen at 127.0.0.1"
             )
             raise ConfigurationError(msg, missing_keys=["RETRIEVAL_MCP__HTTP__TOKENS"])
         return found

@@ -22,12 +22,21 @@ class Token:
     """A token that is let in.
 
     Attributes:
-        digest: The SHA-256 of its bytes.
+        digest: The SHA-256 of its bytes, or of what names its caller.
         tenant: Whose passages alone it may see; ``None`` for all.
+        subject: Who it is of; empty where that is not known.
+        may_write: Whether it allows writing, where the service and the tenant do.
     """
 
     digest: bytes
     tenant: str | None = None
+    subject: str = ""
+    may_write: bool = True
+
+    @property
+    def name(self) -> str:
+        """What the caller is called in logs: the subject, or the beginning of the digest."""
+        return self.subject or self.digest.hex()[:12]
 
 
 def read_tokens(lines: Iterable[str]) -> tuple[Token, ...]:

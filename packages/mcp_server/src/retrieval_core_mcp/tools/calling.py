@@ -63,6 +63,7 @@ class Tools:
         condition: Filter | None = None,
         *,
         as_json: bool = False,
+        may_write: bool = True,
         step: Callable[[str], None],
     ) -> CallToolResult:
         """Call a tool.
@@ -70,6 +71,7 @@ class Tools:
         Args:
             condition: What every passage must pass, whatever the arguments say.
             as_json: Whether the text of the answer is its structured content as JSON.
+            may_write: Whether the caller is allowed to, where the server may.
             step: Is told what has ended of the work, from any thread.
         """
         limit, config = self._settings.max_characters, self._settings.retrieval
@@ -84,7 +86,8 @@ class Tools:
             config = library.settings.retrieval
             read = read_arguments(name, tool.arguments, given, self._libraries)
             with library.listening(step):
-                answer = await tool.run(Call(read, library, self._libraries, asked, condition, as_json, step))
+                call = Call(read, library, self._libraries, asked, condition, as_json, step, may_write)
+                answer = await tool.run(call)
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer

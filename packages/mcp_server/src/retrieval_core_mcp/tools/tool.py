@@ -100,6 +100,7 @@ class Call:
         condition: What every passage must pass, whatever the arguments say; ``None`` for a caller who may see all.
         as_json: Whether the client reads the text as JSON, so that a result has each field that such clients need.
         step: Is told what has ended of the work, from any thread.
+        may_write: Whether the caller is allowed to, where the server may.
     """
 
     given: Any
@@ -109,6 +110,7 @@ class Call:
     condition: Filter | None = None
     as_json: bool = False
     step: Callable[[str], None] = _nobody_listens
+    may_write: bool = True
 
     @property
     def settings(self) -> ServerSettings:

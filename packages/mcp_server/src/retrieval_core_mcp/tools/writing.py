@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MOST_FAILURES = 20
 ONLY_READS = "This caller sees a part of the documents only, and so may not write. Ask who runs the server."
 
+NO_SCOPE = "The token of this caller lacks the scope write. Ask who runs the server for another one."
+
 
 class IndexArguments(Arguments):
     """Arguments of the tool index_path."""
@@ -63,8 +65,7 @@ class RemovedAnswer(Answer):
 async def run_index(call: Call) -> ToolAnswer:
     """Index a file or a folder below one of the allowed ones."""
     given: IndexArguments = call.given
-    if call.condition is not None:
-        raise ToolFailure(ONLY_READS)
+    _check(call)
     path = await asyncio.to_thread(_allowed, given.path, call.library.roots)
 
     def tell(progress: IndexProgress) -> None:
@@ -105,13 +106,24 @@ def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
 async def run_remove(call: Call) -> ToolAnswer:
     """Remove a document with all its passages."""
     given: RemoveArguments = call.given
-    if call.condition is not None:
-        raise ToolFailure(ONLY_READS)
+    _check(call)
     removed = await call.library.remove(given.id)
     if not removed:
         raise nothing_with(given.id)
     text = f"Removed {shown(given.id)} with {removed:,} passage{'s' * (removed != 1)}."
     return ToolAnswer(RemovedAnswer(removed_passages=removed).model_dump(), text)
+
+
+def _check(call: Call) -> None:
+    """Refuse a caller who sees a part of the documents, or whose token does not allow writing.
+
+    Raises:
+        ToolFailure: It is one.
+    """
+    if call.condition is not None:
+        raise ToolFailure(ONLY_READS)
+    if not call.may_write:
+        raise ToolFailure(NO_SCOPE)
 
 
 def _allowed(given: str, roots: Sequence[Path]) -> Path:

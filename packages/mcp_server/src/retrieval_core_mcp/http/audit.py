@@ -1,0 +1,58 @@
+"""The audit log: who did what when, without what was asked and found."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from retrieval_core_mcp.http.envelope import Call
+
+logger = logging.getLogger(__name__)
+
+
+def open_log(place: str) -> None:
+    """Send the audit log to a file, or with ``-`` to standard error, a line of JSON for each request.
+
+    A file that is moved away is opened anew.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    handler = logging.StreamHandler() if place == "-" else WatchedFileHandler(place, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> None:
+    """Write down a request that has ended.
+
+    The path is that of the route, which holds no ids; of a request of MCP its method is told, and the name of a tool.
+
+    Args:
+        status: Of the answer; ``None`` where the client has left before there was one.
+    """
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    state: dict[str, Any] = scope.get("state", {})
+    told = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "request_id": call.request_id,
+        "caller": None if call.token is None else call.token.name,
+        "tenant": call.tenant,
+        "method": scope["method"],
+        "route": getattr(scope.get("route"), "path", None),
+        "mcp": state.get("mcp"),
+        "index": call.served.name if call.served is not None else state.get("index"),
+        "status": status,
+        "milliseconds": round((time.monotonic() - call.arrived) * 1000, 1),
+    }
+    logger.info(json.dumps({name: value for name, value in told.items() if value is not None}))

@@ -1,0 +1,226 @@
+"""Access tokens of an OAuth issuer: signed JSON Web Tokens, checked with its public keys (RFC 9068, RFC 9728)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import jwt
+
+from retrieval_core_mcp.http.addresses import is_safe_address
+from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.http.tokens import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_core.run.clock import Clock
+    from retrieval_core_mcp.http.settings import HttpSettings
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
+"""Those of which the issuer alone has the key: never ``none``, and none where who can check can sign."""
+READ, WRITE = "read", "write"
+KEYS_FOR = 3600.0
+"""Seconds after which keys are fetched again; the old ones are used as long as that fails."""
+AGAIN_AFTER = 30.0
+"""Seconds between two fetches at least, whatever tokens name keys that are not known."""
+FETCH_SECONDS = 5.0
+LARGEST_DOCUMENT = 262_144
+LEEWAY = 30
+"""Seconds by which clocks may differ."""
+METADATA = "/.well-known/oauth-protected-resource"
+LONGEST_TOKEN = 16_384
+
+
+class InvalidToken(Exception):  # noqa: N818 - it says what a token is
+    """A token that is not let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """An issuer whose tokens are let in.
+
+    Attributes:
+        audience: The address of this service, for which a token must be.
+        jwks_url: Where its keys are; ``None`` to ask the issuer's metadata.
+        tenant_claim: The claim that names the tenant, without which a token is refused; ``None`` for none.
+    """
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+    tenant_claim: str | None = None
+
+    @classmethod
+    def of(cls, settings: HttpSettings) -> OAuth | None:
+        """Return what the settings say; ``None`` where there is no issuer."""
+        if settings.oauth_issuer is None or settings.oauth_audience is None:
+            return None
+        return cls(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url, settings.oauth_tenant_claim)
+
+    @property
+    def metadata_url(self) -> str:
+        """The address of :meth:`metadata`."""
+        parts = urlsplit(self.audience)
+        return f"{parts.scheme}://{parts.netloc}{METADATA}{parts.path.rstrip('/')}"
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what clients are told of how to get a token."""
+        return {
+            "resource": self.audience,
+            "authorization_servers": [self.issuer],
+            "scopes_supported": [READ, WRITE],
+            "bearer_methods_supported": ["header"],
+        }
+
+
+class Verifier:
+    """Checks tokens of an issuer.
+
+    Args:
+        clock: Measures the age of its keys.
+    """
+
+    def __init__(self, oauth: OAuth, clock: Clock) -> None:
+        self._oauth = oauth
+        self._clock = clock
+        self._keys: Mapping[str | None, jwt.PyJWK] = {}
+        self._fetched: float | None = None
+        self._tried: float | None = None
+        self._fetching = asyncio.Lock()
+
+    async def verify(self, token: str) -> tuple[Token, frozenset[str]]:
+        """Return who a token is of, and what it allows.
+
+        Raises:
+            InvalidToken: It is none, of another issuer, for another audience, expired or not valid yet, not signed by a
+                key of the issuer, or without the claim of the tenant.
+        """
+        if len(token) > LONGEST_TOKEN:
+            raise InvalidToken
+        try:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") not in ALGORITHMS:
+                raise InvalidToken
+            key = await self._key(header.get("kid"))
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[header["alg"]],
+                audience=self._oauth.audience,
+                issuer=self._oauth.issuer,
+                leeway=LEEWAY,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise InvalidToken from error
+        return self._who(claims), _scopes(claims)
+
+    def _who(self, claims: Mapping[str, Any]) -> Token:
+        tenant = None
+        if self._oauth.tenant_claim is not None:
+            tenant = claims.get(self._oauth.tenant_claim)
+            if not isinstance(tenant, str) or not tenant.strip():
+                raise InvalidToken
+        subject = str(claims.get("sub") or claims.get("client_id") or "")
+        own = json.dumps([self._oauth.issuer, subject, tenant])
+        return Token(sha256(own.encode("utf-8", "surrogatepass")).digest(), tenant, subject, WRITE in _scopes(claims))
+
+    async def _key(self, name: object) -> jwt.PyJWK:
+        if self._is_old() or name not in self._keys:
+            async with self._fetching:
+                if self._may_fetch() and (self._is_old() or name not in self._keys):
+                    await self._fetch()
+        key = self._keys.get(cast("str | None", name))
+        if key is None and name is None and len(self._keys) == 1:
+            key = next(iter(self._keys.values()))
+        if key is None:
+            raise InvalidToken
+        return key
+
+    def _is_old(self) -> bool:
+        return self._fetched is None or self._clock.now() - self._fetched > KEYS_FOR
+
+    def _may_fetch(self) -> bool:
+        return self._tried is None or self._clock.now() - self._tried >= AGAIN_AFTER
+
+    async def _fetch(self) -> None:
+        """Fetch the keys; a failure is logged, and leaves those that are known."""
+        import httpx2  # noqa: PLC0415 - for who has an issuer
+
+        self._tried = self._clock.now()
+        try:
+            async with self._clock.timeout(FETCH_SECONDS), httpx2.AsyncClient(timeout=FETCH_SECONDS) as client:
+                url = self._oauth.jwks_url or await self._announced(client)
+                found = jwt.PyJWKSet.from_dict(await _document(client, url))
+        except (httpx2.HTTPError, jwt.PyJWTError, TimeoutError, ValueError, TypeError) as error:
+            logger.warning("the keys of %s cannot be fetched: %s", self._oauth.issuer, type(error).__name__)
+            return
+        self._keys = {key.key_id: key for key in found.keys if key.public_key_use in (None, "sig")}
+        self._fetched = self._clock.now()
+
+    async def _announced(self, client: Any) -> str:
+        """Return where the issuer says that its keys are."""
+        parts = urlsplit(self._oauth.issuer)
+        path = parts.path.rstrip("/")
+        base = f"{parts.scheme}://{parts.netloc}"
+        places = (
+            f"{base}/.well-known/oauth-authorization-server{path}",
+            f"{self._oauth.issuer.rstrip('/')}/.well-known/openid-configuration",
+        )
+        for place in places:
+            try:
+                told = await _document(client, place)
+            except ValueError:
+                continue
+            if told.get("issuer") == self._oauth.issuer and isinstance(told.get("jwks_uri"), str):
+                return told["jwks_uri"]
+        msg = "the issuer does not tell where its keys are"
+        raise ValueError(msg)
+
+
+async def _document(client: Any, url: str) -> dict[str, Any]:
+    """Return a JSON object from an address.
+
+    Raises:
+        ValueError: There is none, it is too large, or the address is not safe.
+        httpx2.HTTPError: The address cannot be reached.
+    """
+    if not is_safe_address(url):
+        msg = "the address is neither HTTPS nor of this machine"
+        raise ValueError(msg)
+    async with client.stream("GET", url) as answer:
+        if answer.status_code != 200:
+            msg = f"HTTP {answer.status_code}"
+            raise ValueError(msg)
+        body = b""
+        async for part in answer.aiter_bytes():
+            body += part
+            if len(body) > LARGEST_DOCUMENT:
+                msg = f"more than {LARGEST_DOCUMENT:,} bytes"
+                raise ValueError(msg)
+    told: Any = json.loads(body)
+    if not isinstance(told, dict):
+        msg = "no JSON object"
+        raise TypeError(msg)
+    return cast("dict[str, Any]", told)
+
+
+def insufficient(scope: str, oauth: OAuth | None) -> RequestError:
+    """Return how a request is answered whose token does not allow it."""
+    where = "" if oauth is None else f', resource_metadata="{oauth.metadata_url}"'
+    told = f'Bearer error="insufficient_scope", scope="{scope}"{where}'
+    return RequestError(403, f"the token lacks the scope {scope}", headers={"www-authenticate": told})
+
+
+def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return what a token allows: the words of ``scope``, or the list of ``scp``, as some issuers have it."""
+    given: Any = claims.get("scope", claims.get("scp", ""))
+    return frozenset(given.split() if isinstance(given, str) else map(str, given) if isinstance(given, list) else ())  # pyright: ignore[reportUnknownArgumentType]
