@@ -68,10 +68,10 @@ def start_of(folder: Path, answers: Mapping[str, str]) -> tuple[list[str], dict[
     return line, {name: filled(value) for name, value in config["env"].items()}
 
 
-def conversation(line: list[str], environment: Mapping[str, str], requests: Iterable[tuple[str, Any]]) -> list[Any]:
+def conversation(line: list[str], environment: dict[str, str], requests: Iterable[tuple[str, Any]]) -> list[Any]:
     """Start a server, ask it one thing after the other, and return the results."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(line, env={**os.environ, **environment}, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(line, env=_outside() | environment, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         results: list[Any] = []
@@ -84,6 +84,11 @@ def conversation(line: list[str], environment: Mapping[str, str], requests: Iter
     return results
 
 
+def _outside() -> dict[str, str]:
+    """Return the environment of a program that was started outside of the virtual environment of this one."""
+    return {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+
+
 def attempt(bundle: Path) -> None:
     """Unpack a bundle, index a note with what is in it, and find that through the server."""
     with TemporaryDirectory() as name:
@@ -92,7 +97,8 @@ def attempt(bundle: Path) -> None:
             archive.extractall(place)
         note.write_text("The moon is 384,400 km away from the earth.\n")
         line, environment = start_of(place, {"index": str(index), "description": "The moon."})
-        subprocess.run([*line[:-1], "retrieval", "index", str(note), "--index", str(index)], check=True)
+        index_it = [*line[:-1], "retrieval", "index", str(note), "--index", str(index)]
+        subprocess.run(index_it, env=_outside(), check=True)
         client: Any = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
