@@ -231,6 +231,7 @@ def nightly(session: nox.Session) -> None:
     session.notify("plugin_lowest", [])
     session.notify("schemathesis", ["2000"])
     session.notify("service", [])
+    session.notify("bundle", [])
     for version in other_pythons():
         session.notify(f"build-{version}", [])
     if session.posargs:
@@ -246,6 +247,25 @@ def release(session: nox.Session) -> None:
         session.run("uv", "build", "--quiet", "--out-dir", "dist", package)
     session.run("twine", "check", "--strict", *sorted(map(str, Path("dist").glob("*-*"))))
     session.run("python", "tests/support/release_files.py", "dist")
+
+
+@nox.session
+def bundle(session: nox.Session) -> None:
+    """Build the MCP server's bundle for Claude Desktop into ``dist``, install it from there alone, and search with it.
+
+    The manifest is checked by the format's own program too, where there is npm. Then uvx runs the server's wheel, and
+    the package as server.json says.
+    """
+    folder = wheels(session, CORE, SERVER)
+    session.run("python", "tests/support/mcp_bundle.py", str(folder), "dist")
+    if shutil.which("npx") is not None:
+        manifest = f"{SERVER}/bundle/manifest.json"
+        session.run("npx", "--yes", "@anthropic-ai/mcpb@2.1.2", "validate", manifest, external=True)
+    server = next(folder.glob("retrieval_core_mcp-*.whl"))
+    version = nox.project.load_toml(f"{SERVER}/pyproject.toml")["project"]["version"]
+    extra = f"retrieval-core[local]=={version}"
+    for line in (("--from", str(server), "retrieval-mcp"), ("--with", extra, f"retrieval-core-mcp=={version}")):
+        session.run("uvx", "--quiet", "--find-links", str(folder), *line, "--version")
 
 
 @nox.session

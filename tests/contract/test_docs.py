@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 import shlex
 import shutil
@@ -54,6 +55,8 @@ def run_console(code: str, background: ExitStack) -> None:
             result = CliRunner().invoke(main, arguments)
             assert result.exit_code == 0, f"{command}\n{result.output}"
             printed = result.output
+        elif program == "retrieval-mcp" and arguments[0] == "install":
+            printed = installing(arguments)
         elif program == "retrieval-mcp":
             assert arguments.pop() == "&", f"an example waits for a service: {command}"
             printed = background.enter_context(serving(arguments))
@@ -75,6 +78,17 @@ def serving(arguments: list[str]) -> Generator[str]:
         finally:
             process.terminate()
             process.communicate()
+
+
+def installing(arguments: list[str]) -> str:
+    """Add the server to the configuration of a user who has an index, and no assistant yet."""
+    Path(".retrieval").mkdir(exist_ok=True)
+    Path(".retrieval/index.db").touch()
+    home = dict.fromkeys(
+        ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME"), str(Path("home").resolve())
+    )
+    command = [sys.executable, "-m", "retrieval_core_mcp", *arguments]
+    return subprocess.run(command, env={**os.environ, **home}, capture_output=True, text=True, check=True).stdout
 
 
 def free_port() -> int:

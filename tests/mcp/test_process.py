@@ -142,6 +142,7 @@ def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
+        ("instal", "unknown argument 'instal'; did you mean install?"),
         ("--indx=a.db", "unknown option '--indx'; did you mean --index?"),
         ("--zzz", "unknown option '--zzz'; the options are --index"),
         ("notes.db", "unknown argument 'notes.db'; the options are --index"),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
+retrieval-mcp install --client NAME adds this server to an assistant; retrieval-mcp install --help says more.
+
 settings from the environment:
   RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
   RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
@@ -52,8 +54,17 @@ END = 0.9
 
 
 def serve(arguments: Sequence[str] | None = None) -> None:
-    """Read the options, and serve until standard input is closed or a signal comes."""
-    options = _options(arguments)
+    """Read the options, and serve until standard input is closed or a signal comes.
+
+    Behind ``install``, they are those of :func:`retrieval_core_mcp.install.command.install`, which is run instead.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["install"]:
+        from retrieval_core_mcp.install.command import install  # noqa: PLC0415 - for who installs
+
+        install(given[1:])
+        return
+    options = _options(given)
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
@@ -118,7 +129,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         given = unknown[0].partition("=")[0]
-        near = get_close_matches(given, OPTIONS, n=1, cutoff=0.5)
+        near = get_close_matches(given, (*OPTIONS, "install"), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
     if options.watch and options.root and len(options.index or ()) > 1:
@@ -160,7 +171,9 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
 
 def _first(places: Sequence[str] | None) -> str | None:
     """Return the file of the first index that is named; ``None`` where none is."""
-    return places[0].rpartition("=")[2] if places else None
+    from retrieval_core_mcp.settings import name_and_file  # noqa: PLC0415 - after the options
+
+    return name_and_file(places[0])[1] if places else None
 
 
 def _http_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -92,13 +92,22 @@ def named_indexes(places: Sequence[str], default: str) -> dict[str, str]:
     """
     named: dict[str, str] = {}
     for place in places or (default,):
-        name, _, path = place.rpartition("=")
+        name, path = name_and_file(place)
         name = name or _name_of(path)
         if name in named:
             msg = f"two indexes are called {name}; name them with --index NAME=FILE"
             raise ConfigurationError(msg)
         named[name] = path
     return named
+
+
+def name_and_file(place: str) -> tuple[str, str]:
+    """Return the two parts of ``NAME=FILE``; the name is empty where there is none.
+
+    A name has no separator of folders, so that a path may have an equals sign behind one.
+    """
+    name, equals, path = place.partition("=")
+    return (name, path) if equals and not {"/", "\\"} & set(name) else ("", place)
 
 
 def _name_of(path: str) -> str:

@@ -1,0 +1,1 @@
+"""Adding the server to the configuration of an assistant: ``retrieval-mcp install``."""
