@@ -54,6 +54,8 @@ NO_VECTORS = (
 )
 WARM_UP = "warm up"
 _LAST_POSITION = 2**31
+MOST_DESCRIBED = 64
+"""Callers who may see different passages whose descriptions are kept: each asks for all fields of all passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Library:
         self._open_index = open_index or self._open_default
         self._clock = clock or SystemClock()
         self._stages = stages or StageProgress()
+        self._described: dict[Filter | None, tuple[str | None, Contents]] = {}
         self._opening: asyncio.Task[_Opened] | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -295,7 +298,16 @@ class Library:
         """
         from retrieval_core_mcp.contents import contents_of  # noqa: PLC0415 - the handshake does not wait for it
 
-        return await contents_of((await self._opened()).index, condition)
+        index = (await self._opened()).index
+        version = await self.version()
+        known = self._described.get(condition)
+        if known is not None and version is not None and known[0] == version:
+            return known[1]
+        contents = await contents_of(index, condition)
+        self._described[condition] = version, contents
+        while len(self._described) > MOST_DESCRIBED:
+            del self._described[next(iter(self._described))]
+        return contents
 
     async def documents(self, condition: Filter | None = None, begin: str = "") -> list[str]:
         """Return ids of documents that begin with some text, as far as a caller may see them."""

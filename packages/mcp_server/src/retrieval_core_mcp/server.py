@@ -49,6 +49,7 @@ def create_server(
     *,
     contents: str = "",
     clock: Clock | None = None,
+    at_once: bool = False,
 ) -> Server[Mapping[str, Library]]:
     """Return a server that speaks every version of the protocol.
 
@@ -57,9 +58,10 @@ def create_server(
             closed when the server ends.
         contents: What the indexes hold, in a sentence for assistants that may see all of it.
         clock: Measures the time between two looks for changes; the system's where it is not given.
+        at_once: Whether the indexes load, and folders are followed, before the first request, as a service does it.
     """
     by_name = libraries if isinstance(libraries, Mapping) else {DEFAULT_NAME: libraries}
-    serving = _Serving(settings, by_name, clock)
+    serving = _Serving(settings, by_name, clock, at_once=at_once)
     server = Server(
         "retrieval-core",
         version=__version__,
@@ -85,8 +87,11 @@ def create_server(
 class _Serving:
     """Answers the requests of a protocol's server."""
 
-    def __init__(self, settings: ServerSettings, libraries: Mapping[str, Library], clock: Clock | None) -> None:
+    def __init__(
+        self, settings: ServerSettings, libraries: Mapping[str, Library], clock: Clock | None, *, at_once: bool
+    ) -> None:
         self._libraries = libraries
+        self._at_once = at_once
         self._tools = Tools(settings, libraries)
         self._listed = ListToolsResult(tools=self._tools.list())
         self._resources = Resources(libraries)
@@ -96,6 +101,8 @@ class _Serving:
 
     @asynccontextmanager
     async def lifespan(self, _server: Server[Mapping[str, Library]]) -> AsyncGenerator[Mapping[str, Library]]:
+        if self._at_once:
+            self._start()
         try:
             yield self._libraries
         finally:

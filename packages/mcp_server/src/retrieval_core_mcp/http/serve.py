@@ -54,7 +54,7 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         stages = StageProgress()
         indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages)))
         libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
-        mcp = create_server(settings, libraries)
+        mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         if settings.http.audit_log is not None:
             open_log(settings.http.audit_log)

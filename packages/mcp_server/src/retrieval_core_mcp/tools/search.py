@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -153,12 +154,22 @@ class SearchPage:
         return ToolAnswer(structured, self._as_text(shown, cursor))
 
     def _cut(self, number: int, size: int) -> str:
+        """Return as much of a passage as fits; the others stay as they are while a size is looked for."""
+        if (known := self._cuts.get((number, size))) is None:
+            known = self._cuts[number, size] = self._cut_anew(number, size)
+        return known
+
+    def _cut_anew(self, number: int, size: int) -> str:
         whole = self._texts[number]
         if size >= len(whole):
             return whole
         cut = self._excerpts.excerpt(number, size - len(MARK))
         # A single sentence that is longer than the place for it is cut at a word.
         return (cut or whole[: good_end(whole, 0, size - len(MARK))].rstrip()) + MARK
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], str]:
+        return {}
 
     @cached_property
     def _texts(self) -> Sequence[str]:
@@ -308,7 +319,7 @@ async def run(call: Call) -> ToolAnswer:
         base_url=settings.http.base_url,
         changed=await call.library.changed(hit.chunk for hit in found.hits[first:wanted]),
     )
-    return page.answer()
+    return await asyncio.to_thread(page.answer)  # many passages take some milliseconds
 
 
 def _is_unlikely(found: RetrievalResult, confidence: Confidence | None, bound: float) -> bool:
