@@ -70,6 +70,19 @@ def test_raw_lines(start: Any, index_file: Path, modern: bool) -> None:
         assert child.process.returncode == 0
 
 
+def test_several_indexes_are_served(start: Any, index_file: Path) -> None:
+    """Under the names that they are given; the handshake tells what each holds."""
+    with start(index_file, "--index", f"more={index_file}", modern=False) as child:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        told = child.ask("initialize", hello)["result"]["instructions"]
+        assert "The index index holds 3 documents" in told
+        assert "The index more holds 3 documents" in told
+        listed = child.call("list_indexes")["structuredContent"]["indexes"]
+        assert [entry["name"] for entry in listed] == ["index", "more"]
+        assert child.call("fetch", id="moon.md", index="more")["structuredContent"]["title"] == "Moon"
+        assert child.call("fetch", id="moon.md")["isError"]
+
+
 @pytest.mark.parametrize("how", ["end of input", "SIGTERM", "SIGINT"])
 def test_it_ends_while_a_model_is_loading(start: Any, index_file: Path, tmp_path: Path, how: str) -> None:
     """A thread that never returns holds nothing up; what it prints does not reach the protocol."""

@@ -120,6 +120,25 @@ def test_a_session_lives_until_it_is_ended(service: HttpProcess) -> None:
     asyncio.run(conversation())
 
 
+def test_an_address_asks_for_texts_that_are_json(service: HttpProcess) -> None:
+    """With and without a session."""
+    call = {
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "one"}},
+    }  # fmt: skip
+
+    async def conversation() -> None:
+        async with client_of(service) as client:
+            for headers in ({}, await opened(client)):
+                plain = await client.post("/mcp", json=call, headers=headers)
+                told = await client.post("/mcp?text=json", json=call, headers=headers)
+                result = messages(told.text)[-1][1]["result"]
+                assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+                assert all(hit["title"] and hit["url"] for hit in result["structuredContent"]["results"])
+                assert not messages(plain.text)[-1][1]["result"]["content"][0]["text"].startswith("{")
+
+    asyncio.run(conversation())
+
+
 def test_a_session_is_its_callers_alone(service: HttpProcess) -> None:
     """With another token it is as if there were none, for every method."""
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.tools.signals import signs_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_TITLES = 5
 LONGEST_TITLE = 40
-"""Names from documents get into an assistant's instructions, so they are short."""
+"""Names from documents get into an assistant's instructions, so they are short, and none that gives instructions."""
 MOST_INDEXES = 10
 
 
@@ -42,8 +43,9 @@ def _sentence(name: str, path: str, *, several: bool) -> str:
             (last,) = connection.execute("SELECT max(timestamp) FROM documents").fetchone()
     except (sqlite3.Error, OSError, ValueError):
         return ""
-    titles = ", ".join(f'"{title}"' for row in rows if (title := in_one_line(str(row[0]), LONGEST_TITLE)))
+    named = (str(row[0]) for row in rows if not signs_in(str(row[0])))
+    titles = ", ".join(f'"{title}"' for text in named if (title := in_one_line(text, LONGEST_TITLE)))
     index = f"The index {in_one_line(name, LONGEST_TITLE)}" if several else "The index"
     day = f", last indexed {last[:10]}" if isinstance(last, str) else ""
     count = f"{documents:,} document{'s' * (documents != 1)}"
-    return f"{index} holds {count}{day}, such as {titles}."
+    return f"{index} holds {count}{day}{f', such as {titles}' if titles else ''}."
