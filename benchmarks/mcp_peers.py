@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -30,7 +29,8 @@ from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mcp_start import HELLO, QUESTIONS, ROOT
+import mcp_start
+from mcp_start import QUESTIONS, ROOT
 
 from retrieval_core import load_config, open_index
 
@@ -64,45 +64,12 @@ class Server:
     arguments: Callable[[str], dict[str, Any]]
 
 
-class Session:
+class Session(mcp_start.Session):
     """A server as a child process, which has said hello."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.started = time.perf_counter()
-        environment = {**os.environ, **server.environment}
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            server.command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
-        )
-        self._ids = 0
-        self.ask("initialize", {**HELLO, "protocolVersion": "2025-03-26"})
-        self.handshake = time.perf_counter() - self.started
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a request; notifications that come before it are passed over."""
-        self._ids += 1
-        self._send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
-        assert self.process.stdout is not None
-        while True:
-            line = self.process.stdout.readline()
-            assert line, f"{self.server.command[0]} has ended"
-            # One of them greets on standard output.
-            answer: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-            if answer.get("id") == self._ids:
-                return answer["result"]
-
-    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call a tool, and return the answer."""
-        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
-        assert not answer.get("isError"), (tool, answer)
-        return answer
+        super().__init__(server.command, server.environment)
 
     def search(self, question: str) -> dict[str, Any]:
         """Return what is found; what is not by meaning yet is no complete answer."""
@@ -111,11 +78,6 @@ class Session:
             structured: dict[str, Any] = answer.get("structuredContent") or {}
             if not structured.get("degraded"):
                 return answer
-
-    def memory(self) -> float:
-        """Return the resident memory in MB."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("VmRSS:"))) / 1024
 
     def end(self) -> None:
         """Close its input, and wait; one of them does not end by that."""
@@ -247,7 +209,7 @@ def measure(server: Server) -> Measured:
         answer = session.search(question)
         calls.append((time.perf_counter() - before) * 1000)
         sizes.append(sum(len(part.get("text", "")) for part in answer["content"]))
-    memory = session.memory()
+    memory = session.status("VmRSS") / 1024
     session.end()
     return Measured(session.handshake, first_answer, median(calls), quantiles(calls, n=20)[-1], memory, mean(sizes))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -19,7 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
 BARE = """
@@ -58,9 +62,10 @@ class Measured:
 class Session:
     """A server as a child process, which has said hello."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.started = time.perf_counter()
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **(environment or {})})
         self._ids = 0
         self.ask("initialize", HELLO)
         self.handshake = time.perf_counter() - self.started
@@ -72,17 +77,26 @@ class Session:
         self.process.stdin.flush()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a request."""
+        """Return the result of a request; what is sent before it, or is no message, is passed over."""
         self._ids += 1
         self._send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())["result"]
+        while True:
+            line = self.process.stdout.readline()
+            assert line, "the server has ended"
+            answer: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+            if answer.get("id") == self._ids:
+                return answer["result"]
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool, and return the answer."""
+        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        assert not answer.get("isError"), (tool, answer)
+        return answer
 
     def search(self, question: str) -> dict[str, Any]:
-        """Call the tool, and return the answer."""
-        answer = self.ask("tools/call", {"name": "search", "arguments": {"query": question}})
-        assert not answer.get("isError"), answer
-        return answer
+        """Return what is found."""
+        return self.call("search", {"query": question})
 
     def status(self, key: str) -> float:
         """Return a figure that Linux keeps about the process."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,17 +13,20 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core import Chunk
+from retrieval_core import Chunk, RetrievalConfig
+from retrieval_core.config import EmbedderConfig
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core_mcp.http.audit import logger as audit_logger
-from retrieval_core_mcp.http.audit import open_log
+from retrieval_core_mcp.http.audit import audit_log
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.rates import MOST_CALLERS, RateLimit
+from retrieval_core_mcp.http.serve import serve_http
+from retrieval_core_mcp.http.settings import HttpSettings
+from retrieval_core_mcp.settings import ServerSettings
 from support.examples import times
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from support.http_service import Service
@@ -95,19 +97,7 @@ def test_who_asks_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
     served(tmp_path, check, tokens=(hashed("a"), hashed("b")), requests_per_minute=2, clock=clock)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Generator[Path]:
-    path = tmp_path / "audit.jsonl"
-    open_log(str(path))
-    yield path
-    for handler in audit_logger.handlers:
-        handler.close()
-    audit_logger.handlers = []
-    audit_logger.setLevel(logging.NOTSET)
-    audit_logger.propagate = True
-
-
-def test_what_is_written_down_has_no_contents(tmp_path: Path, log: Path) -> None:
+def test_what_is_written_down_has_no_contents(tmp_path: Path) -> None:
     """Who, when, which route or tool, how it ended; no question, filter, id or passage."""
 
     async def check(service: Service) -> None:
@@ -125,7 +115,9 @@ def test_what_is_written_down_has_no_contents(tmp_path: Path, log: Path) -> None
             call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             await service.ask("POST", "/mcp", "a", json=call, headers=accept)
 
-    served(tmp_path, check, tokens=(hashed("a", "acme"),))
+    log = tmp_path / "audit.jsonl"
+    with audit_log(str(log)):
+        served(tmp_path, check, tokens=(hashed("a", "acme"),))
     text = log.read_text()
     assert "swordfish" not in text
     lines = [json.loads(line) for line in text.splitlines()]
@@ -142,3 +134,12 @@ def test_what_is_written_down_has_no_contents(tmp_path: Path, log: Path) -> None
     assert lines[0]["caller"] == hashed("a").removeprefix("sha256:")[:12]
     assert "caller" not in lines[2]
     assert all(line["milliseconds"] >= 0 and line["time"].endswith("+00:00") for line in lines)
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The service does not start without it."""
+    place = tmp_path / "none" / "audit.jsonl"
+    config = RetrievalConfig(index=str(tmp_path / "index.db"), embedder=EmbedderConfig(kind="none"))
+    own = ServerSettings(retrieval=config, http=HttpSettings(port=0, audit_log=str(place)))
+    assert serve_http(own, (), "warning") == 1
+    assert f"the audit log cannot be written to {place} (No such file or directory)" in capsys.readouterr().err

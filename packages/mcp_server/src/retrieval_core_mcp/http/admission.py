@@ -46,13 +46,8 @@ class Admission:
             raise ending()
         if len(self._interrupts) >= self._most:
             raise RequestError(503, "the service is busy; ask again in a moment", headers={"retry-after": "1"})
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine is always run by a task
-        self._interrupts.add(task)
-        try:
+        with _among(self._interrupts):
             yield
-        finally:
-            self._interrupts.discard(task)
 
     @contextmanager
     def streaming(self) -> Generator[None]:
@@ -63,13 +58,8 @@ class Admission:
         """
         if self._ending:
             raise ending()
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine is always run by a task
-        self._streams.add(task)
-        try:
+        with _among(self._streams):
             yield
-        finally:
-            self._streams.discard(task)
 
     def end(self) -> None:
         """Let nobody in any more, and end the streams that wait."""
@@ -82,6 +72,18 @@ class Admission:
         self._ending = True
         for task in tuple(self._interrupts):
             task.cancel()
+
+
+@contextmanager
+def _among(tasks: set[asyncio.Task[object]]) -> Generator[None]:
+    """Count the task that runs this among others as long as the context is open."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine is always run by a task
+    tasks.add(task)
+    try:
+        yield
+    finally:
+        tasks.discard(task)
 
 
 def ending() -> RequestError:

@@ -5,31 +5,53 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
+from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Generator, MutableMapping
 
     from retrieval_core_mcp.http.envelope import Call
 
 logger = logging.getLogger(__name__)
 
 
-def open_log(place: str) -> None:
-    """Send the audit log to a file, or with ``-`` to standard error, a line of JSON for each request.
+@contextmanager
+def audit_log(place: str | None) -> Generator[None]:
+    """Write the audit log to a file, or with ``-`` to standard error, as long as the context is open.
 
-    A file that is moved away is opened anew.
+    A line of JSON for each request, by a thread of its own. A file that is moved away is opened anew.
+
+    Args:
+        place: ``None`` for no log.
 
     Raises:
         OSError: The file cannot be written.
     """
+    if place is None:
+        yield
+        return
     handler = logging.StreamHandler() if place == "-" else WatchedFileHandler(place, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.handlers = [handler]
+    lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    writer = QueueListener(lines, handler)
+    to_writer = QueueHandler(lines)
+    before = logger.level, logger.propagate
+    logger.addHandler(to_writer)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.stop()
+        logger.removeHandler(to_writer)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        handler.close()
 
 
 def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> None:

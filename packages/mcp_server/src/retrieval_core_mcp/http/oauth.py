@@ -153,11 +153,12 @@ class Verifier:
 
     async def _fetch(self) -> None:
         """Fetch the keys; a failure is logged, and leaves those that are known."""
+        self._tried = self._clock.now()
+        made = await asyncio.to_thread(_client)  # imports it, and reads the certificates of authorities
         import httpx2  # noqa: PLC0415 - for who has an issuer
 
-        self._tried = self._clock.now()
         try:
-            async with self._clock.timeout(FETCH_SECONDS), httpx2.AsyncClient(timeout=FETCH_SECONDS) as client:
+            async with self._clock.timeout(FETCH_SECONDS), made as client:
                 url = self._oauth.jwks_url or await self._announced(client)
                 found = jwt.PyJWKSet.from_dict(await _document(client, url))
         except (httpx2.HTTPError, jwt.PyJWTError, TimeoutError, ValueError, TypeError) as error:
@@ -184,6 +185,12 @@ class Verifier:
                 return told["jwks_uri"]
         msg = "the issuer does not tell where its keys are"
         raise ValueError(msg)
+
+
+def _client() -> Any:
+    import httpx2  # noqa: PLC0415 - for who has an issuer
+
+    return httpx2.AsyncClient(timeout=FETCH_SECONDS)
 
 
 async def _document(client: Any, url: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from retrieval_core.index.open import open_index
 from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
-from retrieval_core_mcp.http.audit import open_log
+from retrieval_core_mcp.http.audit import audit_log
 from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.library import Library
 from retrieval_core_mcp.progress import StageProgress
@@ -56,8 +56,6 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
         mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
-        if settings.http.audit_log is not None:
-            open_log(settings.http.audit_log)
         listening = _listening(settings.http)
     except ConfigurationError as error:
         sys.stderr.write(f"Error: {error}\n")
@@ -67,8 +65,13 @@ def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) 
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         sys.stderr.write(f"Error: cannot listen at {settings.http.host}:{settings.http.port} ({reason})\n")
         return FAILURE
-    with listening:
-        return asyncio.run(serve_app(app, settings.http, admission, listening, log_level))
+    try:
+        with listening, audit_log(settings.http.audit_log):
+            return asyncio.run(serve_app(app, settings.http, admission, listening, log_level))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        sys.stderr.write(f"Error: the audit log cannot be written to {settings.http.audit_log} ({reason})\n")
+        return FAILURE
 
 
 async def serve_app(
