@@ -19,6 +19,7 @@ from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.resources import PAGE, Address, read_address
+from retrieval_core_mcp.subscriptions import MOST_FOLLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -240,6 +241,23 @@ def test_a_subscriber_is_told_of_a_change(tmp_path: Path) -> None:
             await asyncio.to_thread(followed.write, "b.md", "changed again")
             await followed.until(lambda: len(told) > 1)
             assert told == ["document://notes/a.md", "document://notes/b.md"]
+
+    asyncio.run(conversation())
+
+
+def test_more_than_can_be_followed_is_refused(tmp_path: Path) -> None:
+    """And leaves nothing behind: what was refused does not count for those who come later."""
+    followed = Followed(tmp_path / "index.db")
+    many = [f"document://notes/{number}" for number in range(MOST_FOLLOWED + 1)]
+
+    async def conversation() -> None:
+        async with Client(followed.server) as client:
+            for _ in range(2):
+                with pytest.raises(MCPError, match="no more than 1,000"):
+                    async with client.listen(resource_subscriptions=many):
+                        pass
+            async with client.listen(resource_subscriptions=many[:10]) as stream:
+                assert stream.honored.resource_subscriptions == many[:10]
 
     asyncio.run(conversation())
 

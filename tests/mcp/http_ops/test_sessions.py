@@ -154,14 +154,31 @@ def test_a_session_is_its_callers_alone(service: HttpProcess) -> None:
 
 
 def test_sessions_are_bounded(service: HttpProcess) -> None:
-    """One more than there may be is told to come again, and a place that gets free is given."""
+    """A new one takes the place of that which was not used for longest; one that listens is never ended for another."""
 
     async def conversation() -> None:
         async with client_of(service) as client:
+
+            async def status(session: dict[str, str]) -> int:
+                return (await client.post("/mcp", json=LIST, headers=session)).status_code
+
             sessions = [await opened(client) for _ in range(3)]
-            assert (await client.post("/mcp", json=HELLO)).status_code == 503
-            await client.delete("/mcp", headers=sessions[0])
-            assert (await client.post("/mcp", json=HELLO)).status_code == 200
+            assert await status(sessions[0]) == 200
+            sessions.append(await opened(client))
+            assert [await status(session) for session in sessions] == [200, 404, 200, 200]
+            for _ in range(20):  # somebody begins and goes, also in a wrong way
+                await client.post("/mcp", json={**HELLO, "params": {}})
+            sessions = [await opened(client) for _ in range(3)]
+            async with (
+                client.stream("GET", "/mcp", headers=sessions[0]),
+                client.stream("GET", "/mcp", headers=sessions[1]),
+                client.stream("GET", "/mcp", headers=sessions[2]),
+            ):
+                assert (await client.post("/mcp", json=HELLO)).status_code == 503
+                await client.delete("/mcp", headers=sessions[1])
+                another = await opened(client)
+                assert await status(another) == 200
+                assert await status(sessions[0]) == 200
 
     asyncio.run(conversation())
 

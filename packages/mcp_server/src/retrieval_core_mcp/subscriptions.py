@@ -93,14 +93,16 @@ class Subscriptions:
         audience = self._audience(condition)
         wanted = params.notifications
         followed = [*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])]
-        for uri in dict.fromkeys(followed):
-            await self._follow(audience, uri)
-            audience.streams[uri] += 1
-        handler = self._handlers.setdefault(condition, ListenHandler(audience.bus))
+        counted: list[str] = []
         try:
+            for uri in dict.fromkeys(followed):
+                await self._follow(audience, uri)
+                audience.streams[uri] += 1
+                counted.append(uri)
+            handler = self._handlers.setdefault(condition, ListenHandler(audience.bus))
             return await handler(context, params)
         finally:
-            for uri in dict.fromkeys(followed):
+            for uri in counted:
                 audience.streams[uri] -= 1
                 if not audience.streams[uri]:
                     del audience.streams[uri]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import deque
+from collections import OrderedDict, deque
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -71,11 +71,48 @@ class McpEndpoint:
 
 
 class _Sessions(StreamableHTTPSessionManager):
-    """Gives each session events of its own: their streams have names that sessions share."""
+    """Keeps the sessions that are used.
+
+    Where there are as many as may be, a new one takes the place of that which was not used for longest and has no
+    request under way: its client is told that there is none, and opens another one. Otherwise whoever opens sessions
+    and leaves them would lock all others out for half an hour. Each session has events of its own: their streams have
+    names that sessions share.
+    """
+
+    def __init__(self, server: Server[Any], **options: Any) -> None:
+        super().__init__(server, **options)
+        self._under_way: OrderedDict[str, int] = OrderedDict()
+        """How many requests of a session are, the session that was used last at the end."""
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = Request(scope).headers.get(SESSION)
+        if session not in self._server_instances:
+            await super().handle_request(scope, receive, send)
+            return
+        self._under_way[session] = self._under_way.pop(session, 0) + 1
+        try:
+            await super().handle_request(scope, receive, send)
+        finally:
+            if session in self._under_way:
+                self._under_way[session] -= 1
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        for session in self._under_way.keys() - self._server_instances.keys():
+            del self._under_way[session]
+        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+            self._end_least_used()
         self.event_store = RecentEvents()
-        return super()._admit_session(requestor)
+        transport = super()._admit_session(requestor)
+        if transport is not None and transport.mcp_session_id is not None:
+            self._under_way[transport.mcp_session_id] = 0
+        return transport
+
+    def _end_least_used(self) -> None:
+        idle = next((session for session, requests in self._under_way.items() if not requests), None)
+        if idle is not None and self._task_group is not None:
+            del self._under_way[idle]
+            self._session_owners.pop(idle, None)
+            self._task_group.start_soon(self._server_instances.pop(idle).terminate)
 
 
 class RecentEvents(EventStore):
