@@ -81,6 +81,12 @@ def test_a_search_stays_below_the_limit(
     assert [hit["id"] for hit in shown] == [hit.id for hit in page.hits[: len(shown)]]
     assert shown or not page.hits
     assert ("next_cursor" in answer.structured) == (len(shown) < len(page.hits))
+    read, first = [hit["id"] for hit in shown], answer.structured.get("next_cursor", "").partition("-")[0]
+    while first:
+        rest = SearchPage(result, ANALYZER, lambda text: text, limit, first=int(first), as_json=as_json).answer()
+        read += [hit["id"] for hit in rest.structured["results"]]
+        first = rest.structured.get("next_cursor", "").partition("-")[0]
+    assert read == [hit.id for hit in page.hits]
     whole = {hit.chunk.id: hit.chunk.text.replace("\ud800", "\ufffd") for hit in found}
     for hit in shown:
         for part in hit["text"].removesuffix(" […]").split("\n[…]\n"):

@@ -127,7 +127,13 @@ class SearchPage:
     @cached_property
     def hits(self) -> Sequence[Hit]:
         """The results that can be shown: one whose id cannot be written could not be fetched either."""
-        return [hit for hit in self.found.hits[self.first :] if can_be_named(hit.id, self.limit)]
+        return [self.found.hits[place] for place in self._places_found]
+
+    @cached_property
+    def _places_found(self) -> Sequence[int]:
+        """Where these stand among all results, from 0; a cursor goes on behind the last one that is shown."""
+        hits = self.found.hits
+        return [place for place in range(self.first, len(hits)) if can_be_named(hits[place].id, self.limit)]
 
     def answer(self) -> ToolAnswer:
         """Return the answer: every passage asked for, the first ones whole, later ones as their best sentences.
@@ -140,8 +146,8 @@ class SearchPage:
     def _attempt(self, sizes: Sequence[int]) -> ToolAnswer:
         texts = [self._cut(number, size) for number, size in enumerate(sizes)]
         shown = [{**entry, "text": text} for entry, text in zip(self._entries, texts, strict=False)]
-        end = self.first + len(shown)
         left = len(shown) < len(self.hits) or self.more
+        end = self._places_found[len(shown) - 1] + 1 if shown else self.first
         cursor = f"{end}-{self.token}" if left and shown and end < MOST_RESULTS else None
         note = self._note
         structured: dict[str, Any] = {
