@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.stages.excerpts import OMISSION, PassageExcerpts
+from retrieval_core.pipeline.stages.excerpts import OMISSION, Excerpter
 from retrieval_core.text.analysis import Analyzer
 from support.examples import times
 
@@ -19,9 +19,9 @@ TEXTS = st.lists(
 @given(passages=st.lists(TEXTS, min_size=1, max_size=4), question=TEXTS, size=st.integers(0, 120))
 def test_an_excerpt_is_short_and_word_for_word(passages: list[str], question: str, size: int) -> None:
     """What fits is whole; everything else consists of stretches of the passage, in its order."""
-    excerpts = PassageExcerpts(question, passages, ANALYZER)
-    for number, passage in enumerate(passages):
-        shown = excerpts.excerpt(number, size)
+    excerpter = Excerpter(question, ANALYZER)
+    for passage in passages:
+        shown = excerpter.excerpt(passage, size)
         assert len(shown) <= size
         if len(passage) <= size:
             assert shown == passage
@@ -33,15 +33,15 @@ def test_an_excerpt_is_short_and_word_for_word(passages: list[str], question: st
 def test_the_sentences_with_the_rarest_words_of_the_question_come_first() -> None:
     """A word that most sentences have says less than one that few have; neighbours stand together."""
     passage = "A ship is old. A ship is new. The ship has a rudder of oak. It is heavy. A ship is grey."
-    excerpts = PassageExcerpts("which ship has a rudder", [passage], ANALYZER)
-    assert not excerpts.excerpt(0, 10)
-    assert excerpts.excerpt(0, 30) == "The ship has a rudder of oak."
-    assert excerpts.excerpt(0, 52) == f"A ship is old.{OMISSION}The ship has a rudder of oak."
+    excerpter = Excerpter("which ship has a rudder", ANALYZER)
+    assert not excerpter.excerpt(passage, 10)
+    assert excerpter.excerpt(passage, 30) == "The ship has a rudder of oak."
+    assert excerpter.excerpt(passage, 52) == f"A ship is old.{OMISSION}The ship has a rudder of oak."
     almost = f"A ship is old. A ship is new. The ship has a rudder of oak.{OMISSION}A ship is grey."
-    assert excerpts.excerpt(0, len(passage) - 1) == almost
+    assert excerpter.excerpt(passage, len(passage) - 1) == almost
 
 
 def test_without_a_word_of_the_question_it_is_the_beginning() -> None:
     """Nothing tells the sentences apart."""
     passage = "First sentence here. Second sentence here. Third sentence here."
-    assert PassageExcerpts("zebra", [passage], ANALYZER).excerpt(0, 45) == "First sentence here. Second sentence here."
+    assert Excerpter("zebra", ANALYZER).excerpt(passage, 45) == "First sentence here. Second sentence here."

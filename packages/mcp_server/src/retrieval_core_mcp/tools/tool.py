@@ -74,10 +74,14 @@ class ToolAnswer:
     structured: dict[str, Any]
     text: str
 
+    @property
+    def size(self) -> int:
+        """The characters of JSON of the longer form."""
+        return max(json_length(self.structured), json_length([{"type": "text", "text": self.text}]))
+
     def fits(self, limit: int) -> bool:
         """Whether the JSON of each form is shorter than the limit."""
-        content = [{"type": "text", "text": self.text}]
-        return json_length(self.structured) < limit and json_length(content) < limit
+        return self.size < limit
 
 
 class ToolFailure(Exception):  # noqa: N818 - what a tool cannot do is an answer to its caller

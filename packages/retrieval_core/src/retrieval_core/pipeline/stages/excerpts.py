@@ -45,65 +45,56 @@ def quotes_of(chunk: Chunk, excerpts: tuple[Span, ...], span: Span | None) -> tu
     )
 
 
-class PassageExcerpts:
-    """Passages cut down to the sentences that bear most on a question, for a place that is too small for all of them.
+class Excerpter:
+    """Cuts passages down to the sentences that bear most on a question, for a place that is too small for all of them.
 
-    A sentence counts by the words of the question that it has; a word that few sentences of all passages have counts
+    A sentence counts by the words of the question that it has; a word that few sentences of its passage have counts
     more. What bears equally on the question stands in its order, so that an excerpt without any of its words is the
     passage's beginning.
 
     Args:
         question: Whose words are looked for.
-        passages: Shown side by side.
         analyzer: Turns words into terms.
     """
 
-    def __init__(self, question: str, passages: Sequence[str], analyzer: Analyzer) -> None:
-        self._passages = passages
-        wanted = frozenset(analyzer.query_terms(question))
-        self._sentences = [_sentences(text) for text in passages]
-        held = [
-            [wanted.intersection(analyzer.terms(text[span.start : span.end])) for span in spans]
-            for text, spans in zip(passages, self._sentences, strict=True)
-        ]
-        counts = Counter(term for spans in held for terms in spans for term in terms)
-        total = sum(map(len, held))
-        weights = {term: log(1 + total / count) for term, count in counts.items()}
-        self._orders = [
-            sorted(range(len(spans)), key=lambda at, of=spans: (-fsum(weights[term] for term in sorted(of[at])), at))
-            for spans in held
-        ]
+    def __init__(self, question: str, analyzer: Analyzer) -> None:
+        self._wanted = frozenset(analyzer.query_terms(question))
+        self._analyzer = analyzer
 
-    def excerpt(self, number: int, size: int) -> str:
+    def excerpt(self, passage: str, size: int) -> str:
         """Return what fits of a passage: the sentences that bear most on the question, in the passage's order.
 
         Args:
-            number: Of the passage, from 0.
+            passage: Its text.
             size: The most code points, :data:`OMISSION` between two stretches included.
 
         Returns:
             All of the passage where it fits, and nothing where not even one sentence does.
         """
-        text, spans = self._passages[number], self._sentences[number]
-        if len(text) <= size:
-            return text
+        if len(passage) <= size:
+            return passage
+        spans = _sentences(passage)
+        held = [self._wanted.intersection(self._analyzer.terms(passage[span.start : span.end])) for span in spans]
+        counts = Counter(term for terms in held for term in terms)
+        weights = {term: log(1 + len(held) / count) for term, count in counts.items()}
+        scores = [fsum(weights[term] for term in sorted(terms)) for terms in held]
         chosen: list[int] = []
-        for at in self._orders[number]:
-            if len(self._joined(text, spans, [*chosen, at])) <= size:
+        for at in sorted(range(len(spans)), key=lambda at: (-scores[at], at)):
+            if len(_joined(passage, spans, [*chosen, at])) <= size:
                 chosen.append(at)
-        return self._joined(text, spans, chosen)
+        return _joined(passage, spans, chosen)
 
-    @staticmethod
-    def _joined(text: str, spans: Sequence[Span], chosen: Sequence[int]) -> str:
-        stretches: list[Span] = []
-        before = -2
-        for at in sorted(chosen):
-            if at == before + 1:
-                stretches[-1] = Span(stretches[-1].start, spans[at].end)
-            else:
-                stretches.append(spans[at])
-            before = at
-        return OMISSION.join(text[span.start : span.end] for span in stretches)
+
+def _joined(text: str, spans: Sequence[Span], chosen: Sequence[int]) -> str:
+    stretches: list[Span] = []
+    before = -2
+    for at in sorted(chosen):
+        if at == before + 1:
+            stretches[-1] = Span(stretches[-1].start, spans[at].end)
+        else:
+            stretches.append(spans[at])
+        before = at
+    return OMISSION.join(text[span.start : span.end] for span in stretches)
 
 
 def _sentences(text: str) -> list[Span]:
