@@ -6,17 +6,10 @@ fetched from a network, and nothing in a document is executed.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.ingest.readers.base import ReadOptions, unreadable
-from retrieval_core.ingest.readers.csv_rows import read_csv
-from retrieval_core.ingest.readers.epub import read_epub
-from retrieval_core.ingest.readers.html import read_html
-from retrieval_core.ingest.readers.json_rows import read_json_lines
-from retrieval_core.ingest.readers.markdown import read_markdown, read_plain
-from retrieval_core.ingest.readers.pdf import read_pdf
-from retrieval_core.ingest.readers.slides import read_pptx
-from retrieval_core.ingest.readers.word import read_docx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,17 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadOptions", "read_file", "supported_suffixes"]
 
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
-    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org", ".log"), read_plain),
-    **dict.fromkeys((".csv", ".tsv"), read_csv),
-    **dict.fromkeys((".jsonl", ".ndjson"), read_json_lines),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
-    ".pdf": read_pdf,
-    ".docx": read_docx,
-    ".pptx": read_pptx,
-    ".epub": read_epub,
+_READERS = {
+    **dict.fromkeys((".md", ".markdown", ".mdx"), ("markdown", "read_markdown")),
+    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org", ".log"), ("markdown", "read_plain")),
+    **dict.fromkeys((".csv", ".tsv"), ("csv_rows", "read_csv")),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("json_rows", "read_json_lines")),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "read_html")),
+    ".pdf": ("pdf", "read_pdf"),
+    ".docx": ("word", "read_docx"),
+    ".pptx": ("slides", "read_pptx"),
+    ".epub": ("epub", "read_epub"),
 }
+"""The module and the function of each reader: who only asks an index waits for none of them."""
 
 
 def supported_suffixes() -> frozenset[str]:
@@ -55,11 +49,13 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Iterator[Parsed
         UnreadableFileError: The file cannot be read; nothing was yielded before.
         MissingExtraError: The format needs ``retrieval-core[documents]``.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
         raise unreadable(
             path, f"files of type {path.suffix!r} are not supported" if path.suffix else "it has no suffix"
         )
+    module, function = _READERS[suffix]
+    reader: Reader = getattr(import_module(f"{__name__}.{module}"), function)
     try:
         if not path.stat().st_size:
             raise unreadable(path, "it is empty")
