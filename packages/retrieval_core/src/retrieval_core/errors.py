@@ -5,7 +5,8 @@
     RetrievalError
     ├── ConfigurationError                     settings are missing or wrong
     │   ├── MissingExtraError (ImportError)    an optional dependency is not installed
-    │   └── ModelNotFoundError                 a local model's files are missing or changed
+    │   ├── ModelNotFoundError                 a local model's files are missing or changed
+    │   └── SuiteFileError                     a file of test cases is not well formed
     ├── QueryValidationError (ValueError)      the question cannot be searched for
     ├── FilterError (ValueError)               a filter is not well formed
     │   └── UnsupportedFilterError             a store lacks an operator of a filter
@@ -21,6 +22,10 @@
     │   └── EmbedderMismatchError              the index was built with another embedder
     ├── IngestError                            a file could not be taken in
     │   └── UnreadableFileError                a file could not be read
+    ├── ExpectationError                       what was found is not what a test case expects
+    │   ├── MissingDocumentError               an expected document is not among the passages found
+    │   ├── RelevanceError                     the passages found are less relevant than demanded
+    │   └── PerformanceError                   retrieval took longer than allowed
     └── ServiceError                           something outside this process failed
         ├── ServiceConnectionError (ConnectionError)
         ├── MalformedAnswerError               a model's answer is not what was asked for
@@ -76,6 +81,23 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 class ModelNotFoundError(ConfigurationError):
     """The files of a local model are missing, or are not the files they should be."""
+
+
+class SuiteFileError(ConfigurationError):
+    """A file of test cases is not well formed.
+
+    Attributes:
+        path: The file, as it was given.
+        line: Where the first problem is, from 1.
+        column: Likewise.
+        problems: One line a problem, each beginning with ``path:line:column``.
+    """
+
+    def __init__(self, path: str, line: int, column: int, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems), problems=problems)
+        self.path = path
+        self.line = line
+        self.column = column
 
 
 class QueryValidationError(RetrievalError, ValueError):
@@ -257,6 +279,22 @@ class UnreadableFileError(IngestError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class ExpectationError(RetrievalError):
+    """What was found is not what a test case expects; see :mod:`retrieval_core.evaluate.suite`."""
+
+
+class MissingDocumentError(ExpectationError):
+    """An expected document, chunk or phrase is not among the passages found."""
+
+
+class RelevanceError(ExpectationError):
+    """The passages found are less relevant than a test case demands."""
+
+
+class PerformanceError(ExpectationError):
+    """Retrieval took longer than a test case allows."""
 
 
 class ServiceError(RetrievalError):

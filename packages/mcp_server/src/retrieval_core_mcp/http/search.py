@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import EmbeddingError
+from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
 from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
@@ -66,7 +67,10 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         answer["degraded"] = degraded(result.degraded, served)
     if query.explain:
         records = result.trace if call.tenant is None else own_stages(result.trace)
-        answer["trace"] = {"stages": [_stage(record, served) for record in records]}
+        answer["trace"] = {
+            "stages": [_stage(record, served) for record in records],
+            "hits": [_traced(hit) for hit in result.hits if similarity(hit) >= query.similarity_threshold],
+        }
     return answer
 
 
@@ -93,6 +97,14 @@ def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
         "similarity_score": similarity(hit),
         "metadata": served.metadata(chunk),
     }
+
+
+def _traced(hit: Hit) -> dict[str, Any]:
+    """Return what is known of a hit beside what every result has; in the order of the index, whatever ranks it."""
+    known = chunk_to_json(hit.chunk)
+    scores = {name: value for name, value in asdict(hit.scores).items() if value is not None}
+    names = ("id", "document_id", "chunk_index", "total_chunks", "embedding_model")
+    return {**{name: known[name] for name in names}, "score": hit.score, "scores": scores}
 
 
 def _stage(record: StageRecord, served: ServedIndex) -> dict[str, Any]:

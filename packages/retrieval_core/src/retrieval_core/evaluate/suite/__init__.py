@@ -1,0 +1,28 @@
+"""Test suites of retrieval: which questions have to find what, and whether they still do.
+
+::
+
+    from pathlib import Path
+    from retrieval_core import load_config, open_index
+    from retrieval_core.evaluate.suite import IndexTarget, read_suite, run_suite
+
+    with open_index("docs.db", config=load_config(overrides={"cache.enabled": False})) as index:
+        suite = read_suite(Path("docs.retrieval.yaml"))
+        result = index.sync.run(run_suite(IndexTarget(index), suite), seconds=None)
+    print(result.pass_rate)
+
+The command ``retrieval suite`` does the same; docs/suites.md tells all of it.
+"""
+
+from retrieval_core.evaluate.suite.cases import Case, Criteria, Expected, Forbidden, Suite
+from retrieval_core.evaluate.suite.loading import parse_suite, read_suite
+from retrieval_core.evaluate.suite.results import CaseResult, CaseStatus, Criterion, RetrievedPoint, SuiteResult
+from retrieval_core.evaluate.suite.running import run_case, run_suite
+from retrieval_core.evaluate.suite.service import ServiceTarget
+from retrieval_core.evaluate.suite.targets import IndexTarget, Target
+
+__all__ = [
+    "Case", "CaseResult", "CaseStatus", "Criteria", "Criterion", "Expected", "Forbidden", "IndexTarget",
+    "RetrievedPoint", "ServiceTarget", "Suite", "SuiteResult", "Target", "parse_suite", "read_suite", "run_case",
+    "run_suite",
+]  # fmt: skip

@@ -1,0 +1,277 @@
+"""Results of test suites: what became of each case, how well everything was found, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence  # noqa: TC003 - reports are read by the annotations
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from retrieval_core.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from retrieval_core.types import Hit
+
+Verdict: TypeAlias = Literal["met", "missed", "not measured"]
+
+
+class CaseStatus(StrEnum):
+    """How far a case has come: pending, then running, then passed, failed or error."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+
+
+_NEXT: Mapping[CaseStatus, frozenset[CaseStatus]] = {
+    CaseStatus.PENDING: frozenset({CaseStatus.RUNNING}),
+    CaseStatus.RUNNING: frozenset({CaseStatus.PASSED, CaseStatus.FAILED, CaseStatus.ERROR}),
+}
+
+
+def advanced(status: CaseStatus, to: CaseStatus) -> CaseStatus:
+    """Return the next status of a case.
+
+    Raises:
+        InvalidParameterError: A case in this status cannot come into that one.
+    """
+    allowed = _NEXT.get(status, frozenset())
+    if to not in allowed:
+        after = ", ".join(sorted(allowed)) or "nothing"
+        msg = f"a case that is {status} cannot become {to}; after {status} comes {after}"
+        raise InvalidParameterError(msg)
+    return to
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedPoint:
+    """A passage that was found, as the specification's file has it.
+
+    Attributes:
+        score: Cosine similarity with the question in [0, 1]; ``None`` where there is none to compare.
+        payload: ``content``, ``source_url``, ``chunk_id``, ``chunk_index``, ``total_chunks``, ``timestamp`` (in ISO
+            format) and ``embedding_model``, beside the document's id and the passage's own fields.
+        retrieval_time_ms: Of the search that found it.
+    """
+
+    id: str
+    score: float | None
+    payload: Mapping[str, Any]
+    vector: Sequence[float] | None = None
+    retrieval_time_ms: float = 0.0
+
+
+def point_of(hit: Hit, milliseconds: float = 0.0) -> RetrievedPoint:
+    """Return a hit as a point."""
+    chunk = hit.chunk
+    payload = {
+        **chunk.metadata,
+        "content": chunk.text,
+        "source_url": chunk.source or chunk.document_id,
+        "chunk_id": chunk.id,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "timestamp": None if chunk.timestamp is None else chunk.timestamp.isoformat(),
+        "embedding_model": chunk.embedding_model,
+        "document_id": chunk.document_id,
+    }
+    return RetrievedPoint(chunk.id, hit.scores.dense, payload, retrieval_time_ms=milliseconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a case did not pass: the kind of error, and a sentence for people."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What became of one case.
+
+    Attributes:
+        documents: Ids of the documents found, each once, best first; of a case with paraphrases, for the question
+            itself.
+        points: What was found, best first, likewise.
+        ranks: The first rank of each thing expected, from 1, as ``document:ID``, ``chunk:ID`` or ``phrase:TEXT``;
+            ``None`` where it was not found.
+        measures: ``recall@5``, ``recall@k``, ``ndcg@10`` and ``mrr`` of a case that expects documents, chunks or
+            phrases, each in [0, 1]; empty for others. Of paraphrases, the mean with the question's own.
+        retrieval_time_ms: Of the slowest of its questions; ``None`` where there was no search.
+        confidence: How likely the passages bear on the question, in [0, 1]; ``None`` where it was not looked at.
+        explanation: Of a case that failed, what was found instead and what became of the expected, stage by stage.
+        skipped: Why it was not run; ``None`` where it was.
+    """
+
+    name: str
+    query: str
+    status: CaseStatus
+    tags: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    documents: tuple[str, ...] = ()
+    points: tuple[RetrievedPoint, ...] = ()
+    ranks: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
+    retrieval_time_ms: float | None = None
+    confidence: float | None = None
+    explanation: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """Something that a whole suite has to reach.
+
+    Attributes:
+        code: The specification's, such as ``SC-001``.
+        value: As measured; ``None`` where it was not.
+        target: ``None`` where the suite asks for none.
+    """
+
+    code: str
+    text: str
+    verdict: Verdict
+    value: float | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a suite was run on.
+
+    Attributes:
+        corpus: Digest of what is indexed: another one means other documents, or the same read or split in another way;
+            ``None`` where the index cannot tell.
+        configuration: The settings of the pipeline; empty for a service.
+        versions: Of Python and of this library.
+    """
+
+    location: str
+    chunks: int
+    documents: int | None = None
+    embedder: str | None = None
+    corpus: str | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceMetrics:
+    """Milliseconds that the questions took; ``None`` where there was none."""
+
+    avg_retrieval_time_ms: float | None = None
+    p95_retrieval_time_ms: float | None = None
+    max_retrieval_time_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """What became of a suite.
+
+    Attributes:
+        results: By the names of the cases, in alphabetical order.
+        timestamp: When it began, in UTC and ISO format.
+    """
+
+    suite: str
+    subject: Subject
+    results: tuple[CaseResult, ...]
+    criteria: tuple[Criterion, ...]
+    performance_metrics: PerformanceMetrics
+    execution_time_ms: float
+    timestamp: str
+
+    def count(self, status: CaseStatus) -> int:
+        """Return how many cases have a status."""
+        return sum(result.status is status for result in self.results)
+
+    @property
+    def total_tests(self) -> int:
+        """Cases that were run; a skipped one stays pending and is not among them."""
+        return sum(map(self.count, (CaseStatus.PASSED, CaseStatus.FAILED, CaseStatus.ERROR)))
+
+    @property
+    def skipped(self) -> int:
+        """Cases that were not run."""
+        return len(self.results) - self.total_tests
+
+    @property
+    def pass_rate(self) -> float:
+        """Percentage of the cases run that passed; 0 where none was."""
+        return 100 * self.count(CaseStatus.PASSED) / self.total_tests if self.total_tests else 0.0
+
+    @property
+    def failure_rate(self) -> float:
+        """Percentage of the cases run that failed; 0 where none was."""
+        return 100 * self.count(CaseStatus.FAILED) / self.total_tests if self.total_tests else 0.0
+
+    def mean(self, measure: str) -> float | None:
+        """Return the mean of a measure over the cases that have it; ``None`` where none has."""
+        values = [result.measures[measure] for result in self.results if measure in result.measures]
+        return sum(values) / len(values) if values else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON; :func:`~retrieval_core.evaluate.suite.reports.report_from_json` reads it back."""
+        counts = {
+            "total_tests": self.total_tests,
+            "passed": self.count(CaseStatus.PASSED),
+            "failed": self.count(CaseStatus.FAILED),
+            "errors": self.count(CaseStatus.ERROR),
+            "skipped": self.skipped,
+            "pass_rate": self.pass_rate,
+            "failure_rate": self.failure_rate,
+        }
+        means = {name: self.mean(name) for name in ("recall@5", "recall@k", "ndcg@10", "mrr")}
+        return {"format": 1, **_plain(asdict(self)), **counts, "means": means}
+
+
+TIME_FIELDS = (
+    "timestamp", "execution_time_ms", "performance_metrics", "criteria[].value of SC-001 and SC-002",
+    "results[].retrieval_time_ms", "results[].points[].retrieval_time_ms",
+)  # fmt: skip
+"""What differs between two runs of the same suite on the same index, and nothing else."""
+
+
+def without_times(result: SuiteResult) -> SuiteResult:
+    """Return a result with its :data:`TIME_FIELDS` blanked, for comparing it with another one."""
+    return replace(
+        result,
+        timestamp="",
+        execution_time_ms=0.0,
+        performance_metrics=PerformanceMetrics(),
+        criteria=tuple(replace(c, value=None) if c.code in {"SC-001", "SC-002"} else c for c in result.criteria),
+        results=tuple(
+            replace(
+                case,
+                retrieval_time_ms=None,
+                points=tuple(replace(point, retrieval_time_ms=0.0) for point in case.points),
+            )
+            for case in result.results
+        ),
+    )
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """Return the smallest value that so many percent of all are not above: the nearest rank."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
+
+
+def performance_of(milliseconds: Sequence[float]) -> PerformanceMetrics:
+    """Return mean, 95th percentile by the nearest rank, and maximum."""
+    if not milliseconds:
+        return PerformanceMetrics()
+    return PerformanceMetrics(sum(milliseconds) / len(milliseconds), percentile(milliseconds, 95), max(milliseconds))
+
+
+def _plain(value: Any) -> Any:
+    """Return tuples as lists, and mappings of any kind as dictionaries."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+    return [_plain(item) for item in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,299 @@
+"""Running a suite: each case is asked, judged and, where it fails, explained; then the whole suite is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from retrieval_core import errors
+from retrieval_core.errors import ExpectationError, InvalidParameterError, RelevanceError, RetrievalError, checked_count
+from retrieval_core.evaluate.suite.explaining import explained
+from retrieval_core.evaluate.suite.judging import Texts, judged, measures_of, ranks_of
+from retrieval_core.evaluate.suite.results import (
+    CaseResult,
+    CaseStatus,
+    Criterion,
+    Problem,
+    Subject,
+    SuiteResult,
+    advanced,
+    percentile,
+    performance_of,
+    point_of,
+    without_times,
+)
+from retrieval_core.evaluate.suite.targets import question_of, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from retrieval_core.evaluate.suite.cases import Case, Criteria, Suite
+    from retrieval_core.evaluate.suite.targets import Lacking, Target
+    from retrieval_core.types import RetrievalResult
+
+logger = logging.getLogger(__name__)
+
+OnProgress: TypeAlias = "Callable[[str, CaseStatus, int, int], None]"
+"""Takes a case's name and its new status, how many cases are done, and how many there are."""
+
+CONCURRENCY = 4
+FETCHES = 20
+"""Passages that are read by their ids to measure how long that takes."""
+UNLIKELY = 0.15
+"""Confidence below which answers abstain by default, and below which nothing counts as found."""
+
+
+async def run_suite(
+    target: Target,
+    suite: Suite,
+    *,
+    concurrency: int = CONCURRENCY,
+    twice: bool = False,
+    on_progress: OnProgress | None = None,
+) -> SuiteResult:
+    """Run every case of a suite.
+
+    What fails in a case becomes the case's: ``failed`` where something else was found than expected, or too late, and
+    ``error`` where the case could not be judged.
+
+    Args:
+        concurrency: How many questions are under way at once, at least 1; with 1, times are those of a lone user.
+        twice: Whether to run it again and compare, which alone can tell whether runs repeat (SC-006).
+
+    Raises:
+        InvalidParameterError: ``concurrency`` is less than 1.
+    """
+    checked_count(concurrency, "concurrency")
+    first = await _Run(target, suite, concurrency, on_progress or _ignore).result()
+    if not twice:
+        return first
+    second = await _Run(target, suite, concurrency, on_progress or _ignore).result()
+    are_equal = without_times(first) == without_times(second)
+    told = replace(_REPEATABLE, verdict="met" if are_equal else "missed")
+    return replace(first, criteria=tuple(told if c.code == told.code else c for c in first.criteria))
+
+
+async def run_case(target: Target, case: Case) -> CaseResult:
+    """Run a single case.
+
+    Raises:
+        RetrievalError: What it expects cannot be looked up.
+    """
+    lacking = await target.lacking(tuple(case.expect.documents), tuple(case.expect.chunks))
+    return await _judge(target, case, lacking)
+
+
+def _ignore(_name: str, _status: CaseStatus, _done: int, _total: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Run:
+    target: Target
+    suite: Suite
+    concurrency: int
+    report: OnProgress
+
+    async def result(self) -> SuiteResult:
+        began = datetime.now(UTC)
+        started = time.perf_counter()
+        problem: RetrievalError | None = None
+        lacking: Lacking = {}
+        subject = Subject(self.target.location, 0, versions=versions())
+        cases = [case for case in self.suite.cases if case.skip is None]
+        try:
+            subject = await self.target.describe()
+            documents = {document: None for case in cases for document in case.expect.documents}
+            chunks = {chunk: None for case in cases for chunk in case.expect.chunks}
+            lacking = await self.target.lacking(tuple(documents), tuple(chunks))
+            if cases:  # models are loaded with the first question, whose time would be no question's
+                await self.target.retrieve(replace(question_of(cases[0], cases[0].query), history=()))
+        except RetrievalError as error:
+            problem = error
+        results = [_skipped(case) for case in self.suite.cases if case.skip is not None]
+        waiting = iter(cases)
+
+        async def work() -> None:
+            for case in waiting:
+                self.report(case.name, CaseStatus.RUNNING, len(results), len(self.suite.cases))
+                if problem is None:
+                    result = await _judge(self.target, case, lacking)
+                else:
+                    result = _with_error(case, problem)
+                results.append(result)
+                self.report(case.name, result.status, len(results), len(self.suite.cases))
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(self.concurrency, len(cases))):
+                tasks.create_task(work())
+        results.sort(key=lambda result: result.name)
+        performance = performance_of([r.retrieval_time_ms for r in results if r.retrieval_time_ms is not None])
+        made = SuiteResult(
+            suite=self.suite.name,
+            subject=subject,
+            results=tuple(results),
+            criteria=(),
+            performance_metrics=performance,
+            execution_time_ms=(time.perf_counter() - started) * 1000,
+            timestamp=began.isoformat(),
+        )
+        fetched = None if problem else await _time_fetches(self.target, results)
+        return replace(made, criteria=tuple(_criteria(self.suite.criteria, self.suite.cases, made, fetched)))
+
+
+def _skipped(case: Case) -> CaseResult:
+    return CaseResult(case.name, case.query, CaseStatus.PENDING, tuple(case.tags), skipped=case.skip)
+
+
+async def _judge(target: Target, case: Case, lacking: Lacking) -> CaseResult:
+    """Return what becomes of a case, whatever happens in it."""
+    wanted = [("document", document) for document in case.expect.documents]
+    wanted += [("chunk", chunk) for chunk in case.expect.chunks]
+    absent = [item for item in wanted if item in lacking]
+    if absent:
+        told = ", ".join(
+            f"the {kind} {text!r}" + (f" (did you mean {lacking[kind, text]!r}?)" if lacking[kind, text] else "")
+            for kind, text in absent
+        )
+        msg = f"the index does not hold {told}; mend the case, or index what is missing"
+        return _with_error(case, InvalidParameterError(msg))
+    try:
+        return await _asked(target, case)
+    except RetrievalError as error:
+        return _with_error(case, error)
+    except Exception as error:
+        logger.exception("the case %r could not be run", case.name)
+        return _with_error(case, error)
+
+
+async def _asked(target: Target, case: Case) -> CaseResult:
+    wordings = (case.query, *case.paraphrases)
+    found = [await target.retrieve(question_of(case, text)) for text in wordings]
+    texts = [Texts(result.hits) for result in found]
+    problems: list[tuple[str, RetrievalError]] = []
+    for wording, result, held in zip(wordings, found, texts, strict=True):
+        problems += [(wording, error) for error in judged(case, held, result.latency_ms)]
+        if case.finds_nothing and (error := _found_something(target, wording, result)):
+            problems.append((wording, error))
+    problems += _disagreements(case, wordings, found)
+    if case.relevance_threshold is not None and any(isinstance(e, RelevanceError) for _, e in problems):
+        for wording in wordings:
+            nearest = await target.nearest(wording)
+            if nearest is not None and nearest < case.relevance_threshold:
+                msg = (
+                    f"no passage of the index reaches the relevance_threshold {case.relevance_threshold:g}: the most "
+                    f"similar one has {nearest:.3f}"
+                )
+                problems = [(wording, InvalidParameterError(msg))]
+                break
+    raised = [error for _, error in problems]
+    measures = [measures_of(case.expect, ranks_of(case.expect, held), case.top_k) for held in texts]
+    result = found[0]
+    return CaseResult(
+        case.name,
+        case.query,
+        _ending(raised),
+        tuple(case.tags),
+        tuple(_problem(error, wording if len(wordings) > 1 else None) for wording, error in problems),
+        documents=tuple(dict.fromkeys(hit.chunk.document_id for hit in result.hits)),
+        points=tuple(point_of(hit, result.latency_ms) for hit in result.hits),
+        ranks=ranks_of(case.expect, texts[0]),
+        measures={name: sum(each[name] for each in measures) / len(measures) for name in measures[0]},
+        retrieval_time_ms=max(each.latency_ms for each in found),
+        confidence=target.confidence(case.query, result) if case.finds_nothing else None,
+        explanation=await explained(target, case, problems, dict(zip(wordings, found, strict=True))),
+    )
+
+
+def _found_something(target: Target, wording: str, result: RetrievalResult) -> ExpectationError | None:
+    if not result.hits:
+        return None
+    confidence = target.confidence(wording, result)
+    if confidence is not None and confidence < UNLIKELY:
+        return None
+    likely = "" if confidence is None else f", with a confidence of {confidence:.2f} (nothing is below {UNLIKELY})"
+    first = result.hits[0]
+    return ExpectationError(f"nothing should be found, and {first.id!r} comes first{likely}")
+
+
+def _disagreements(
+    case: Case, wordings: Sequence[str], found: Sequence[RetrievalResult]
+) -> Iterator[tuple[str, RetrievalError]]:
+    """Yield the paraphrases that find another document first, where nothing else says what they should find."""
+    if case.expect.items() or case.expect.keywords or case.finds_nothing:
+        return
+    firsts = [result.hits[0].chunk.document_id if result.hits else None for result in found]
+    for wording, first in zip(wordings[1:], firsts[1:], strict=True):
+        if first != firsts[0]:
+            msg = f"it finds {first!r} first, and the question {firsts[0]!r}"
+            yield wording, ExpectationError(msg)
+
+
+def _ending(raised: Sequence[Exception]) -> CaseStatus:
+    running = advanced(CaseStatus.PENDING, CaseStatus.RUNNING)
+    if not raised:
+        return advanced(running, CaseStatus.PASSED)
+    have_failed = all(isinstance(error, ExpectationError) for error in raised)
+    return advanced(running, CaseStatus.FAILED if have_failed else CaseStatus.ERROR)
+
+
+def _with_error(case: Case, error: Exception) -> CaseResult:
+    return CaseResult(case.name, case.query, _ending([error]), tuple(case.tags), (_problem(error, None),))
+
+
+def _problem(error: Exception, wording: str | None) -> Problem:
+    asked = "" if wording is None else f"asked {wording!r:.200}: "
+    return Problem(type(error).__name__, f"{asked}{error}")
+
+
+async def _time_fetches(target: Target, results: Sequence[CaseResult]) -> float | None:
+    """Return the 95th percentile of milliseconds that reading a passage by its id takes; ``None`` without passages."""
+    ids = dict.fromkeys(result.points[0].id for result in results if result.points)
+    times: list[float] = []
+    for chunk_id in list(ids)[:FETCHES]:
+        started = time.perf_counter()
+        try:
+            await target.fetch(chunk_id)
+        except RetrievalError as error:
+            logger.warning("the passage %r could not be read by its id: %s", chunk_id, error)
+            return None
+        times.append((time.perf_counter() - started) * 1000)
+    return percentile(times, 95) if times else None
+
+
+_REPEATABLE = Criterion("SC-006", "two runs are equal", "not measured")
+
+
+def _criteria(
+    asked: Criteria, cases: Sequence[Case], result: SuiteResult, fetch_ms: float | None
+) -> Iterator[Criterion]:
+    """Yield what the whole suite has to reach, as far as it is asked for."""
+    yield _limit("SC-001", "milliseconds to read a passage by its id, 95th percentile", fetch_ms, asked.fetch_ms)
+    average = result.performance_metrics.avg_retrieval_time_ms
+    yield _limit("SC-002", "milliseconds of a question, on average", average, asked.average_ms)
+    with_documents = {case.name for case in cases if case.expect.documents}
+    shares = [r.measures["recall@5"] == 1 for r in result.results if r.name in with_documents and r.measures]
+    found = sum(shares) / len(shares) if shares else None
+    yield _least("SC-003", "share of cases with all expected among the first five", found, asked.found_in_first_five)
+    rate = result.pass_rate if result.total_tests else None
+    yield _least("SC-004", "percentage of cases that pass", rate, asked.pass_rate)
+    kinds = [problem.error for case in result.results for problem in case.problems]
+    named = [hasattr(errors, kind) for kind in kinds]
+    share = sum(named) / len(named) if named else None
+    yield _least("SC-005", "share of problems that are an error of this library", share, 1.0)
+    yield _REPEATABLE
+
+
+def _limit(code: str, text: str, value: float | None, most: float | None) -> Criterion:
+    if value is None or most is None:
+        return Criterion(code, text, "not measured", value, most)
+    return Criterion(code, text, "met" if value < most else "missed", value, most)
+
+
+def _least(code: str, text: str, value: float | None, least: float | None) -> Criterion:
+    if value is None or least is None:
+        return Criterion(code, text, "not measured", value, least)
+    return Criterion(code, text, "met" if value >= least else "missed", value, least)

@@ -1,0 +1,214 @@
+"""A service over HTTP as what a suite is run on; see docs/http.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from retrieval_core.errors import (
+    EmbeddingError,
+    IndexNotFoundError,
+    InvalidParameterError,
+    MalformedAnswerError,
+    ServiceConnectionError,
+    ServiceError,
+    ServiceTimeoutError,
+)
+from retrieval_core.evaluate.suite.results import Subject
+from retrieval_core.evaluate.suite.targets import confidence_in, versions
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types import Chunk, Hit, RetrievalResult, Scores, StageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.errors import RetrievalError
+    from retrieval_core.evaluate.suite.targets import Lacking, Question
+
+LARGEST_ANSWER = 50_000_000
+SECONDS = 30.0
+
+
+class ServiceTarget:
+    """The index of a service over HTTP.
+
+    Args:
+        url: Such as ``http://127.0.0.1:8000``; what precedes ``/v1``.
+        index: Its name, where the service has several.
+        token: Sent as ``Authorization: Bearer``.
+        seconds: How long one answer may take.
+
+    Raises:
+        InvalidParameterError: It is no address of the web.
+    """
+
+    def __init__(
+        self, url: str, *, index: str | None = None, token: str | None = None, seconds: float = SECONDS
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            msg = f"the address of a service begins with http:// or https:// and a host, got {url!r:.200}"
+            raise InvalidParameterError(msg)
+        self._url = url.rstrip("/")
+        self._index = index
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._seconds = seconds
+        self._embedder: str | None = None
+        self._analyzer = Analyzer()
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people."""
+        return self._url
+
+    async def describe(self) -> Subject:
+        """Say what is asked."""
+        told = await self._call("GET", "/v1/indexes")
+        indexes: Sequence[Mapping[str, Any]] = told["indexes"]
+        info = next((each for each in indexes if self._index in (None, each["name"])), None)
+        if info is None:
+            msg = f"{self._url} has no index {self._index!r}; it has {', '.join(each['name'] for each in indexes)}"
+            raise IndexNotFoundError(msg)
+        return Subject(f"{self._url} ({info['name']})", info["points_count"], versions=versions())
+
+    async def retrieve(self, question: Question) -> RetrievalResult:
+        """Return what is found, in the order of the index, and not by similarity alone as the service has it."""
+        asked: dict[str, Any] = {
+            "query_text": question.text,
+            "top_k": question.top_k,
+            "mode": question.mode,
+            "similarity_threshold": question.score_threshold or 0.0,
+            "filters": question.filter,
+            "history": list(question.history) or None,
+            "index": self._index,
+            "explain": True,
+        }
+        told = await self._call("POST", "/v1/search", {k: v for k, v in asked.items() if v is not None})
+        trace = told["trace"]
+        texts = {result["metadata"]["chunk_id"]: result for result in told["results"]}
+        hits = [_hit(known, texts[known["id"]]) for known in trace["hits"] if known["id"] in texts]
+        self._embedder = next((hit.chunk.embedding_model for hit in hits if hit.chunk.embedding_model), self._embedder)
+        return RetrievalResult(
+            query=question.text,
+            hits=tuple(hits),
+            formatted_context="",
+            metadata={},
+            latency_ms=float(told["execution"]["latency_ms"]),
+            trace=tuple(_stage(stage) for stage in trace["stages"]),
+        )
+
+    async def fetch(self, chunk_id: str) -> Chunk | None:
+        """Return a passage."""
+        named = "" if self._index is None else f"?{urlencode({'index': self._index})}"
+        try:
+            told = await self._call("GET", f"/v1/chunks/{quote(chunk_id, safe='')}{named}")
+        except IndexNotFoundError:
+            return None
+        fields = told["fields"]
+        return Chunk(fields["id"], fields["document_id"], told["text"])
+
+    async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
+        """Return which of these are not there: documents without a passage, and passages."""
+        absent = [("chunk", chunk) for chunk in chunks if await self.fetch(chunk) is None]
+        for document in documents:
+            asked: dict[str, Any] = {
+                "query_text": document,
+                "top_k": 1,
+                "filters": {"document_id": {"$eq": document}},
+                "allow_degraded": True,
+            }
+            if self._index is not None:
+                asked["index"] = self._index
+            if not (await self._call("POST", "/v1/search", asked))["results"]:
+                absent.append(("document", document))
+        return dict.fromkeys(absent)
+
+    async def nearest(self, text: str) -> float | None:
+        """Return the highest similarity of any passage with a text, which the service's own order has first."""
+        asked: dict[str, Any] = {"query_text": text, "top_k": 1, "mode": "dense"}
+        if self._index is not None:
+            asked["index"] = self._index
+        results = (await self._call("POST", "/v1/search", asked))["results"]
+        return results[0]["similarity_score"] if results else None
+
+    def confidence(self, text: str, result: RetrievalResult) -> float | None:
+        """Return how likely what was found bears on a question, by the words of English."""
+        return confidence_in(text, result, self._embedder, self._analyzer)
+
+    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self._url + path, data=data, headers=self._headers, method=method)  # noqa: S310 - checked
+        return await asyncio.to_thread(self._answer, request)
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        try:
+            with urlopen(request, timeout=self._seconds) as answer:  # noqa: S310 - http or https, see the constructor
+                text = answer.read(LARGEST_ANSWER)
+        except HTTPError as error:
+            with error:
+                raise _refused(error.code, error.read(LARGEST_ANSWER), self._url) from error
+        except TimeoutError as error:
+            raise self._too_slow() from error
+        except (URLError, HTTPException, OSError) as error:
+            reason = getattr(error, "reason", None)
+            if isinstance(reason, TimeoutError):
+                raise self._too_slow() from error
+            msg = f"the service at {self._url} cannot be reached: {reason or error}"
+            raise ServiceConnectionError(msg, "service") from error
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            msg = f"the service at {self._url} answered with something that is no JSON; is it retrieval-mcp --http?"
+            raise MalformedAnswerError(msg, "service") from error
+
+    def _too_slow(self) -> ServiceTimeoutError:
+        return ServiceTimeoutError(f"the service at {self._url} did not answer within {self._seconds:g} s", "service")
+
+
+def _refused(status: int, text: bytes, url: str) -> RetrievalError:
+    """Return the error that an answer with a status above 400 stands for."""
+    try:
+        told = "; ".join(json.loads(text)["errors"])
+    except (ValueError, KeyError, TypeError):
+        told = f"HTTP {status}"
+    if told.startswith("Failed to embed query"):
+        return EmbeddingError(told)
+    if status == 404:
+        return IndexNotFoundError(told)
+    if status == 400:
+        return InvalidParameterError(told)
+    if "took longer" in told:
+        return ServiceTimeoutError(told, "service", status=status)
+    if status in {502, 503, 504}:
+        return ServiceConnectionError(f"{url}: {told}", "service", status=status)
+    return ServiceError(f"{url}: {told}", "service", status=status)
+
+
+def _hit(known: Mapping[str, Any], result: Mapping[str, Any]) -> Hit:
+    place = result["metadata"]
+    timestamp = place.get("timestamp")
+    chunk = Chunk(
+        known["id"],
+        known["document_id"],
+        result["text"],
+        chunk_index=known["chunk_index"],
+        total_chunks=known["total_chunks"],
+        title=place.get("document_title"),
+        source=place["url"],
+        timestamp=None if timestamp is None else datetime.fromisoformat(timestamp),
+        embedding_model=known.get("embedding_model"),
+    )
+    return Hit(chunk, known["score"], Scores(**known["scores"]))
+
+
+def _stage(told: Mapping[str, Any]) -> StageRecord:
+    known = ("stage", "milliseconds", "count_in", "count_out", "error", "decision")
+    return StageRecord(**{name: told[name] for name in known if name in told})

@@ -1,0 +1,223 @@
+"""What a suite is run on: an index in this process, or a service over HTTP."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
+from retrieval_core.evaluate.suite.results import Subject
+from retrieval_core.index.builders.backends import build_analyzer, place_of
+from retrieval_core.pipeline.answer.confidence import retrieval_confidence
+from retrieval_core.ports import Catalog, ChunkRange, FetchRequest, SearchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retrieval_core.evaluate.suite.cases import Case
+    from retrieval_core.index.index import Index
+    from retrieval_core.ports import SourceState
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Chunk, RetrievalResult, SearchMode
+
+Lacking: TypeAlias = "Mapping[tuple[str, str], str | None]"
+"""What an index does not hold, as (``document`` or ``chunk``; the id), with the id that may be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with the options of its case.
+
+    Attributes:
+        similarities: Whether every passage found needs its similarity with the question, which by words alone it lacks.
+    """
+
+    text: str
+    top_k: int
+    mode: SearchMode | None = None
+    score_threshold: float | None = None
+    filter: Mapping[str, Any] | None = None
+    history: Sequence[Mapping[str, str]] = field(default_factory=tuple[Any])
+    similarities: bool = False
+
+
+def question_of(case: Case, text: str) -> Question:
+    """Return a wording of a case's question with the case's options."""
+    return Question(
+        text,
+        case.top_k,
+        case.mode,
+        case.score_threshold,
+        case.filter,
+        tuple(turn.model_dump() for turn in case.history),
+        similarities=case.relevance_threshold is not None,
+    )
+
+
+class Target(Protocol):
+    """What answers the questions of a suite."""
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    async def describe(self) -> Subject:
+        """Say what is asked.
+
+        Raises:
+            RetrievalError: It cannot be read.
+        """
+        ...
+
+    async def retrieve(self, question: Question) -> RetrievalResult:
+        """Return what is found, with everything working as configured.
+
+        Raises:
+            RetrievalError: The question cannot be asked, or was answered without what is configured.
+        """
+        ...
+
+    async def fetch(self, chunk_id: str) -> Chunk | None:
+        """Return a passage; ``None`` where there is none of that id.
+
+        Raises:
+            RetrievalError: It cannot be read.
+        """
+        ...
+
+    async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
+        """Return which of these are not there.
+
+        Raises:
+            RetrievalError: It cannot be read.
+        """
+        ...
+
+    async def nearest(self, text: str) -> float | None:
+        """Return the highest cosine similarity of any passage with a text, in [0, 1]; ``None`` without vectors.
+
+        Raises:
+            RetrievalError: It cannot be searched.
+        """
+        ...
+
+    def confidence(self, text: str, result: RetrievalResult) -> float | None:
+        """Return how likely what was found bears on a question, in [0, 1]; ``None`` where nothing tells that."""
+        ...
+
+
+class IndexTarget:
+    """An index in this process; whoever made it closes it.
+
+    Raises:
+        InvalidParameterError: It keeps results, whose times would be the cache's and not those of searches.
+    """
+
+    def __init__(self, index: Index) -> None:
+        if index.cache is not None:
+            msg = "a suite is run without a cache of results; open the index with the setting cache.enabled = false"
+            raise InvalidParameterError(msg)
+        self._index = index
+        self._analyzer = build_analyzer(index.config.analysis)
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people."""
+        return str(place_of(self._index.config))
+
+    async def describe(self) -> Subject:
+        """Say what is asked."""
+        info = await self._index.adescribe()
+        states = sorted((state.source, state.content_hash, state.recipe) for state in (await self._sources()).values())
+        corpus = sha256(json.dumps([info.chunks, states]).encode()).hexdigest() if states else None
+        config = self._index.config
+        return Subject(
+            location=info.location,
+            chunks=info.chunks,
+            documents=info.documents,
+            embedder=None if info.manifest is None else info.manifest.embedder_id,
+            corpus=corpus,
+            configuration=json.loads(config.model_dump_json(exclude_defaults=True, exclude={"index"})),
+            versions=versions(),
+        )
+
+    async def retrieve(self, question: Question) -> RetrievalResult:
+        """Return what is found."""
+        threshold = question.score_threshold
+        if threshold is None and question.similarities and self._index.embedder is not None:
+            threshold = 0.0
+        result = await self._index.aretrieve(
+            question.text,
+            question.filter,
+            top_k=question.top_k,
+            mode=question.mode,
+            score_threshold=threshold,
+            history=question.history or None,
+        )
+        check_complete(question, [(entry.stage, entry.reason) for entry in result.degraded])
+        return result
+
+    async def fetch(self, chunk_id: str) -> Chunk | None:
+        """Return a passage."""
+        fetched = await self._index.store.fetch(FetchRequest(chunk_ids=(chunk_id,)))
+        return fetched.chunks.get(chunk_id)
+
+    async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
+        """Return which of these are not there."""
+        ranges = tuple(ChunkRange(document, 0, 0) for document in documents)
+        fetched = await self._index.store.fetch(FetchRequest(chunk_ids=tuple(chunks), ranges=ranges))
+        there = {chunk.document_id for chunk in fetched.chunks.values()}
+        absent = {("document", document): None for document in documents if document not in there}
+        known = list(await self._sources()) if absent else []
+        meant = {key: next((name for name in known if name.endswith(f"/{key[1]}")), None) for key in absent}
+        return meant | {("chunk", chunk): None for chunk in chunks if chunk not in fetched.chunks}
+
+    async def _sources(self) -> Mapping[str, SourceState]:
+        store = self._index.store
+        if isinstance(store, Catalog):
+            return await store.sources()
+        return {}
+
+    async def nearest(self, text: str) -> float | None:
+        """Return the highest similarity of any passage with a text."""
+        embedder = self._index.embedder
+        if embedder is None:
+            return None
+        request = SearchRequest(limit=1, vector=await embedder.embed_query(text))
+        found = await self._index.store.search(request)
+        return max(0.0, min(1.0, found[0].score)) if found else None
+
+    def confidence(self, text: str, result: RetrievalResult) -> float | None:
+        """Return how likely what was found bears on a question."""
+        embedder = self._index.embedder
+        return confidence_in(text, result, None if embedder is None else embedder.id, self._analyzer)
+
+
+def confidence_in(text: str, result: RetrievalResult, embedder_id: str | None, analyzer: Analyzer) -> float | None:
+    """Return how likely passages bear on a question, in [0, 1]; see docs/confidence.md."""
+    found = retrieval_confidence(text, result.hits, embedder_id=embedder_id, analyzer=analyzer)
+    return None if found is None else found.retrieval
+
+
+def check_complete(question: Question, degraded: Sequence[tuple[str, str]]) -> None:
+    """Refuse a result that was found without what is configured: its figures would be another configuration's.
+
+    Raises:
+        EmbeddingError: The question could not be embedded.
+        SearchError: Something else did not work.
+    """
+    for stage, reason in degraded:
+        msg = f"the question was answered without what is configured ({stage}: {reason})"
+        if stage == "embed":
+            raise EmbeddingError(msg, question.text)
+        raise SearchError(msg, {"stage": stage})
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of this library."""
+    return {"python": platform.python_version(), "retrieval-core": version("retrieval-core")}
