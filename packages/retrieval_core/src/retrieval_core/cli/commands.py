@@ -22,6 +22,7 @@ from retrieval_core.cli.common import (
 from retrieval_core.cli.graph import graph_command
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.stats import info_command, stats_command
+from retrieval_core.cli.suite import suite_group
 from retrieval_core.cli.verify import verify_command
 from retrieval_core.errors import RetrievalError
 
@@ -243,5 +244,5 @@ def doctor_command(*, given: Given) -> None:
         raise SystemExit(FAILURE)
 
 
-for command in (answer_command, graph_command, info_command, stats_command, verify_command):
+for command in (answer_command, graph_command, info_command, stats_command, suite_group, verify_command):
     main.add_command(command)

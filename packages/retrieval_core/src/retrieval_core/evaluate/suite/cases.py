@@ -220,6 +220,11 @@ class Suite(_Part):
         return self
 
 
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of suites, which editors check and complete files by."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Suite.model_json_schema()}
+
+
 class CaseError(ValueError):
     """A case does not fit into its suite; the place is that of a field of the case with a number, from 0."""
 

@@ -10,7 +10,7 @@ from retrieval_core.evaluate.suite.judging import Texts
 from retrieval_core.evaluate.suite.targets import question_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.errors import RetrievalError
     from retrieval_core.evaluate.suite.cases import Case
@@ -79,10 +79,16 @@ def _scored(hit: Hit) -> str:
     return f"{hit.id} ({', '.join(given)})" if given else hit.id
 
 
-def _stages(trace: Sequence[StageRecord]) -> Iterator[str]:
-    for record in trace:
+def _stages(trace: Sequence[StageRecord]) -> list[str]:
+    """Return a line for each stage; those that ran side by side in alphabetical order, whichever ended first."""
+    names = [record.stage for record in trace]
+    joined = names.index("fuse") if "fuse" in names else 0
+    records = [*sorted(trace[:joined], key=lambda record: record.stage), *trace[joined:]]
+    lines: list[str] = []
+    for record in records:
         counts = (record.count_in, record.count_out)
         between = " → ".join("?" if count is None else str(count) for count in counts) if any(counts) else ""
         told = "; ".join(filter(None, (between, record.decision, record.error)))
         if told and record.stage != "embed":  # which says whether the question was embedded before
-            yield f"{record.stage}: {told}"
+            lines.append(f"{record.stage}: {told}")
+    return lines

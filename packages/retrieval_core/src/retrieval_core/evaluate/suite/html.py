@@ -63,8 +63,9 @@ def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
     yield f"<title>{_shown(result.suite)}</title><style>{_STYLE}</style></head><body><main>"
     yield f"<h1>{_shown(result.suite)}</h1>"
     documents = "" if subject.documents is None else f"{subject.documents:,} documents, "
-    yield f'<p class="dim">{_shown(subject.location)}: {documents}{subject.chunks:,} passages'
-    yield f"{f', {_shown(subject.embedder)}' if subject.embedder else ''}. {_shown(result.timestamp)}</p>"
+    embedder = f", {_shown(subject.embedder)}" if subject.embedder else ""
+    yield f'<p class="dim">{_shown(subject.location)}: {documents}{subject.chunks:,} passages{embedder}.</p>'
+    yield f'<p class="dim">{_shown(result.timestamp)}</p>'
     yield from _figures(result)
     yield from _criteria(result)
     yield '<h2>How well it was found</h2><div class="charts">'

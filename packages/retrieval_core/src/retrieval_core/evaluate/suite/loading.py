@@ -29,7 +29,12 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def read_suite(path: Path) -> Suite:
-    """Read a suite from its file.
+    """Read a suite from its file; see :func:`read_with_lines`."""
+    return read_with_lines(path)[0]
+
+
+def read_with_lines(path: Path) -> tuple[Suite, tuple[int, ...]]:
+    """Read a suite from its file, and return it with the line that each case begins in, from 1.
 
     YAML has one value for each plain word: ``no`` that would be read as false, ``2024-01-01`` as a date, ``010`` as
     eight and ``1:30`` as ninety are refused and want quotation marks, wherever they stand. So are duplicate and unknown
@@ -48,7 +53,7 @@ def read_suite(path: Path) -> Suite:
         raise UnreadableFileError(str(path), f"it is not UTF-8 at byte {error.start}") from error
     if size > MOST_BYTES:
         raise UnreadableFileError(str(path), f"it has {size:,} bytes, and a suite may have {MOST_BYTES:,}")
-    return parse_suite(text, str(path), is_json=path.suffix.lower() == ".json")
+    return _Reader(text, str(path), path.suffix.lower() == ".json").read()
 
 
 def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> Suite:
@@ -61,7 +66,7 @@ def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> S
     Raises:
         SuiteFileError: It is not well formed.
     """
-    return _Reader(text, name, is_json).read()
+    return _Reader(text, name, is_json).read()[0]
 
 
 class _Reader:
@@ -72,13 +77,15 @@ class _Reader:
         self._known: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
 
-    def read(self) -> Suite:
+    def read(self) -> tuple[Suite, tuple[int, ...]]:
         root = self._parsed()
         if not isinstance(root, yaml.MappingNode):
             raise self._problem(root, "a suite is an object with the keys name and cases" if root else "it is empty")
         self._refuse_explosions(root)
         try:
-            return Suite.model_validate(self._value(root))
+            suite = Suite.model_validate(self._value(root))
+            places = (_at_path(root, ("cases", number))[0] for number in range(len(suite.cases)))
+            return suite, tuple(_place(node.start_mark)[0] for node in places)
         except ValidationError as error:
             problems = list(self._problems(root, error))
             line, column = min(place for place, _ in problems)

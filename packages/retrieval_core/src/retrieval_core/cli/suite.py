@@ -1,0 +1,305 @@
+"""``retrieval suite``: run test suites of what is found, compare runs, choose settings, and make cases."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from retrieval_core.cli.common import common_options, index_options, print_json, progress_bar
+from retrieval_core.cli.process import WRONG_USE
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from retrieval_core.cli.common import Given
+    from retrieval_core.evaluate.suite import CaseStatus, Suite, SuiteResult, Target
+    from retrieval_core.index.index import Index
+    from retrieval_core.run.sync import SyncBridge
+
+FAILED = 1
+"""A case failed, or a criterion was missed."""
+HAS_ERRORS = WRONG_USE
+"""A case could not be judged."""
+REGRESSION = 3
+"""Less is found than before, by more than noise."""
+TOKEN = "RETRIEVAL_SUITE_TOKEN"  # noqa: S105 - the name of a variable
+_MEASURES = click.Choice(("recall@5", "recall@k", "ndcg@10", "mrr"))
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_NEW_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group("suite")
+def suite_group() -> None:
+    """Test what is found: run suites of cases, compare runs, choose settings.
+
+    Exit codes: 0 all is well, 1 a case failed or a criterion was missed, 2 an error or wrong use, 3 a regression.
+    """
+
+
+@suite_group.command("run")
+@click.argument("file", type=_FILE)
+@click.option("--url", help="Ask a service over HTTP, such as http://127.0.0.1:8000, in place of an index.")
+@click.option("--name", "index_name", help="The index of that service, where it has several.")
+@click.option("--mode", metavar="MODE", help="The same as --set search.mode=MODE; cases with a mode keep it.")
+@click.option("--tag", "tags", multiple=True, help="Run the cases with this tag only; may be repeated.")
+@click.option("-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Questions at once.  [default: 4]")
+@click.option("--twice", is_flag=True, help="Run everything a second time, and compare (SC-006).")
+@click.option("--report", "reports", type=_NEW_FILE, multiple=True, help="Write FILE.json, .xml (JUnit) or .html.")
+@click.option("--before", type=_FILE, help="An earlier JSON report: compare with it, and show both on the page.")
+@index_options
+def run_command(
+    *,
+    file: Path,
+    url: str | None,
+    index_name: str | None,
+    tags: tuple[str, ...],
+    concurrency: int,
+    twice: bool,
+    reports: tuple[Path, ...],
+    before: Path | None,
+    given: Given,
+) -> None:
+    """Run the cases of FILE, *.retrieval.yaml or *.retrieval.json, and say which of them fail and why.
+
+    The index is that of --index, or the one that FILE names. A service's token is read from RETRIEVAL_SUITE_TOKEN.
+    """
+    from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.loading import read_suite  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
+
+    _check_reports(reports)
+    suite = _tagged(read_suite(file), tags)
+    earlier = None if before is None else read_report(before)
+    with _target(suite, file, given, url, index_name) as (sync, target):
+        result = _run(sync, target, suite, concurrency, twice=twice)
+    for report in reports:
+        report.write_text(_report(result, earlier, report.suffix), encoding="utf-8")
+    if given.as_json:
+        print_json(result.to_json())
+    else:
+        print_suite(result)
+    if earlier is not None:
+        compared = compare(earlier, result)
+        if not given.as_json:
+            print_comparison(compared)
+        if compared.change == "regression":
+            raise SystemExit(REGRESSION)
+    raise SystemExit(_exit_code(result))
+
+
+@suite_group.command("compare")
+@click.argument("before", type=_FILE)
+@click.argument("after", type=_FILE)
+@click.option("--measure", type=_MEASURES, default="recall@5", help="What is compared.  [default: recall@5]")
+@common_options
+def compare_command(*, before: Path, after: Path, measure: str, given: Given) -> None:
+    """Compare two JSON reports of one suite: which cases changed, and whether that is more than noise."""
+    from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
+
+    from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
+
+    compared = compare(read_report(before), read_report(after), measure=measure)
+    if given.as_json:
+        print_json({**asdict(compared), "difference": compared.difference})
+    else:
+        print_comparison(compared)
+    if compared.change == "regression":
+        raise SystemExit(REGRESSION)
+
+
+@suite_group.command("tune")
+@click.argument("file", type=_FILE)
+@click.option("--try", "settings", metavar="NAME:KEY=VALUE,…", multiple=True, required=True, help="May be repeated.")
+@click.option("--measure", type=_MEASURES, default="ndcg@10", help="What counts.  [default: ndcg@10]")
+@click.option("--folds", type=click.IntRange(min=2), default=5, help="Parts held out in turn.  [default: 5]")
+@click.option("--seed", type=int, default=0, help="Of the random choices.  [default: 0]")
+@index_options
+def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: int, seed: int, given: Given) -> None:
+    """Choose among settings: each runs the cases of FILE, and is compared with what is configured.
+
+    For instance --try words:search.mode=lexical --try more:search.candidates=200. With index=FILE a setting may have an
+    index of its own, made with other chunks or another model.
+    """
+    from dataclasses import asdict, replace  # noqa: PLC0415 - help needs none of this
+
+    from retrieval_core.cli.render_suite import print_tuning  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.comparing import tune  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.loading import read_suite  # noqa: PLC0415
+
+    suite = read_suite(file)
+    runs: dict[str, SuiteResult] = {}
+    for name, assignments in {"as configured": (), **dict(map(_setting, settings))}.items():
+        own = replace(given, assignments=(*given.assignments, *assignments))
+        with _target(suite, file, own, None, None) as (sync, target):
+            runs[name] = _run(sync, target, suite, 4, twice=False)
+    tuned = tune(runs, measure=measure, folds=folds, seed=seed)
+    if given.as_json:
+        print_json(asdict(tuned))
+    else:
+        print_tuning(tuned)
+
+
+@suite_group.command("draft")
+@click.option("--log", type=_FILE, help="Questions that were asked, one a line, or JSON lines with 'query'.")
+@click.option("--count", type=click.IntRange(min=1), default=40, help="The most cases.  [default: 40]")
+@click.option("--name", default="drafted", help="Of the suite.  [default: drafted]")
+@index_options
+def draft_command(*, log: Path | None, count: int, name: str, given: Given) -> None:
+    """Propose cases, as YAML on standard output, each with the text that it rests on.
+
+    Without --log they ask for the headings of the documents. All are marked to be skipped until somebody has looked.
+    """
+    from retrieval_core.evaluate.suite.drafting import (  # noqa: PLC0415 - help needs none of this
+        draft_from_index,
+        draft_from_log,
+        read_log,
+        to_yaml,
+    )
+    from retrieval_core.evaluate.suite.targets import IndexTarget  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import build_analyzer, place_of  # noqa: PLC0415
+
+    with _index(given) as index:
+        if log is None:
+            drafting = draft_from_index(index, count)
+        else:
+            drafting = draft_from_log(IndexTarget(index), read_log(log), count, build_analyzer(index.config.analysis))
+        cases = index.sync.run(drafting, seconds=None)
+        place = str(place_of(index.config))
+    if given.as_json:
+        print_json({"cases": [case.model_dump(mode="json", exclude_unset=True) for case in cases]})
+    else:
+        click.echo(to_yaml(name, cases, place), nl=False)
+
+
+@suite_group.command("import")
+@click.argument("file", type=_FILE)
+@click.option("--name", default="imported", help="Of the suite.  [default: imported]")
+@common_options
+def import_command(*, file: Path, name: str, given: Given) -> None:
+    """Turn another program's file into cases, as YAML on standard output.
+
+    FILE is CSV with the columns question and expected_file, or a file of promptfoo. What is left out is listed on
+    standard error.
+    """
+    from retrieval_core.evaluate.suite.drafting import to_yaml  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.evaluate.suite.importing import import_cases  # noqa: PLC0415
+
+    imported = import_cases(file)
+    if given.as_json:
+        cases = [case.model_dump(mode="json", exclude_unset=True) for case in imported.cases]
+        print_json({"cases": cases, "left_out": list(imported.left_out)})
+        return
+    for line in imported.left_out:
+        click.secho(f"! not imported: {line}", fg="yellow", err=True)
+    if imported.cases:
+        click.echo(to_yaml(name, imported.cases), nl=False)
+
+
+@suite_group.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of suites, for editors."""
+    from retrieval_core.evaluate.suite.cases import schema  # noqa: PLC0415 - help needs none of this
+
+    print_json(schema())
+
+
+@contextmanager
+def _index(given: Given) -> Generator[Index]:
+    """Open an index that keeps no results: times would be the cache's."""
+    from dataclasses import replace  # noqa: PLC0415 - help needs none of this
+
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
+
+    config = replace(given, assignments=(*given.assignments, "cache.enabled=false")).config()
+    with open_index(config=config) as index:
+        yield index
+
+
+@contextmanager
+def _target(
+    suite: Suite, file: Path, given: Given, url: str | None, index_name: str | None
+) -> Generator[tuple[SyncBridge, Target]]:
+    """Open what is asked: the service or index of the command line, or else the one that the suite names."""
+    from dataclasses import replace  # noqa: PLC0415 - help needs none of this
+
+    from retrieval_core.evaluate.suite import IndexTarget, ServiceTarget  # noqa: PLC0415
+    from retrieval_core.run.sync import SyncBridge  # noqa: PLC0415
+
+    named = suite.index
+    if url is None and not given.index_files and named is not None:
+        if named.startswith(("http://", "https://")):
+            url = named
+        elif not any(assignment.startswith("index=") for assignment in given.assignments):
+            given = replace(given, index_files=(str(file.parent / named),))
+    if url is not None:
+        sync = SyncBridge()
+        try:
+            yield sync, ServiceTarget(url, index=index_name, token=os.environ.get(TOKEN))
+        finally:
+            sync.close()
+        return
+    with _index(given) as index:
+        yield index.sync, IndexTarget(index)
+
+
+def _run(sync: SyncBridge, target: Target, suite: Suite, concurrency: int, *, twice: bool) -> SuiteResult:
+    from retrieval_core.evaluate.suite import run_suite  # noqa: PLC0415 - help needs none of this
+
+    with progress_bar("cases") as show:
+
+        def on_progress(_name: str, _status: CaseStatus, done: int, total: int) -> None:
+            show(suite.name, done, total)
+
+        running = run_suite(target, suite, concurrency=concurrency, twice=twice, on_progress=on_progress)
+        return sync.run(running, seconds=None)
+
+
+def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
+    if not tags:
+        return suite
+    cases = [case for case in suite.cases if set(tags) & set(case.tags)]
+    if not cases:
+        known = sorted({tag for case in suite.cases for tag in case.tags})
+        msg = f"no case has the tag {' or '.join(tags)}; there are {', '.join(known) or 'none'}"
+        raise click.UsageError(msg)
+    return suite.model_copy(update={"cases": cases})
+
+
+def _setting(text: str) -> tuple[str, tuple[str, ...]]:
+    name, colon, assignments = text.partition(":")
+    if not colon or not name or "=" not in assignments:
+        msg = f"--try takes NAME:KEY=VALUE, for instance words:search.mode=lexical; got {text!r:.80}"
+        raise click.UsageError(msg)
+    return name, tuple(assignments.split(","))
+
+
+def _check_reports(reports: tuple[Path, ...]) -> None:
+    for report in reports:
+        if report.suffix not in {".json", ".xml", ".html"}:
+            msg = f"--report writes .json, .xml or .html, got {report.name!r}"
+            raise click.UsageError(msg)
+
+
+def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
+    from retrieval_core.evaluate.suite.html import to_html  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.evaluate.suite.reports import to_json, to_junit  # noqa: PLC0415
+
+    if suffix == ".html":
+        return to_html(result, before)
+    return to_json(result) if suffix == ".json" else to_junit(result)
+
+
+def _exit_code(result: SuiteResult) -> int:
+    from retrieval_core.evaluate.suite import CaseStatus  # noqa: PLC0415 - help needs none of this
+
+    if result.count(CaseStatus.ERROR):
+        return HAS_ERRORS
+    missed = any(criterion.verdict == "missed" for criterion in result.criteria)
+    return FAILED if missed or result.count(CaseStatus.FAILED) else 0
