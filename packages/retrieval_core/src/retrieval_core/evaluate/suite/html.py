@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.evaluate.suite.results import CaseResult, SuiteResult
 
-MOST_DETAILS = 200
-"""Cases that are shown with all that is known of them; the others with a line."""
+LONGEST_DETAILS = 400_000
+"""Characters for all that is known of the cases that went wrong; behind that, cases are shown with a line."""
 _LONGEST = 160
 _DEEPEST = 10
 _CONTROL = re.compile(f"(?![\t\n])[{CONTROLS}]")
@@ -76,10 +76,14 @@ def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
     wrong = [case for case in result.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
     if wrong:
         yield f"<h2>What went wrong ({len(wrong)})</h2>"
-        for case in wrong[:MOST_DETAILS]:
-            yield from _details(case)
-        if len(wrong) > MOST_DETAILS:
-            yield f'<p class="dim">{len(wrong) - MOST_DETAILS} more are in the table below.</p>'
+        room = LONGEST_DETAILS
+        for number, case in enumerate(wrong):
+            details = "".join(_details(case))
+            room -= len(details)
+            if room < 0:
+                yield f'<p class="dim">{len(wrong) - number} more are in the table below.</p>'
+                break
+            yield details
     yield from _table(result)
     yield from _facts(result)
     yield "</main></body></html>\n"

@@ -85,7 +85,7 @@ def _append(suite: ET.Element, classname: str, case: CaseResult) -> None:
     if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}:
         kind = "failure" if case.status is CaseStatus.FAILED else "error"
         first = case.problems[0]
-        told = ET.SubElement(test, kind, {"type": first.error, "message": _text(first.message)})
+        told = ET.SubElement(test, kind, {"type": _text(first.error), "message": _text(first.message)})
         lines = [f"{problem.error}: {problem.message}" for problem in case.problems]
         told.text = _text("\n".join([f"asked: {case.query}", *lines, *case.explanation]))
 

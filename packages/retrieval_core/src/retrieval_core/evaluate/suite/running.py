@@ -102,7 +102,7 @@ class _Run:
         started = time.perf_counter()
         problem: RetrievalError | None = None
         lacking: Lacking = {}
-        subject = Subject(self.target.location, 0, versions=versions())
+        subject = Subject(self.target.location, 0, versions=await asyncio.to_thread(versions))
         cases = [case for case in self.suite.cases if case.skip is None]
         try:
             subject = await self.target.describe()

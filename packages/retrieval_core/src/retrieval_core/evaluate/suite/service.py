@@ -77,7 +77,9 @@ class ServiceTarget:
         if info is None:
             msg = f"{self._url} has no index {self._index!r}; it has {', '.join(each['name'] for each in indexes)}"
             raise IndexNotFoundError(msg)
-        return Subject(f"{self._url} ({info['name']})", info["points_count"], versions=versions())
+        return Subject(
+            f"{self._url} ({info['name']})", info["points_count"], versions=await asyncio.to_thread(versions)
+        )
 
     async def retrieve(self, question: Question) -> RetrievalResult:
         """Return what is found, in the order of the index, and not by similarity alone as the service has it."""

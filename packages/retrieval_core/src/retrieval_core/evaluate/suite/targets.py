@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 from dataclasses import dataclass, field
@@ -143,7 +144,7 @@ class IndexTarget:
             embedder=None if info.manifest is None else info.manifest.embedder_id,
             corpus=corpus,
             configuration=json.loads(config.model_dump_json(exclude_defaults=True, exclude={"index"})),
-            versions=versions(),
+            versions=await asyncio.to_thread(versions),
         )
 
     async def retrieve(self, question: Question) -> RetrievalResult:

@@ -1,0 +1,157 @@
+"""Comparing runs and choosing settings: noise is no regression, and what is real is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.evaluate.suite.comparing import MEASURES, compare, tune
+from support.suites import made_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from retrieval_core.evaluate.suite import SuiteResult
+
+    Floats = npt.NDArray[np.float64]
+
+EXPECTED = 2
+"""Documents that each made-up question expects."""
+
+
+def as_result(recalls: Floats) -> SuiteResult:
+    return made_up({f"case {number:04}": float(value) for number, value in enumerate(recalls)})
+
+
+def questions(drawn: np.random.Generator, count: int) -> Floats:
+    """Return the recall of questions: most find both documents, some one, and few none."""
+    return drawn.choice((0.0, 0.5, 1.0), count, p=(0.1, 0.25, 0.65))
+
+
+def near_ties(drawn: np.random.Generator, recalls: Floats) -> Floats:
+    """Return a run in which, of one question in eight, a document at the edge of the first five left or came."""
+    moved = drawn.random(len(recalls)) < 1 / 8
+    steps = drawn.choice((-1 / EXPECTED, 1 / EXPECTED), len(recalls))
+    return np.where(moved, np.clip(recalls + steps, 0, 1), recalls)
+
+
+def share_of_regressions(pairs: int, make: Mapping[str, int], drop: float) -> float:
+    """Return in how many pairs of runs a regression is seen; ``drop`` is by how much recall falls on average."""
+    drawn = np.random.default_rng(7)
+    seen = 0
+    for number in range(pairs):
+        true = questions(drawn, make["cases"])
+        before, after = near_ties(drawn, true), near_ties(drawn, true)
+        if drop:
+            fall = drawn.random(len(after)) < drop * EXPECTED / np.mean(after > 0)
+            after = np.where(fall, np.clip(after - 1 / EXPECTED, 0, 1), after)
+        compared = compare(as_result(before), as_result(after), seed=number)
+        seen += compared.change == "regression"
+    return seen / pairs
+
+
+def test_reordered_ties_are_rarely_called_a_regression() -> None:
+    """Of 1,000 pairs of runs that differ by these alone, at most 5 %."""
+    assert share_of_regressions(1_000, {"cases": 200}, drop=0) <= 0.05
+
+
+def test_a_drop_of_5_points_is_found() -> None:
+    """On 200 cases, in at least 80 % of 1,000 draws."""
+    assert share_of_regressions(1_000, {"cases": 200}, drop=0.05) >= 0.8
+
+
+def test_equal_runs_have_no_difference() -> None:
+    result = made_up(dict.fromkeys("abcdef", 1.0))
+    compared = compare(result, result)
+    assert (compared.difference, compared.low, compared.high, compared.change) == (0, 0, 0, "no more than noise")
+    assert compared.changed == ()
+    assert compared.is_same_corpus is True
+
+
+def test_what_changed_is_listed() -> None:
+    before = made_up({**dict.fromkeys("abcdef", 1.0), "gone": 0.5})
+    after = made_up({**dict.fromkeys("abcde", 1.0), "f": 0.0, "new": 1.0}, corpus="other")
+    compared = compare(before, after)
+    assert [(case.name, case.before, case.after) for case in compared.changed] == [
+        ("f", 1.0, 0.0), ("gone", 0.5, None), ("new", None, 1.0),
+    ]  # fmt: skip
+    assert (compared.cases, compared.is_same_corpus) == (6, False)
+    assert compare(before, made_up(dict.fromkeys("abcdef", 1.0), corpus=None)).is_same_corpus is None
+
+
+def test_better_runs_are_improvements() -> None:
+    names = [f"{number:02}" for number in range(30)]
+    compared = compare(made_up(dict.fromkeys(names, 0.0)), made_up(dict.fromkeys(names, 1.0)))
+    assert (compared.change, compared.low) == ("improvement", 1.0)
+
+
+def test_too_few_cases_cannot_be_compared() -> None:
+    with pytest.raises(InvalidParameterError, match="5 are the least"):
+        compare(made_up(dict.fromkeys("abcd", 1.0)), made_up(dict.fromkeys("abcd", 1.0)))
+
+
+@pytest.mark.parametrize("measure", ["recall", "", "recall@7"])
+def test_a_measure_has_to_be_one_of_these(measure: str) -> None:
+    result = made_up(dict.fromkeys("abcdef", 1.0))
+    with pytest.raises(InvalidParameterError, match=MEASURES[0]):
+        compare(result, result, measure=measure)
+    with pytest.raises(InvalidParameterError, match=MEASURES[0]):
+        tune({"a": result, "b": result}, measure=measure)
+
+
+def settings_that_differ_by(gain: float, seed: int, count: int = 8, cases: int = 100) -> dict[str, SuiteResult]:
+    """Return runs of settings, of which the last is better by a gain, and all others are one and the same but noise."""
+    drawn = np.random.default_rng(seed)
+    true = np.clip(drawn.normal(0.6, 0.25, cases), 0, 1)
+    runs = {
+        f"setting {number}": as_result(np.clip(true + drawn.normal(0, 0.15, cases), 0, 1)) for number in range(count)
+    }
+    if gain:
+        better = np.clip(true + drawn.normal(gain, 0.15, cases), 0, 1)
+        runs[f"setting {count - 1}"] = as_result(better)
+    return runs
+
+
+def test_settings_that_are_one_and_the_same_have_no_winner() -> None:
+    """In 19 of 20 seeds at least, though the best of eight looks better than the first."""
+    winners = [tune(settings_that_differ_by(0, seed), seed=seed).winner for seed in range(20)]
+    assert winners.count(None) >= 19
+
+
+def test_settings_that_give_the_same_results_have_no_winner_at_all() -> None:
+    result = as_result(questions(np.random.default_rng(3), 50))
+    tuned = tune({"first": result, "second": result, "third": replace(result, suite="x")})
+    assert tuned.winner is None
+    assert [tried.p for tried in tuned.tried] == [1.0, 1.0, 1.0]
+    assert tuned.chosen == {"first": 5}
+
+
+def test_a_setting_that_is_really_better_is_named_with_held_out_figures() -> None:
+    tuned = [tune(settings_that_differ_by(0.1, seed), seed=seed) for seed in range(20)]
+    assert [each.winner for each in tuned].count("setting 7") >= 19
+    assert all(each.held_out > each.held_out_first for each in tuned)
+    assert all(sum(each.chosen.values()) == 5 for each in tuned)
+
+
+def test_a_worse_setting_never_wins() -> None:
+    tuned = tune(settings_that_differ_by(-0.2, 1, count=2), seed=1)
+    assert tuned.winner is None
+    assert tuned.tried[1].gain < 0
+
+
+@pytest.mark.parametrize(("folds", "cases"), [(1, 50), (6, 5), (2, 4)])
+def test_folds_need_cases(folds: int, cases: int) -> None:
+    result = made_up({str(number): 1.0 for number in range(cases)})
+    with pytest.raises(InvalidParameterError, match="cannot be made"):
+        tune({"a": result, "b": result}, folds=folds)
+
+
+def test_tuning_takes_two_settings() -> None:
+    with pytest.raises(InvalidParameterError, match="two settings"):
+        tune({"a": made_up(dict.fromkeys("abcdef", 1.0))})

@@ -1,0 +1,261 @@
+"""Running suites: what passes, fails and is an error, criteria, and that runs repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retrieval_core.config import load_config
+from retrieval_core.errors import EmbeddingError, InvalidParameterError, ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_case, run_suite
+from retrieval_core.evaluate.suite.results import without_times
+from retrieval_core.index.open import open_index
+from retrieval_core.testing.fakes import FakeEmbedder
+from support.suites import made_up, one, run, small_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from retrieval_core.evaluate.suite import SuiteResult
+    from retrieval_core.index.index import Index
+
+CALVES = {"query": "stripes and spots of a tapir calf", "expect": {"documents": ["tapirs.md"]}}
+STORES = {"memory": {}, "sqlite": {"store__kind": "sqlite"}, "lancedb": {"store__kind": "lancedb"}}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with small_index(tmp_path) as opened:
+        yield opened
+
+
+def kinds(result: Any) -> list[str]:
+    return [problem.error for problem in result.problems]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_case_passes_where_everything_is_found(tmp_path: Path, store: str) -> None:
+    if store == "lancedb":
+        pytest.importorskip("lancedb")
+    with small_index(tmp_path, **STORES[store]) as index:
+        result = one(index, **CALVES, relevance_threshold=0.2, latency_ms=60_000)
+    assert result.status is CaseStatus.PASSED
+    assert result.ranks == {"document:tapirs.md": 1}
+    assert result.documents[0] == "tapirs.md"
+    assert result.measures["recall@5"] == 1.0
+    point = result.points[0]
+    assert point.payload["content"] == "A tapir calf has stripes and spots."
+    assert point.payload["kind"] == "tapirs"
+    assert point.score is not None
+    assert result.explanation == ()
+
+
+def test_a_case_fails_that_finds_something_else(index: Index) -> None:
+    """It says what was found instead, where the expected is, and what each stage did."""
+    result = one(index, query="night train to Vienna", expect={"documents": ["bread.md"]}, top_k=1)
+    assert result.status is CaseStatus.FAILED
+    assert kinds(result) == ["MissingDocumentError"]
+    assert result.explanation[0].startswith("found: 1. trains.md#0 (by meaning 1, by words 1")
+    assert "document 'bread.md': " in result.explanation[1]
+    assert any(line.startswith("fuse: ") for line in result.explanation)
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "error"),
+    [
+        ({"expect": {"keywords": ["zebra"]}}, "failed", "ExpectationError"),
+        ({"forbid": {"documents": ["tapirs.md"]}}, "failed", "ExpectationError"),
+        ({"latency_ms": 1e-9}, "failed", "PerformanceError"),
+        ({"expect": {"documents": ["absent.md"]}}, "error", "InvalidParameterError"),
+        ({"expect": {"chunks": ["tapirs.md#9"]}}, "error", "InvalidParameterError"),
+        ({"relevance_threshold": 1.0}, "error", "InvalidParameterError"),
+        ({"relevance_threshold": 0.5, "expect": {"documents": ["bread.md"]}}, "failed", "RelevanceError"),
+        ({"finds_nothing": True}, "failed", "ExpectationError"),
+        (
+            {"filter": {"kind": {"$eq": "owls"}}, "expect": {"documents": ["tapirs.md"]}},
+            "failed",
+            "MissingDocumentError",
+        ),
+        ({"filter": {"kind": {"$eq": "zebra"}}, "relevance_threshold": 0.1}, "failed", "RelevanceError"),
+        ({"score_threshold": 0.99, "expect": {"keywords": ["calf"]}}, "failed", "ExpectationError"),
+    ],
+)
+def test_how_a_case_ends(index: Index, case: dict[str, Any], status: str, error: str) -> None:
+    result = one(index, query="stripes and spots of a tapir calf", **case)
+    assert (result.status.value, kinds(result)[0]) == (status, error), result.problems
+
+
+def test_a_document_with_another_path_is_proposed(tmp_path: Path) -> None:
+    folder = tmp_path / "pages" / "zoo"
+    folder.mkdir(parents=True)
+    (folder / "tapirs.md").write_text("# Tapirs\n\nTapirs swim.\n")
+    config = load_config(overrides={"cache.enabled": False})
+    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
+        index.ingest(folder)
+        told = one(index, query="tapirs", expect={"documents": ["tapirs.md"]}).problems[0].message
+    assert "did you mean 'pages/zoo/tapirs.md'?" in told
+
+
+@pytest.mark.parametrize("query", ["zebras?", "Kafka log rotation"])
+def test_nothing_is_found_where_nothing_is_likely(index: Index, query: str) -> None:
+    result = one(index, query=query, finds_nothing=True, mode="dense")
+    assert result.status is CaseStatus.PASSED
+    assert result.confidence is None or result.confidence < 0.15
+
+
+def test_every_paraphrase_has_to_meet_the_expectations(index: Index) -> None:
+    result = one(index, **CALVES, paraphrases=["striped calf of tapirs", "bread crust"], top_k=1)
+    assert result.status is CaseStatus.FAILED
+    assert [problem.message.split(":")[0] for problem in result.problems] == ["asked 'bread crust'"]
+    assert result.measures["recall@5"] == pytest.approx(2 / 3)
+
+
+def test_paraphrases_without_expectations_agree_on_the_first_document(index: Index) -> None:
+    agree = one(index, query="owls at night hunt", paraphrases=["hunt of owls"])
+    assert agree.status is CaseStatus.PASSED
+    differ = one(index, query="owls hunt", paraphrases=["bread crust"])
+    assert differ.status is CaseStatus.FAILED
+    assert "finds 'bread.md' first, and the question 'owls.md'" in differ.problems[0].message
+
+
+def test_a_conversation_comes_before_the_question(index: Index) -> None:
+    history = [{"role": "user", "content": "Tell me of tapirs"}, {"role": "assistant", "content": "They swim."}]
+    assert one(index, query="and their calf?", history=history, expect={"documents": ["tapirs.md"]}).status == "passed"
+
+
+def test_a_skipped_case_stays_pending_and_does_not_count(index: Index) -> None:
+    result = run(index, CALVES, {**CALVES, "skip": "not yet"})
+    assert [(case.status.value, case.skipped) for case in result.results] == [("passed", None), ("pending", "not yet")]
+    assert (result.total_tests, result.skipped, result.pass_rate) == (1, 1, 100.0)
+
+
+class Failing(FakeEmbedder):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+
+    async def embed_query(self, text: str) -> Any:
+        if self.error is not None and "fail" in text:
+            raise self.error
+        return await super().embed_query(text)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [EmbeddingError("no"), ServiceConnectionError("gone", "x"), ServiceTimeoutError("slow", "x"), RuntimeError("?")],
+)
+def test_a_question_that_cannot_be_embedded_is_an_error(tmp_path: Path, error: Exception) -> None:
+    """And not a result by words alone, which would be another configuration's."""
+    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", "retry.max_retries": 0})
+    with open_index(tmp_path / "i.db", config=config, embedder=Failing(error)) as index:
+        from support.suites import chunks
+
+        index.add(chunks())
+        result = run(index, CALVES, {"query": "this will fail", "expect": {"documents": ["bread.md"]}})
+    assert [case.status.value for case in result.results] == ["passed", "error"]
+    assert kinds(result.results[1]) == ["EmbeddingError"]
+
+
+def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) -> None:
+    config = load_config(overrides={"cache.enabled": False})
+    with open_index(tmp_path / "absent.db", config=config, embedder=FakeEmbedder()) as index:
+        result = run(index, CALVES, CALVES)
+    assert [kinds(case) for case in result.results] == [["IndexNotFoundError"]] * 2
+    assert result.performance_metrics.avg_retrieval_time_ms is None
+    assert criteria(result)["SC-001"] == criteria(result)["SC-002"] == "not measured"
+
+
+def test_an_empty_collection_has_nothing_to_find(tmp_path: Path) -> None:
+    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    with open_index(tmp_path / "i.db", config=config, embedder=FakeEmbedder()) as index:
+        index.add([])
+        result = run(index, {"query": "x", "finds_nothing": True}, CALVES)
+    assert [case.status.value for case in result.results] == ["passed", "error"]
+
+
+def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_self: object, question: Any) -> Any:
+        raise ZeroDivisionError(question.text)
+
+    monkeypatch.setattr(IndexTarget, "retrieve", broken)
+    suite = Suite.model_validate({"name": "x", "cases": [{"name": "a", **CALVES}]})
+    with pytest.raises(ZeroDivisionError):  # the question that loads the models; nothing can be asked
+        asyncio.run(run_suite(IndexTarget(index), suite))
+    result = asyncio.run(run_case(IndexTarget(index), suite.cases[0]))
+    assert (result.status.value, kinds(result)) == ("error", ["ZeroDivisionError"])
+
+
+def test_an_index_that_keeps_results_is_refused(tmp_path: Path) -> None:
+    with (
+        small_index(tmp_path, cache__enabled=True) as index,
+        pytest.raises(InvalidParameterError, match="without a cache of results"),
+    ):
+        IndexTarget(index)
+
+
+def criteria(result: SuiteResult) -> dict[str, str]:
+    return {criterion.code: criterion.verdict for criterion in result.criteria}
+
+
+def test_every_criterion_is_met_missed_or_not_measured(index: Index) -> None:
+    met = criteria(run(index, CALVES, twice=True))
+    assert met == {
+        "SC-001": "met", "SC-002": "met", "SC-003": "met", "SC-004": "met", "SC-005": "not measured", "SC-006": "met",
+    }  # fmt: skip
+    wrong = {"query": "bread", "expect": {"documents": ["owls.md"]}, "top_k": 1}
+    strict = {"criteria": {"fetch_ms": 1e-9, "average_ms": 1e-9}}
+    missed = criteria(run(index, wrong, suite=strict))
+    assert missed == {
+        "SC-001": "missed", "SC-002": "missed", "SC-003": "missed", "SC-004": "missed", "SC-005": "met",
+        "SC-006": "not measured",
+    }  # fmt: skip
+    nothing_asked = dict.fromkeys(("fetch_ms", "average_ms", "found_in_first_five", "pass_rate"))
+    left_out = criteria(run(index, CALVES, suite={"criteria": nothing_asked}))
+    assert [left_out[f"SC-00{number}"] for number in (1, 2, 3, 4)] == ["not measured"] * 4
+
+
+def test_the_order_of_cases_and_how_many_run_at_once_do_not_matter(index: Index) -> None:
+    cases = [
+        {**CALVES, "name": "calves"},
+        {"name": "bread", "query": "brown crust", "expect": {"documents": ["owls.md"]}, "top_k": 1},
+        {"name": "night", "query": "night", "forbid": {"documents": ["trains.md"]}},
+    ]
+    first = run(index, *cases, concurrency=1)
+    second = run(index, *reversed(cases), concurrency=3)
+    assert without_times(first) == without_times(second)
+
+
+def test_progress_is_told(index: Index) -> None:
+    told: list[tuple[str, str, int, int]] = []
+    run(index, CALVES, on_progress=lambda name, status, done, total: told.append((name, status, done, total)))
+    assert told == [("1", "running", 0, 1), ("1", "passed", 1, 1)]
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, True, 1.5])
+def test_concurrency_is_checked(index: Index, concurrency: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="concurrency"):
+        run(index, CALVES, concurrency=concurrency)
+
+
+def test_what_was_asked_is_described(index: Index) -> None:
+    subject = run(index, CALVES).subject
+    assert (subject.chunks, subject.documents, subject.embedder) == (6, 4, "fake-words-256")
+    assert subject.configuration["cache"] == {"enabled": False}
+    assert set(subject.versions) == {"python", "retrieval-core"}
+    assert made_up({}).subject.location == "somewhere"
+
+
+def test_the_corpus_has_a_digest_that_changes_with_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    config = load_config(overrides={"cache.enabled": False})
+    digests: list[str | None] = []
+    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
+        for text in ("Owls hunt.", "Owls hunt.", "Owls sleep."):
+            page.write_text(text)
+            index.ingest(page)
+            digests.append(asyncio.run(IndexTarget(index).describe()).corpus)
+    assert digests[0] == digests[1] != digests[2]
+    assert None not in digests
