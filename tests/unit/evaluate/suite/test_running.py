@@ -230,7 +230,11 @@ def test_the_order_of_cases_and_how_many_run_at_once_do_not_matter(index: Index)
 
 def test_progress_is_told(index: Index) -> None:
     told: list[tuple[str, str, int, int]] = []
-    run(index, CALVES, on_progress=lambda name, status, done, total: told.append((name, status, done, total)))
+
+    def on_progress(name: str, status: CaseStatus, done: int, total: int) -> None:
+        told.append((name, status, done, total))
+
+    run(index, CALVES, on_progress=on_progress)
     assert told == [("1", "running", 0, 1), ("1", "passed", 1, 1)]
 
 

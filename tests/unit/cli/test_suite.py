@@ -1,0 +1,206 @@
+"""``retrieval suite``: exit codes, reports, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from retrieval_core.cli.commands import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
+PAGES = {
+    "moon.md": "# The moon\n\nThe moon is 384,400 km away from the earth and has no air.\n",
+    "owls.md": "# Owls\n\nOwls hunt at night.\n",
+    "bread.md": "# Bread\n\nBread is baked until it is brown.\n",
+}
+CASES: dict[str, dict[str, Any]] = {
+    "far": {"query": "how far away is the moon", "expect": {"documents": ["moon.md"]}},
+    "hunters": {"query": "who hunts at night?", "expect": {"keywords": ["owls"]}, "tags": ["animals"]},
+    "bakers": {"query": "brown bread", "expect": {"documents": ["bread.md"]}},
+    "air": {"query": "air of the moon", "expect": {"documents": ["moon.md"]}},
+    "night": {"query": "night", "expect": {"documents": ["owls.md"]}},
+    "earth": {"query": "earth", "expect": {"documents": ["moon.md"]}},
+}
+FAILS = {"query": "brown bread", "expect": {"documents": ["moon.md"]}, "top_k": 1}
+BROKEN = {"query": "x", "expect": {"documents": ["absent.md"]}}
+
+
+def retrieval(*arguments: str, fake: bool = True) -> Result:
+    return CliRunner().invoke(main, ["suite", *arguments, *(FAKE if fake else ())])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small index."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, text in PAGES.items():
+        (tmp_path / name).write_text(text)
+    indexed = CliRunner().invoke(main, ["index", *PAGES, "--index", "zoo.db", *FAKE])
+    assert indexed.exit_code == 0, indexed.output
+    return tmp_path
+
+
+def written(folder: Path, cases: dict[str, dict[str, Any]] = CASES, **more: Any) -> str:
+    told = {"name": "zoo", "index": "zoo.db", **more, "cases": [{"name": n, **case} for n, case in cases.items()]}
+    (folder / "zoo.retrieval.yaml").write_text(yaml.safe_dump(told))
+    return "zoo.retrieval.yaml"
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({}, 0),
+        ({"wrong": FAILS}, 1),
+        ({"broken": BROKEN}, 2),
+        ({"wrong": FAILS, "broken": BROKEN}, 2),
+        ({"later": {**FAILS, "skip": "not yet"}}, 0),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(folder: Path, more: dict[str, Any], code: int) -> None:
+    result = retrieval("run", written(folder, {**CASES, **more}))
+    assert result.exit_code == code, result.output
+
+
+def test_a_missed_criterion_is_a_failure(folder: Path) -> None:
+    result = retrieval("run", written(folder, criteria={"average_ms": 1e-9}))
+    assert result.exit_code == 1
+    assert "missed" in result.output
+
+
+def test_failures_are_printed_with_what_was_found_instead(folder: Path) -> None:
+    result = retrieval("run", written(folder, {"wrong": {**FAILS, "query": "brown \x1b[31m bread"}}))
+    assert "✗ wrong: brown \ufffd[31m bread" in result.output
+    assert "MissingDocumentError: the document 'moon.md' is not among the first 1 passages" in result.output
+    assert "found: 1. bread.md#0" in result.output
+    assert "document 'moon.md': number" in result.output
+    assert "SC-004" in result.output
+    assert "0 passed, 1 failed" in result.output
+
+
+def test_reports_are_written(folder: Path) -> None:
+    names = ["r.json", "r.xml", "r.html"]
+    options = [option for name in names for option in ("--report", name)]
+    assert retrieval("run", written(folder), *options).exit_code == 0
+    assert json.loads((folder / "r.json").read_text())["passed"] == 6
+    assert (folder / "r.xml").read_text().startswith("<?xml")
+    assert (folder / "r.html").read_text().startswith("<!doctype html>")
+    refused = retrieval("run", "zoo.retrieval.yaml", "--report", "r.pdf")
+    assert (refused.exit_code, "writes .json, .xml or .html" in refused.output) == (2, True)
+
+
+def test_json_is_the_report(folder: Path) -> None:
+    result = retrieval("run", written(folder), "--json", "-n", "1", "--twice")
+    told = json.loads(result.stdout)
+    assert (told["total_tests"], told["format"]) == (6, 1)
+    assert {criterion["code"]: criterion["verdict"] for criterion in told["criteria"]}["SC-006"] == "met"
+
+
+def test_cases_are_chosen_by_tag(folder: Path) -> None:
+    told = json.loads(retrieval("run", written(folder), "--json", "--tag", "animals").stdout)
+    assert [case["name"] for case in told["results"]] == ["hunters"]
+    refused = retrieval("run", "zoo.retrieval.yaml", "--tag", "plants")
+    assert (refused.exit_code, "there are animals" in refused.output) == (2, True)
+
+
+def test_a_regression_has_an_exit_code_of_its_own(folder: Path) -> None:
+    """Against an earlier report, whether it is compared at once or afterwards."""
+    many = {
+        f"{name} {number}": case for number in range(3) for name, case in CASES.items() if "documents" in case["expect"]
+    }
+    file = written(folder, many)
+    assert retrieval("run", file, "--report", "before.json").exit_code == 0
+    wrong = {name: {**case, "filter": {"source": {"$eq": "nowhere"}}} for name, case in many.items()}
+    file = written(folder, wrong)
+    after = retrieval("run", file, "--before", "before.json", "--report", "after.json")
+    assert after.exit_code == 3, after.output
+    assert "recall@5 1.000 → 0.000" in after.output
+    compared = retrieval("compare", "before.json", "after.json", fake=False)
+    assert compared.exit_code == 3
+    assert "regression" in compared.output
+    assert retrieval("compare", "after.json", "before.json", fake=False).exit_code == 0
+    told = json.loads(retrieval("compare", "before.json", "before.json", "--json", fake=False).stdout)
+    assert (told["change"], told["difference"]) == ("no more than noise", 0.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["name: zoo\ncases:\n - {name: a, query: no}\n", "", "name: zoo\ncases: [{name: a, query: q}]\n"]
+)
+def test_a_malformed_file_is_wrong_use(folder: Path, text: str) -> None:
+    (folder / "bad.retrieval.yaml").write_text(text)
+    result = retrieval("run", "bad.retrieval.yaml")
+    assert result.exit_code == 2
+    assert "bad.retrieval.yaml:" in result.output
+
+
+def test_settings_are_tuned(folder: Path) -> None:
+    file = written(folder)
+    result = retrieval(
+        "tune", file, "--try", "words:search.mode=lexical", "--try", "deep:search.candidates=20,search.top_k=4"
+    )
+    assert result.exit_code == 0, result.output
+    assert "no setting is better than what is configured by more than chance" in result.output
+    told = json.loads(retrieval("tune", file, "--try", "words:search.mode=lexical", "--json").stdout)
+    assert [tried["name"] for tried in told["tried"]] == ["as configured", "words"]
+    refused = retrieval("tune", file, "--try", "words")
+    assert (refused.exit_code, "NAME:KEY=VALUE" in refused.output) == (2, True)
+
+
+def test_a_setting_may_have_an_index_of_its_own(folder: Path) -> None:
+    assert (
+        CliRunner().invoke(main, ["index", "moon.md", "owls.md", "bread.md", "--index", "b.db", *FAKE]).exit_code == 0
+    )
+    result = retrieval("tune", written(folder), "--try", "other:index=b.db", "--json")
+    assert json.loads(result.stdout)["tried"][1]["gain"] == 0
+
+
+def test_drafts_are_suites(folder: Path) -> None:
+    (folder / "guide.md").write_text(
+        "# Guide\n\n## How do owls hunt at night?\n\n" + "Owls hunt by ear, silently. " * 20
+    )
+    assert CliRunner().invoke(main, ["index", "guide.md", "--index", "zoo.db", *FAKE]).exit_code == 0
+    drafted = retrieval("draft", "--index", "zoo.db")
+    (folder / "drafted.retrieval.yaml").write_text(drafted.stdout)
+    assert "How do owls hunt at night?" in drafted.stdout
+    run = json.loads(retrieval("run", "drafted.retrieval.yaml", "--json").stdout)
+    assert run["skipped"] == len(run["results"]) > 0
+    (folder / "log.txt").write_text("how far away is the moon\n")
+    from_log = json.loads(retrieval("draft", "--index", "zoo.db", "--log", "log.txt", "--json").stdout)
+    assert from_log["cases"][0]["expect"]["documents"] == {"moon.md": 1}
+
+
+def test_other_programs_files_are_imported(folder: Path) -> None:
+    (folder / "q.csv").write_text("question,expected_file\nhow far is the moon?,moon.md\n,x.md\n")
+    imported = retrieval("import", "q.csv", fake=False)
+    assert "! not imported: line 3: it has no question" in imported.stderr
+    (folder / "q.retrieval.yaml").write_text(imported.stdout)
+    assert retrieval("run", "q.retrieval.yaml", "--index", "zoo.db").exit_code == 0
+    assert len(json.loads(retrieval("import", "q.csv", "--json", fake=False).stdout)["left_out"]) == 1
+
+
+def test_the_schema_takes_what_the_reader_takes(folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(retrieval("schema", fake=False).stdout)
+    written(folder)
+    told = yaml.safe_load((folder / "zoo.retrieval.yaml").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(told, schema)
+    told["cases"][0]["expects"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(told, schema)
+
+
+def test_a_service_that_is_not_there_is_an_error_of_each_case(folder: Path) -> None:
+    result = retrieval("run", written(folder), "--url", "http://127.0.0.1:9", "--json")
+    assert result.exit_code == 2
+    kinds = {problem["error"] for case in json.loads(result.stdout)["results"] for problem in case["problems"]}
+    assert kinds == {"ServiceConnectionError"}
+    refused = retrieval("run", "zoo.retrieval.yaml", "--url", "ftp://x")
+    assert (refused.exit_code, "http://" in refused.output) == (2, True)
