@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core.cli.commands import main
-from support.page_examples import BLOCK, assert_prints, expected_output
+from support.page_examples import BLOCK, FILE, assert_prints, expected_output
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -143,6 +143,8 @@ def test_examples_run_and_print_what_the_page_says(
         pytest.skip("the examples of this page need curl")
     if page.name == "filters.md":
         assert CliRunner().invoke(main, ["index", "phones.csv"]).exit_code == 0
+    for file in FILE.finditer(text):
+        Path(file["name"]).write_text(file["text"])
     names: dict[str, Any] = {"__name__": "example"}
     with ExitStack() as background:
         for block in blocks:

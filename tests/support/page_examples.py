@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 BLOCK = re.compile(r"^```(?P<language>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```\w+\n# (?P<name>[\w.-]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A file that the examples of its page use; a comment in its first line names it."""
 
 
 def expected_output(code: str) -> str:

@@ -112,7 +112,8 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             told = " ".join(filter(None, (error.context, error.problem)))
-            raise self._at(*_place(mark), f"this is no YAML: {told}") from None
+            hint = "; put text with a ?, : or , between braces in quotation marks" if "flow" in told else ""
+            raise self._at(*_place(mark), f"this is no YAML: {told}{hint}") from None
         except yaml.reader.ReaderError as error:
             before = text[: error.position]
             line, column = before.count("\n") + 1, error.position - before.rfind("\n")

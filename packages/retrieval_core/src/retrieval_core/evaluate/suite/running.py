@@ -171,7 +171,7 @@ async def _judge(target: Target, case: Case, lacking: Lacking) -> CaseResult:
 
 async def _asked(target: Target, case: Case) -> CaseResult:
     wordings = (case.query, *case.paraphrases)
-    found = [await target.retrieve(question_of(case, text)) for text in wordings]
+    found = [await _retrieve(target, case, text) for text in wordings]
     texts = [Texts(result.hits) for result in found]
     problems: list[tuple[str, RetrievalError]] = []
     for wording, result, held in zip(wordings, found, texts, strict=True):
@@ -206,6 +206,30 @@ async def _asked(target: Target, case: Case) -> CaseResult:
         confidence=target.confidence(case.query, result) if case.finds_nothing else None,
         explanation=await explained(target, case, problems, dict(zip(wordings, found, strict=True))),
     )
+
+
+async def _retrieve(target: Target, case: Case, text: str) -> RetrievalResult:
+    """Return what a wording finds, with the similarities that its case's threshold is compared with.
+
+    What words alone found has none; asking for them makes every search dearer, so that is done where they are needed.
+    """
+    question = question_of(case, text)
+    result = await target.retrieve(question)
+    if case.relevance_threshold is None:
+        return result
+    known = {hit.chunk.document_id for hit in result.hits if hit.scores.dense is not None}
+    needed = {hit.chunk.document_id for hit in result.hits if hit.chunk.document_id in case.expect.documents}
+    if known and needed <= known:
+        return result
+    again = await target.retrieve(replace(question, similarities=True))
+    similarities = {hit.id: hit.scores.dense for hit in again.hits}
+    hits = [
+        hit
+        if hit.scores.dense is not None
+        else replace(hit, scores=replace(hit.scores, dense=similarities.get(hit.id)))
+        for hit in result.hits
+    ]
+    return replace(result, hits=tuple(hits))
 
 
 def _found_something(target: Target, wording: str, result: RetrievalResult) -> ExpectationError | None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LARGEST_ANSWER = 50_000_000
 SECONDS = 30.0
+LEAST = 1e-12
+"""A threshold that next to nothing is below, with which every result has its similarity."""
 
 
 class ServiceTarget:
@@ -87,7 +89,7 @@ class ServiceTarget:
             "query_text": question.text,
             "top_k": question.top_k,
             "mode": question.mode,
-            "similarity_threshold": question.score_threshold or 0.0,
+            "similarity_threshold": question.score_threshold or (LEAST if question.similarities else 0.0),
             "filters": question.filter,
             "history": list(question.history) or None,
             "index": self._index,

@@ -55,7 +55,6 @@ def question_of(case: Case, text: str) -> Question:
         case.score_threshold,
         case.filter,
         tuple(turn.model_dump() for turn in case.history),
-        similarities=case.relevance_threshold is not None,
     )
 
 
