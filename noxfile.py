@@ -130,6 +130,14 @@ def plugin_lowest(session: nox.Session) -> None:
 
 
 @nox.session
+@nox.parametrize("pytest", ["8.3.5", "9.*"])
+def suites_in_pytest(session: nox.Session, pytest: str) -> None:
+    """Run suites of retrieval tests in each generation of pytest that the plug-in is made for."""
+    session.install("-e", CORE, *group("test"), f"pytest=={pytest}")
+    session.run("pytest", "tests/unit/testing/test_pytest_suites.py", *session.posargs)
+
+
+@nox.session
 def mcp_alone(session: nox.Session) -> None:
     """Install the MCP server by itself from its wheel, and run its tests."""
     folder = wheels(session, CORE, SERVER)
@@ -229,6 +237,7 @@ def nightly(session: nox.Session) -> None:
     """Run what a change does not wait for; takes the folder with the data, if there is one."""
     session.notify("coverage", [])
     session.notify("plugin_lowest", [])
+    session.notify("suites_in_pytest", [])
     session.notify("schemathesis", ["2000"])
     session.notify("service", [])
     session.notify("bundle", [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -42,7 +42,8 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
     """Return cases for the sections of an index's documents: each asks for a heading, and expects its document.
 
     A heading is taken where no other section has it, so that there is one document to expect; those that are questions
-    come first, and every document has its turn before one has its second.
+    come first. Every document has its turn before one has its second, and where there are more documents than cases,
+    those are taken that lie evenly among all.
 
     Args:
         count: The most cases, at least 1.
@@ -71,9 +72,11 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
         sorted((c for c in chunks if seen[folded(c.section_path[-1])] == 1), key=lambda c: not _asks(c))
         for chunks in firsts
     ]
-    turns = chain.from_iterable(zip_longest(*wanted))
+    chosen: list[Chunk] = []
+    for turn in zip_longest(*wanted):
+        chosen += _evenly([chunk for chunk in turn if chunk is not None], count - len(chosen))
     analyzer = build_analyzer(index.config.analysis)
-    return [_case_of(chunk, analyzer) for chunk, _ in zip(filter(None, turns), range(count), strict=False)]
+    return [_case_of(chunk, analyzer) for chunk in chosen]
 
 
 async def draft_from_log(target: Target, questions: Iterable[str], count: int, analyzer: Analyzer) -> list[Case]:
@@ -153,6 +156,13 @@ def _question_in(line: str) -> str:
     return cast("str", given)
 
 
+def _evenly(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
+    """Return so many of these at most, from the first one on in equal steps."""
+    if len(chunks) <= count:
+        return list(chunks)
+    return [chunks[number * len(chunks) // count] for number in range(count)]
+
+
 def _first_of_each_section(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
     """Yield the first passage under each heading that says something beside it."""
     done: set[tuple[str, ...]] = set()
@@ -173,7 +183,9 @@ def _question_of(chunk: Chunk) -> str:
     """Return a heading as a question: as it is where it asks, and behind the title of its document elsewhere."""
     heading = chunk.section_path[-1]
     title = chunk.title or chunk.section_path[0]
-    return heading if _asks(chunk) or title == heading else f"{title}: {heading}"
+    if _asks(chunk) or title in heading:
+        return heading
+    return title if heading in title else f"{title}: {heading}"
 
 
 def _case_of(chunk: Chunk, analyzer: Analyzer) -> Case:
