@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import re
 import shlex
@@ -175,6 +176,13 @@ def test_every_setting_is_documented_with_its_default() -> None:
         inner: dict[str, Any] | None = getattr(cast("object", field.default).__class__, "model_fields", None)
         settings += [f"{name}.{key}" for key in inner] if inner else [name]
     assert sorted(name for name in documented if name != "lexical") == sorted(settings)
+
+
+def test_the_schema_of_suites_is_published_as_it_is() -> None:
+    """``retrieval suite schema > docs/retrieval-suite.schema.json`` writes it anew."""
+    from retrieval_core.evaluate.suite.cases import schema
+
+    assert json.loads((ROOT / "docs/retrieval-suite.schema.json").read_text(encoding="utf-8")) == schema()
 
 
 def test_every_setting_of_the_service_is_documented_with_its_default() -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 from retrieval_core.compat.service import RetrievalResponse, ValidationResult
 from retrieval_core.errors import (
     EmbeddingError,
+    IndexFormatError,
     ServiceConnectionError,
     ServiceError,
     ServiceTimeoutError,
@@ -389,6 +390,25 @@ class TestChunks:
             check_error(await service.ask("GET", "/v1/chunks/none%2Fsuch"), 404, "Chunk none/such not found")
             check_error(await service.ask("POST", "/v1/chunks/none/validate"), 404, "Chunk none not found")
             check_error(await service.ask("GET", "/v1/indexes/none"), 404, "Index none not found")
+
+        served(check)
+
+
+class TestIndexes:
+    def test_one_that_cannot_be_read_is_listed_in_red(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def check(service: Service) -> None:
+            (healthy,) = (await service.ask("GET", "/v1/indexes")).json()["indexes"]
+            assert healthy["status"] == "green"
+            assert healthy["indexed_vectors_count"] == healthy["points_count"] > 0
+
+            async def broken(*_: Any, **__: Any) -> Any:
+                raise IndexFormatError("damaged")
+
+            index = next(iter(service.indexes)).index
+            with monkeypatch.context() as patched:
+                patched.setattr(index.store, "describe", broken)
+                (listed,) = (await service.ask("GET", "/v1/indexes")).json()["indexes"]
+            assert (listed["name"], listed["status"], listed["points_count"]) == (healthy["name"], "red", 0)
 
         served(check)
 

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from retrieval_core.index.index import Index
 
 CALVES = {"query": "stripes and spots of a tapir calf", "expect": {"documents": ["tapirs.md"]}}
-STORES = {"memory": {}, "sqlite": {"store__kind": "sqlite"}, "lancedb": {"store__kind": "lancedb"}}
+STORES: dict[str, dict[str, Any]] = {
+    "memory": {},
+    "sqlite": {"store__kind": "sqlite"},
+    "lancedb": {"store__kind": "lancedb"},
+    "qdrant": {"store__kind": "qdrant"},
+}
 
 
 @pytest.fixture
@@ -36,11 +41,54 @@ def kinds(result: Any) -> list[str]:
     return [problem.error for problem in result.problems]
 
 
+def settings_of(store: str, folder: Path) -> dict[str, Any]:
+    """Return the settings of a store; skips the test where it is not installed."""
+    if store in {"lancedb", "qdrant"}:
+        pytest.importorskip({"qdrant": "qdrant_client"}.get(store, store))
+    own = {"store__qdrant__path": str(folder / "qdrant")} if store == "qdrant" else {}
+    return {**STORES[store], **own}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_cases_of_every_kind_end_alike_in_every_store(tmp_path: Path, store: str) -> None:
+    with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
+        result = run(
+            index,
+            {**CALVES, "name": "passes"},
+            {**CALVES, "name": "skipped", "skip": "not yet"},
+            {**CALVES, "name": "slow", "latency_ms": 1e-9},
+            {"name": "instead", "query": "brown crust", "expect": {"documents": ["owls.md"]}, "top_k": 1},
+            {"name": "absent", "query": "brown crust", "expect": {"documents": ["absent.md"]}},
+            {"name": "above", "query": "brown crust", "relevance_threshold": 1.0},
+            {"name": "none", "query": "Kafka brokers", "finds_nothing": True, "mode": "dense"},
+            {"name": "only owls", "query": "night", "filter": {"kind": "owls"}, "expect": {"chunks": ["owls.md#0"]}},
+        )
+    ends = {case.name: (case.status.value, *kinds(case)) for case in result.results}
+    assert ends == {
+        "passes": ("passed",),
+        "skipped": ("pending",),
+        "slow": ("failed", "PerformanceError"),
+        "instead": ("failed", "MissingDocumentError"),
+        "absent": ("error", "InvalidParameterError"),
+        "above": ("error", "InvalidParameterError"),
+        "none": ("passed",),
+        "only owls": ("passed",),
+    }
+    assert (result.total_tests, result.skipped) == (7, 1)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_an_empty_collection_has_nothing_to_find(tmp_path: Path, store: str) -> None:
+    with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
+        for document in ("tapirs.md", "trains.md", "bread.md", "owls.md"):
+            index.delete(document)
+        result = run(index, {"query": "x", "finds_nothing": True}, CALVES)
+    assert [case.status.value for case in result.results] == ["passed", "error"]
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_a_case_passes_where_everything_is_found(tmp_path: Path, store: str) -> None:
-    if store == "lancedb":
-        pytest.importorskip("lancedb")
-    with small_index(tmp_path, **STORES[store]) as index:
+    with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
         result = one(index, **CALVES, relevance_threshold=0.2, latency_ms=60_000)
     assert result.status is CaseStatus.PASSED
     assert result.ranks == {"document:tapirs.md": 1}
@@ -166,14 +214,6 @@ def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) ->
     assert [kinds(case) for case in result.results] == [["IndexNotFoundError"]] * 2
     assert result.performance_metrics.avg_retrieval_time_ms is None
     assert criteria(result)["SC-001"] == criteria(result)["SC-002"] == "not measured"
-
-
-def test_an_empty_collection_has_nothing_to_find(tmp_path: Path) -> None:
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
-    with open_index(tmp_path / "i.db", config=config, embedder=FakeEmbedder()) as index:
-        index.add([])
-        result = run(index, {"query": "x", "finds_nothing": True}, CALVES)
-    assert [case.status.value for case in result.results] == ["passed", "error"]
 
 
 def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

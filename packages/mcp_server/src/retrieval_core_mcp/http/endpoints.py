@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import PlainTextResponse, Response
 
 from retrieval_core.compat.service import CollectionInfo, SearchQuery
+from retrieval_core.errors import RetrievalError
 from retrieval_core.index.serialization import chunk_to_json, event_to_json, pack_to_json
 from retrieval_core.types import Document
 from retrieval_core_mcp.http.admission import ending
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.settings import HttpSettings
 
     Answers = Callable[["Endpoints", Request, Call], Awaitable[ASGIApp]]
+
+logger = logging.getLogger(__name__)
 
 MOST_REMOVED = 100
 
@@ -159,11 +163,16 @@ class Endpoints:
 
     @_answered
     async def indexes(self, _request: Request, call: Call) -> ASGIApp:
-        """Answer ``GET /v1/indexes``."""
+        """Answer ``GET /v1/indexes``; an index that cannot be read is there too, in red."""
         infos: list[dict[str, Any]] = []
         for served in self._indexes:
             call.served = served
-            infos.append((await _info(served, call)).model_dump(mode="json"))
+            try:
+                info = await _info(served, call)
+            except RetrievalError as error:
+                logger.warning("the index %s cannot be read: %s", served.name, error)
+                info = _about(served, 0, 0, "red")
+            infos.append(info.model_dump(mode="json"))
         return json_response({"indexes": infos})
 
     @_answered
@@ -252,13 +261,17 @@ async def _info(served: ServedIndex, call: Call) -> CollectionInfo:
     manifest = told.manifest
     size = 0 if manifest is None or manifest.dimension is None else manifest.dimension
     count = told.chunks if call.tenant is None else await served.count(call.tenant)
+    return _about(served, size, count, "green")
+
+
+def _about(served: ServedIndex, size: int, count: int, status: Literal["green", "red"]) -> CollectionInfo:
     return CollectionInfo(
         name=served.name,
         vector_size=size,
         distance_metric="Cosine",
         points_count=count,
-        indexed_vectors_count=count if size else 0,
-        status="green",
+        indexed_vectors_count=count if size else 0,  # each is written with its passage
+        status=status,
     )
 
 
