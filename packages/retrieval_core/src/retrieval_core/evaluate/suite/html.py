@@ -39,7 +39,8 @@ svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:11px syst
 .before{stroke:var(--dim);fill:none;stroke-dasharray:4 3}.better{fill:var(--good)}.worse{fill:var(--bad)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.n,th.n{text-align:right;white-space:nowrap}td,summary,li,p{overflow-wrap:anywhere}
+td.n,th.n,td.c{white-space:nowrap}td.n,th.n{text-align:right}td.t{min-width:9rem}
+td.t,summary,li,p{overflow-wrap:anywhere}
 details{border-bottom:1px solid var(--line);padding:.4rem 0}summary{cursor:pointer}
 ol,ul{margin:.3rem 0;padding-left:1.4rem}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0}
 """
@@ -106,8 +107,8 @@ def _criteria(result: SuiteResult) -> Iterator[str]:
     yield '<th class="n">Wanted<th>Verdict</thead><tbody>'
     for criterion in result.criteria:
         values = "".join(f'<td class="n">{_number(value)}' for value in (criterion.value, criterion.target))
-        verdict = f'<td class="{criterion.verdict.split()[0]}">{criterion.verdict}'
-        yield f"<tr><td>{criterion.code}<td>{escape(criterion.text)}{values}{verdict}"
+        verdict = f'<td class="c {criterion.verdict.split()[0]}">{criterion.verdict}'
+        yield f'<tr><td class="c">{criterion.code}<td class="t">{escape(criterion.text)}{values}{verdict}'
     yield "</tbody></table></div>"
 
 
@@ -139,7 +140,7 @@ def _table(result: SuiteResult) -> Iterator[str]:
         recall = case.measures.get("recall@5")
         numbers = [shown, "-" if recall is None else f"{recall:.2f}", _number(case.retrieval_time_ms)]
         cells = "".join(f'<td class="n">{number}' for number in numbers)
-        yield f'<tr><td>{_shown(case.name)}<td class="{status}">{status}{cells}'
+        yield f'<tr><td class="t">{_shown(case.name)}<td class="{status}">{status}{cells}'
     yield "</tbody></table></div>"
 
 
@@ -201,7 +202,7 @@ def _rank_chart(result: SuiteResult, before: SuiteResult | None) -> str:
                 f'r="{3 + min(6, 2 * log10(count)):.1f}">'
                 f"<title>{count}: {columns[then]} → {columns[now]}</title></circle>"
             )
-        title = "Rank of the first expected: before (across) and now (down)"
+        title = "Rank of the first expected: before (across) and now (down, further down is worse)"
     return _figure(
         title, _frame([(name, _x(number + 1)) for number, name in enumerate(columns)], rows) + "".join(marks)
     )
