@@ -109,6 +109,10 @@ def test_the_command_asks_a_service(url: str, folder: Path) -> None:
     result = CliRunner().invoke(main, ["suite", "run", str(file), "--name", "also", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["subject"]["location"] == f"{url} (also)"
+    by_words = CliRunner().invoke(main, ["suite", "run", str(file), "--mode", "lexical", "--json"])
+    assert json.loads(by_words.stdout)["results"][0]["status"] == "passed"
+    refused = CliRunner().invoke(main, ["suite", "run", str(file), "--set", "search.top_k=3"])
+    assert (refused.exit_code, "a service has its own settings" in refused.output) == (2, True)
 
 
 def test_a_service_without_that_index(url: str) -> None:

@@ -69,6 +69,16 @@ def test_the_exit_code_says_how_it_ended(folder: Path, more: dict[str, Any], cod
     assert result.exit_code == code, result.output
 
 
+def test_a_mode_is_that_of_every_case_without_one(folder: Path) -> None:
+    cases = {
+        "words": {"query": "night", "expect": {"documents": ["owls.md"]}},
+        "own": {**CASES["far"], "mode": "dense"},
+    }
+    told = json.loads(retrieval("run", written(folder, cases), "--mode", "lexical", "--json").stdout)
+    assert [case["points"][0]["score"] is None for case in told["results"]] == [False, True]
+    assert retrieval("run", "zoo.retrieval.yaml", "--mode", "fuzzy").exit_code == 2
+
+
 def test_a_missed_criterion_is_a_failure(folder: Path) -> None:
     result = retrieval("run", written(folder, criteria={"average_ms": 1e-9}))
     assert result.exit_code == 1
@@ -94,6 +104,8 @@ def test_reports_are_written(folder: Path) -> None:
     assert (folder / "r.html").read_text().startswith("<!doctype html>")
     refused = retrieval("run", "zoo.retrieval.yaml", "--report", "r.pdf")
     assert (refused.exit_code, "writes .json, .xml or .html" in refused.output) == (2, True)
+    refused = retrieval("run", "zoo.retrieval.yaml", "--report", "nowhere/r.json")
+    assert (refused.exit_code, "there is no folder 'nowhere'" in refused.output) == (2, True)
 
 
 def test_json_is_the_report(folder: Path) -> None:
@@ -198,9 +210,9 @@ def test_the_schema_takes_what_the_reader_takes(folder: Path) -> None:
 
 
 def test_a_service_that_is_not_there_is_an_error_of_each_case(folder: Path) -> None:
-    result = retrieval("run", written(folder), "--url", "http://127.0.0.1:9", "--json")
+    result = retrieval("run", written(folder), "--url", "http://127.0.0.1:9", "--json", fake=False)
     assert result.exit_code == 2
     kinds = {problem["error"] for case in json.loads(result.stdout)["results"] for problem in case["problems"]}
     assert kinds == {"ServiceConnectionError"}
-    refused = retrieval("run", "zoo.retrieval.yaml", "--url", "ftp://x")
+    refused = retrieval("run", "zoo.retrieval.yaml", "--url", "ftp://x", fake=False)
     assert (refused.exit_code, "http://" in refused.output) == (2, True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.config import load_config
-from retrieval_core.errors import InvalidParameterError, UnreadableFileError
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, UnreadableFileError
 from retrieval_core.evaluate.suite import IndexTarget, parse_suite
 from retrieval_core.evaluate.suite.drafting import TO_CONFIRM, draft_from_index, draft_from_log, read_log, to_yaml
 from retrieval_core.evaluate.suite.importing import import_cases
@@ -86,6 +86,17 @@ def test_no_more_are_drafted_than_asked_for(index: Index) -> None:
     assert len(asyncio.run(draft_from_index(index, 2))) == 2
     with pytest.raises(InvalidParameterError):
         asyncio.run(draft_from_index(index, 0))
+
+
+def test_there_has_to_be_something_to_ask_for(tmp_path: Path) -> None:
+    config = load_config(overrides={"cache.enabled": False})
+    with open_index(tmp_path / "absent.db", config=config, embedder=FakeEmbedder()) as absent:
+        with pytest.raises(IndexNotFoundError):
+            asyncio.run(draft_from_index(absent, 40))
+        (tmp_path / "plain.txt").write_text("A text without any heading, however long it may be.")
+        absent.ingest(tmp_path / "plain.txt")
+        with pytest.raises(InvalidParameterError, match="no document has a heading"):
+            asyncio.run(draft_from_index(absent, 40))
 
 
 def test_a_draft_can_be_read(index: Index) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.config import load_config
-from retrieval_core.errors import EmbeddingError, InvalidParameterError, ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.errors import (
+    EmbeddingError,
+    IndexNotFoundError,
+    InvalidParameterError,
+    ServiceConnectionError,
+    ServiceTimeoutError,
+)
 from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_case, run_suite
 from retrieval_core.evaluate.suite.results import without_times
 from retrieval_core.index.open import open_index
@@ -214,6 +220,11 @@ def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) ->
     assert [kinds(case) for case in result.results] == [["IndexNotFoundError"]] * 2
     assert result.performance_metrics.avg_retrieval_time_ms is None
     assert criteria(result)["SC-001"] == criteria(result)["SC-002"] == "not measured"
+    with (
+        open_index(tmp_path / "absent.db", config=config, embedder=FakeEmbedder()) as index,
+        pytest.raises(IndexNotFoundError),
+    ):
+        run(index, {**CALVES, "skip": "so that no case can tell"})
 
 
 def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

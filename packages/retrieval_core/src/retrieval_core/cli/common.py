@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
 """What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
-_MODES = click.Choice(("hybrid", "dense", "lexical"))
+MODES = click.Choice(("hybrid", "dense", "lexical"))
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
 
@@ -150,7 +150,7 @@ def question_options(command: _Command) -> _Command:
     return _with_options(
         command,
         click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
-        click.option("--mode", type=_MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
+        click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
         click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
         _STORE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from retrieval_core.cli.common import common_options, index_options, print_json, progress_bar
+from retrieval_core.cli.common import MODES, common_options, index_options, print_json, progress_bar
 from retrieval_core.cli.process import WRONG_USE
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def suite_group() -> None:
 @click.argument("file", type=_FILE)
 @click.option("--url", help="Ask a service over HTTP, such as http://127.0.0.1:8000, in place of an index.")
 @click.option("--name", "index_name", help="The index of that service, where it has several.")
-@click.option("--mode", metavar="MODE", help="The same as --set search.mode=MODE; cases with a mode keep it.")
+@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both; cases with a mode keep it.")
 @click.option("--tag", "tags", multiple=True, help="Run the cases with this tag only; may be repeated.")
 @click.option("-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Questions at once.  [default: 4]")
 @click.option("--twice", is_flag=True, help="Run everything a second time, and compare (SC-006).")
@@ -73,7 +73,7 @@ def run_command(
     from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
 
     _check_reports(reports)
-    suite = _tagged(read_suite(file), tags)
+    suite = _in_mode(_tagged(read_suite(file), tags), given.mode)
     earlier = None if before is None else read_report(before)
     with _target(suite, file, given, url, index_name) as (sync, target):
         result = _run(sync, target, suite, concurrency, twice=twice)
@@ -239,6 +239,9 @@ def _target(
         elif not any(assignment.startswith("index=") for assignment in given.assignments):
             given = replace(given, index_files=(str(file.parent / named),))
     if url is not None:
+        if given.assignments or given.config_file or given.store or given.index_files:
+            msg = "--index, --store, --config and --set are of an index on this machine; a service has its own settings"
+            raise click.UsageError(msg)
         sync = SyncBridge()
         try:
             yield sync, ServiceTarget(url, index=index_name, token=os.environ.get(TOKEN))
@@ -272,6 +275,14 @@ def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
     return suite.model_copy(update={"cases": cases})
 
 
+def _in_mode(suite: Suite, mode: str | None) -> Suite:
+    """Return the suite with a mode for the cases that have none, so that a service is asked in it too."""
+    if mode is None:
+        return suite
+    cases = [case if case.mode is not None else case.model_copy(update={"mode": mode}) for case in suite.cases]
+    return suite.model_copy(update={"cases": cases})
+
+
 def _setting(text: str) -> tuple[str, tuple[str, ...]]:
     name, colon, assignments = text.partition(":")
     if not colon or not name or "=" not in assignments:
@@ -284,6 +295,9 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
     for report in reports:
         if report.suffix not in {".json", ".xml", ".html"}:
             msg = f"--report writes .json, .xml or .html, got {report.name!r}"
+            raise click.UsageError(msg)
+        if not report.parent.is_dir():
+            msg = f"--report: {str(report)!r} cannot be written, since there is no folder {str(report.parent)!r}"
             raise click.UsageError(msg)
 
 

@@ -49,10 +49,12 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
         count: The most cases, at least 1.
 
     Raises:
-        InvalidParameterError: The store cannot list its documents, or ``count`` is less than 1.
+        InvalidParameterError: The store cannot list its documents, none has a heading to ask for, or ``count`` is less
+            than 1.
         RetrievalError: The index cannot be read.
     """
     checked_count(count, "count")
+    await index.adescribe()  # an index that is not there has no sources either
     store = index.store
     if not isinstance(store, Catalog):
         msg = "this store does not list its documents; draft from a log of questions instead"
@@ -75,6 +77,9 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
     chosen: list[Chunk] = []
     for turn in zip_longest(*wanted):
         chosen += _evenly([chunk for chunk in turn if chunk is not None], count - len(chosen))
+    if not chosen:
+        msg = "no document has a heading of its own to ask for; draft from a log of questions instead"
+        raise InvalidParameterError(msg)
     analyzer = build_analyzer(index.config.analysis)
     return [_case_of(chunk, analyzer) for chunk in chosen]
 

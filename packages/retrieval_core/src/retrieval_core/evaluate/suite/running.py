@@ -66,6 +66,7 @@ async def run_suite(
 
     Raises:
         InvalidParameterError: ``concurrency`` is less than 1.
+        RetrievalError: All cases are skipped, and the index cannot be read.
     """
     checked_count(concurrency, "concurrency")
     first = await _Run(target, suite, concurrency, on_progress or _ignore).result()
@@ -112,6 +113,8 @@ class _Run:
             if cases:  # models are loaded with the first question, whose time would be no question's
                 await self.target.retrieve(replace(question_of(cases[0], cases[0].query), history=()))
         except RetrievalError as error:
+            if not cases:
+                raise  # there is no case that could tell
             problem = error
         results = [_skipped(case) for case in self.suite.cases if case.skip is not None]
         waiting = iter(cases)
