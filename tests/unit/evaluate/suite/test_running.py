@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_ca
 from retrieval_core.evaluate.suite.results import without_times
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
-from support.suites import made_up, one, run, small_index
+from support.suites import chunks, made_up, one, run, small_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,6 +161,13 @@ def test_nothing_is_found_where_nothing_is_likely(index: Index, query: str) -> N
     assert result.confidence is None or result.confidence < 0.15
 
 
+def test_a_document_whose_passages_begin_later_is_there(tmp_path: Path) -> None:
+    """As where somebody else numbered them."""
+    with small_index(tmp_path) as index:
+        index.add([replace(chunks()[0], id="zoo#7", document_id="zoo", chunk_index=7, total_chunks=9)])
+        assert one(index, query="tapirs swim", expect={"documents": ["zoo"]}).status is CaseStatus.PASSED
+
+
 def test_every_paraphrase_has_to_meet_the_expectations(index: Index) -> None:
     result = one(index, **CALVES, paraphrases=["striped calf of tapirs", "bread crust"], top_k=1)
     assert result.status is CaseStatus.FAILED
@@ -205,12 +213,10 @@ def test_a_question_that_cannot_be_embedded_is_an_error(tmp_path: Path, error: E
     """And not a result by words alone, which would be another configuration's."""
     config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", "retry.max_retries": 0})
     with open_index(tmp_path / "i.db", config=config, embedder=Failing(error)) as index:
-        from support.suites import chunks
-
         index.add(chunks())
-        result = run(index, CALVES, {"query": "this will fail", "expect": {"documents": ["bread.md"]}})
-    assert [case.status.value for case in result.results] == ["passed", "error"]
-    assert kinds(result.results[1]) == ["EmbeddingError"]
+        result = run(index, {"query": "this will fail", "expect": {"documents": ["bread.md"]}}, CALVES)
+    assert [case.status.value for case in result.results] == ["error", "passed"]
+    assert kinds(result.results[0]) == ["EmbeddingError"]
 
 
 def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) -> None:
@@ -233,10 +239,25 @@ def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatc
 
     monkeypatch.setattr(IndexTarget, "retrieve", broken)
     suite = Suite.model_validate({"name": "x", "cases": [{"name": "a", **CALVES}]})
-    with pytest.raises(ZeroDivisionError):  # the question that loads the models; nothing can be asked
-        asyncio.run(run_suite(IndexTarget(index), suite))
     result = asyncio.run(run_case(IndexTarget(index), suite.cases[0]))
     assert (result.status.value, kinds(result)) == ("error", ["ZeroDivisionError"])
+    whole = asyncio.run(run_suite(IndexTarget(index), suite))
+    assert kinds(whole.results[0]) == ["ZeroDivisionError"]
+    assert criteria(whole)["SC-005"] == "missed"
+
+
+def test_runs_that_differ_are_told(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SC-006 is missed where the second run finds something else."""
+    retrieve = IndexTarget.retrieve
+    asked: list[str] = []
+
+    async def forgetful(self: IndexTarget, question: Any) -> Any:
+        asked.append(question.text)
+        result = await retrieve(self, question)
+        return result if len(asked) < 4 else replace(result, hits=result.hits[:1])
+
+    monkeypatch.setattr(IndexTarget, "retrieve", forgetful)
+    assert criteria(run(index, CALVES, twice=True))["SC-006"] == "missed"
 
 
 def test_an_index_that_keeps_results_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ from retrieval_core.errors import (
 from retrieval_core.evaluate.suite.cases import Case, Expected
 from retrieval_core.evaluate.suite.judging import Texts, judged
 from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
-from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.evaluate.suite.targets import documents_lacking
+from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.types import Hit, Scores
 from retrieval_core.types.filters.syntax import parse_filter
 from retrieval_core.types.vectors import as_vectors
@@ -355,10 +356,7 @@ class RetrievalTester:
 
     async def _problems(self, case: TestCase) -> list[RetrievalError]:
         index = self._collection(case.collection_name)
-        ranges = tuple(ChunkRange(document, 0, 0) for document in case.expected_doc_ids)
-        held = {chunk.document_id for chunk in (await index.store.fetch(FetchRequest(ranges=ranges))).chunks.values()}
-        absent = [document for document in case.expected_doc_ids if document not in held]
-        if absent:
+        if absent := await documents_lacking(index.store, case.expected_doc_ids):
             msg = f"{case.collection_name} does not hold {', '.join(map(repr, absent))}"
             return [InvalidParameterError(msg)]
         vector = await self._vector(index, case.query_text)

@@ -13,7 +13,7 @@ from retrieval_core.errors import InvalidParameterError, UnreadableFileError, ch
 from retrieval_core.evaluate.suite.cases import Case
 from retrieval_core.evaluate.suite.judging import folded
 from retrieval_core.evaluate.suite.running import UNLIKELY
-from retrieval_core.evaluate.suite.targets import Question
+from retrieval_core.evaluate.suite.targets import LAST, Question
 from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.pipeline.stages.excerpts import Excerpter
 from retrieval_core.ports import Catalog, ChunkRange, FetchRequest
@@ -35,7 +35,6 @@ FEWEST_WORDS = 8
 FEWEST_WORDS_ASKED = 3
 """Of a question: a title of one word or two could mean any part of its document."""
 _AT_ONCE = 50
-_LAST = 10**6
 
 
 async def draft_from_index(index: Index, count: int) -> list[Case]:
@@ -62,7 +61,7 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
     documents = [document for source in sorted(await store.sources()) for document in await store.documents_of(source)]
     by_document: list[list[Chunk]] = []
     for start in range(0, len(documents), _AT_ONCE):
-        ranges = tuple(ChunkRange(document, 0, _LAST) for document in documents[start : start + _AT_ONCE])
+        ranges = tuple(ChunkRange(document, 0, LAST) for document in documents[start : start + _AT_ONCE])
         fetched = await store.fetch(FetchRequest(ranges=ranges))
         held: dict[str, list[Chunk]] = {}
         for chunk in sorted(fetched.chunks.values(), key=lambda chunk: (chunk.document_id, chunk.chunk_index)):

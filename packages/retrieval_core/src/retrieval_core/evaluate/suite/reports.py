@@ -65,10 +65,13 @@ def to_junit(result: SuiteResult) -> str:
     own = {"name": _text(result.suite), **counts, "skipped": str(result.skipped), "time": seconds}
     suite = ET.SubElement(root, "testsuite", own | ({"timestamp": result.timestamp} if result.timestamp else {}))
     properties = ET.SubElement(suite, "properties")
-    subject = {"index": result.subject.location, "corpus": result.subject.corpus, "embedder": result.subject.embedder}
-    for name, value in subject.items():
+    subject = result.subject
+    made_on = {"index": subject.location, "corpus": subject.corpus, "embedder": subject.embedder, **subject.versions}
+    if subject.configuration:
+        made_on["configuration"] = json.dumps(subject.configuration, ensure_ascii=False, sort_keys=True)
+    for name, value in made_on.items():
         if value is not None:
-            ET.SubElement(properties, "property", {"name": name, "value": _text(value)})
+            ET.SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
     for criterion in result.criteria:
         ET.SubElement(properties, "property", {"name": criterion.code, "value": criterion.verdict})
     for case in result.results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -110,8 +111,8 @@ class _Run:
             documents = {document: None for case in cases for document in case.expect.documents}
             chunks = {chunk: None for case in cases for chunk in case.expect.chunks}
             lacking = await self.target.lacking(tuple(documents), tuple(chunks))
-            if cases:  # models are loaded with the first question, whose time would be no question's
-                await self.target.retrieve(replace(question_of(cases[0], cases[0].query), history=()))
+            if cases:
+                await self._load_models(cases[0])
         except RetrievalError as error:
             if not cases:
                 raise  # there is no case that could tell
@@ -145,6 +146,11 @@ class _Run:
         )
         fetched = None if problem else await _time_fetches(self.target, results)
         return replace(made, criteria=tuple(_criteria(self.suite.criteria, self.suite.cases, made, fetched)))
+
+    async def _load_models(self, case: Case) -> None:
+        """Ask a first question, whose time would be no question's; where it fails, its case will tell."""
+        with suppress(Exception):
+            await self.target.retrieve(question_of(case, case.query))
 
 
 def _skipped(case: Case) -> CaseResult:

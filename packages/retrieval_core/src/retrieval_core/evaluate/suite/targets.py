@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from retrieval_core.evaluate.suite.cases import Case
     from retrieval_core.index.index import Index
-    from retrieval_core.ports import SourceState
+    from retrieval_core.ports import SourceState, Store
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, RetrievalResult, SearchMode
 
+LAST = 10**6
+"""A number that no passage of a document has, or one that comes later."""
 Lacking: TypeAlias = "Mapping[tuple[str, str], str | None]"
 """What an index does not hold, as (``document`` or ``chunk``; the id), with the id that may be meant."""
 
@@ -169,13 +171,13 @@ class IndexTarget:
 
     async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
         """Return which of these are not there."""
-        ranges = tuple(ChunkRange(document, 0, 0) for document in documents)
-        fetched = await self._index.store.fetch(FetchRequest(chunk_ids=tuple(chunks), ranges=ranges))
-        there = {chunk.document_id for chunk in fetched.chunks.values()}
-        absent = {("document", document): None for document in documents if document not in there}
+        store = self._index.store
+        absent = await documents_lacking(store, documents)
         known = list(await self._sources()) if absent else []
-        meant = {key: next((name for name in known if name.endswith(f"/{key[1]}")), None) for key in absent}
-        return meant | {("chunk", chunk): None for chunk in chunks if chunk not in fetched.chunks}
+        meant = {name: next((other for other in known if other.endswith(f"/{name}")), None) for name in absent}
+        held = await store.fetch(FetchRequest(chunk_ids=tuple(chunks)))
+        lacking: dict[tuple[str, str], str | None] = {("document", name): other for name, other in meant.items()}
+        return lacking | {("chunk", chunk): None for chunk in chunks if chunk not in held.chunks}
 
     async def _sources(self) -> Mapping[str, SourceState]:
         store = self._index.store
@@ -196,6 +198,22 @@ class IndexTarget:
         """Return how likely what was found bears on a question."""
         embedder = self._index.embedder
         return confidence_in(text, result, None if embedder is None else embedder.id, self._analyzer)
+
+
+async def documents_lacking(store: Store, documents: Sequence[str]) -> list[str]:
+    """Return which of these documents have no passage in a store.
+
+    Raises:
+        RetrievalError: It cannot be read.
+    """
+    absent: list[str] = list(documents)
+    for last in (0, LAST):  # the first passage alone, where it has the number 0, as those that this library makes
+        if absent:
+            ranges = tuple(ChunkRange(document, 0, last) for document in absent)
+            fetched = await store.fetch(FetchRequest(ranges=ranges))
+            held = {chunk.document_id for chunk in fetched.chunks.values()}
+            absent = [document for document in absent if document not in held]
+    return absent
 
 
 def confidence_in(text: str, result: RetrievalResult, embedder_id: str | None, analyzer: Analyzer) -> float | None:
