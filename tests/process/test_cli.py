@@ -38,6 +38,7 @@ COMMANDS = {
     "stats": ("stats", *FAKE),
     "verify": ("verify", *FAKE),
     "doctor": ("doctor", "--json", *FAKE),
+    "suite schema": ("suite", "schema"),
 }
 if find_spec("rustworkx") is not None:
     COMMANDS["graph"] = ("graph", "--set", "graph.file=graph.jsonl", *FAKE)
@@ -163,7 +164,7 @@ def test_a_shell_is_told_what_may_be_typed(folder: Path, typed: tuple[str, ...],
 
 def test_the_start_pays_for_nothing_that_is_not_used(folder: Path) -> None:
     """Neither for completion nor for what some commands need."""
-    heavy = ("click.shell_completion", "watchfiles", "numpy", "rich", "retrieval_core.index.open")
+    heavy = ("click.shell_completion", "watchfiles", "numpy", "pydantic", "rich", "retrieval_core.index.open")
     code = (
         "import sys\nfrom retrieval_core.cli.commands import main\n"
         f"try:\n    main(['--help'])\nfinally:\n    assert not {{*sys.modules}} & {{*{heavy!r}}}"

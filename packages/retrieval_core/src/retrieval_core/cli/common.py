@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import click
 
 from retrieval_core.cli.process import FAILURE, WRONG_USE
-from retrieval_core.config import load_config, parse_value
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -25,7 +24,6 @@ from retrieval_core.errors import (
     QueryValidationError,
     RetrievalError,
 )
-from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from retrieval_core.index.index import Index
     from retrieval_core.types.filters import Filter
 
-_NOT_PLAIN = re.compile(rf"(?![\x00-\x1f])[{CONTROLS}]")
-"""What JSON may hold as it is, and what steers a terminal, or ends a line for some readers."""
 MODES = click.Choice(("hybrid", "dense", "lexical"))
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
@@ -62,6 +58,8 @@ class Given:
             click.UsageError: An assignment has no ``=``.
             ConfigurationError: A setting is wrong.
         """
+        from retrieval_core.config import load_config, parse_value  # noqa: PLC0415 - help and completion need no settings
+
         overrides: dict[str, Any] = {}
         for assignment in self.assignments:
             key, equals, value = assignment.partition("=")
@@ -208,7 +206,11 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_json_line(document: dict[str, Any]) -> None:
     """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
-    line = _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
+    from retrieval_core.types.escapes import CONTROLS  # noqa: PLC0415 - as above
+
+    # What JSON may hold as it is, and what steers a terminal, or ends a line for some readers.
+    not_plain = rf"(?![\x00-\x1f])[{CONTROLS}]"
+    line = re.sub(not_plain, lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
     _print_encodable(line, lambda: json.dumps(document))
 
 
