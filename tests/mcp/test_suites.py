@@ -130,6 +130,8 @@ FAULTS: dict[str, tuple[int, dict[str, Any] | str, type[Exception]]] = {
     "no token": (401, {"errors": ["no token"]}, ServiceError),
     "a proxy": (502, "<html>bad gateway</html>", ServiceConnectionError),
     "not this service": (200, "<html>hello</html>", MalformedAnswerError),
+    "another version": (200, {"results": [], "trace": {"stages": []}}, MalformedAnswerError),
+    "no object": (200, "[]", MalformedAnswerError),
 }
 
 
@@ -151,6 +153,30 @@ def test_a_service_that_does_not_answer_is_too_slow() -> None:
         server.fail(Hang())
         with pytest.raises(ServiceTimeoutError):
             asyncio.run(ServiceTarget(server.url, seconds=0.2).retrieve(Question("x", 5)))
+
+
+def test_a_token_goes_nowhere_else() -> None:
+    """Neither where an answer redirects to, nor where a file says."""
+    with WireServer(lambda _request: answered(200, {"indexes": []})) as other:
+        moved = Response(302, b"", {"location": f"{other.url}/v1/search"})
+        with WireServer(lambda _request: moved) as server:
+            target = ServiceTarget(server.url, token="secret")
+            with pytest.raises(ServiceError):
+                asyncio.run(target.retrieve(Question("x", 5)))
+            assert server.requests[0].headers["authorization"] == "Bearer secret"
+        assert other.requests == []
+
+
+def test_a_token_is_for_the_address_of_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETRIEVAL_SUITE_TOKEN", "secret")
+    with WireServer(lambda _request: answered(401, {"errors": ["who are you?"]})) as server:
+        file = folder / "named.retrieval.json"
+        file.write_text(json.dumps({"name": "zoo", "index": server.url, "cases": CASES[:1]}))
+        assert CliRunner().invoke(main, ["suite", "run", str(file)]).exit_code == 2
+        assert {request.headers.get("authorization") for request in server.requests} == {None}
+        count = len(server.requests)
+        CliRunner().invoke(main, ["suite", "run", str(file), "--url", server.url])
+        assert {request.headers.get("authorization") for request in server.requests[count:]} == {"Bearer secret"}
 
 
 def test_an_unreachable_service_is_an_error_of_each_case() -> None:

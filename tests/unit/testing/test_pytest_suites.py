@@ -81,6 +81,11 @@ def test_cases_are_chosen_as_tests_are(project: Path, options: tuple[str, ...], 
     assert told in run(project, *options)[1]
 
 
+def test_any_name_can_be_chosen(project: Path) -> None:
+    (project / "zoo.retrieval.yaml").write_text(SUITE.replace("name: calves", "name: 'std::sort [of] tapirs'"))
+    assert "1 passed" in run(project, "zoo.retrieval.yaml::std:sort [of] tapirs")[1]
+
+
 def test_the_last_failures_are_run_again(project: Path) -> None:
     run(project)
     assert "2 failed" in run(project, "--lf")[1]

@@ -65,7 +65,7 @@ def run_command(
 ) -> None:
     """Run the cases of FILE, *.retrieval.yaml or *.retrieval.json, and say which of them fail and why.
 
-    The index is that of --index, or the one that FILE names. A service's token is read from RETRIEVAL_SUITE_TOKEN.
+    The index is that of --index, or the one that FILE names. The token for --url is read from RETRIEVAL_SUITE_TOKEN.
     """
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
     from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
@@ -233,6 +233,8 @@ def _target(
     from retrieval_core.run.sync import SyncBridge  # noqa: PLC0415
 
     named = suite.index
+    # A file may come from anybody, and must not say where the token goes.
+    token = None if url is None else os.environ.get(TOKEN)
     if url is None and not given.index_files and named is not None:
         if named.startswith(("http://", "https://")):
             url = named
@@ -244,7 +246,7 @@ def _target(
             raise click.UsageError(msg)
         sync = SyncBridge()
         try:
-            yield sync, ServiceTarget(url, index=index_name, token=os.environ.get(TOKEN))
+            yield sync, ServiceTarget(url, index=index_name, token=token)
         finally:
             sync.close()
         return

@@ -6,6 +6,7 @@ project without any does not wait for it.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,7 +65,8 @@ class SuiteFile(pytest.File):
         except RetrievalError as error:
             raise self.CollectError(str(error)) from None
         for case, line in zip(self.suite.cases, lines, strict=True):
-            item: CaseItem = CaseItem.from_parent(self, name=case.name)  # pyright: ignore[reportUnknownMemberType]
+            name = case.name.replace("::", ":")  # which separates the parts of a node's id
+            item: CaseItem = CaseItem.from_parent(self, name=name)  # pyright: ignore[reportUnknownMemberType]
             item.case, item.line = case, line
             item.extra_keyword_matches.update(case.tags)
             if case.skip is not None:
@@ -121,6 +123,7 @@ class _Opened:
         from contextlib import ExitStack  # noqa: PLC0415 - with the first suite only
 
         self._config = config
+        self._given: str | None = config.getoption("--retrieval-index")
         self._closing = ExitStack()
         self._targets: dict[str, tuple[SyncBridge, Target]] = {}
 
@@ -137,7 +140,7 @@ class _Opened:
 
     def _place(self, item: CaseItem) -> str:
         """Return the index: the option's, else the suite's own, else the setting's, else the default one."""
-        given = self._config.getoption("--retrieval-index")
+        given = self._given
         folder = self._config.invocation_params.dir
         if not given:
             file = item.getparent(SuiteFile)
@@ -157,7 +160,9 @@ class _Opened:
         if _is_address(place):
             bridge = SyncBridge()
             self._closing.callback(bridge.close)
-            return bridge, ServiceTarget(place)
+            # A file may come from anybody, and must not say where the token goes.
+            token = os.environ.get("RETRIEVAL_SUITE_TOKEN") if place == self._given else None
+            return bridge, ServiceTarget(place, token=token)
         given = self._config.getini(_CONFIG) or None
         if given is not None and given.endswith(".toml"):
             given = str(self._config.rootpath / given)

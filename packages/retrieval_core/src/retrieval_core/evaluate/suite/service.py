@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
 from datetime import datetime
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from retrieval_core.errors import (
     EmbeddingError,
@@ -26,7 +27,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Chunk, Hit, RetrievalResult, Scores, StageRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from retrieval_core.errors import RetrievalError
     from retrieval_core.evaluate.suite.targets import Lacking, Question
@@ -63,6 +64,7 @@ class ServiceTarget:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._seconds = seconds
+        self._opener = build_opener(_NoRedirects)
         self._embedder: str | None = None
         self._analyzer = Analyzer()
 
@@ -74,14 +76,13 @@ class ServiceTarget:
     async def describe(self) -> Subject:
         """Say what is asked."""
         told = await self._call("GET", "/v1/indexes")
-        indexes: Sequence[Mapping[str, Any]] = told["indexes"]
-        info = next((each for each in indexes if self._index in (None, each["name"])), None)
-        if info is None:
-            msg = f"{self._url} has no index {self._index!r}; it has {', '.join(each['name'] for each in indexes)}"
+        with self._of_this_form():
+            counts = {each["name"]: each["points_count"] for each in told["indexes"]}
+        name = next(iter(counts), None) if self._index is None else self._index
+        if name not in counts:
+            msg = f"{self._url} has no index {name!r}; it has {', '.join(counts) or 'none'}"
             raise IndexNotFoundError(msg)
-        return Subject(
-            f"{self._url} ({info['name']})", info["points_count"], versions=await asyncio.to_thread(versions)
-        )
+        return Subject(f"{self._url} ({name})", counts[name], versions=await asyncio.to_thread(versions))
 
     async def retrieve(self, question: Question) -> RetrievalResult:
         """Return what is found, in the order of the index, and not by similarity alone as the service has it."""
@@ -96,18 +97,20 @@ class ServiceTarget:
             "explain": True,
         }
         told = await self._call("POST", "/v1/search", {k: v for k, v in asked.items() if v is not None})
-        trace = told["trace"]
-        texts = {result["metadata"]["chunk_id"]: result for result in told["results"]}
-        hits = [_hit(known, texts[known["id"]]) for known in trace["hits"] if known["id"] in texts]
+        with self._of_this_form():
+            trace = told["trace"]
+            texts = {result["metadata"]["chunk_id"]: result for result in told["results"]}
+            hits = [_hit(known, texts[known["id"]]) for known in trace["hits"] if known["id"] in texts]
+            result = RetrievalResult(
+                query=question.text,
+                hits=tuple(hits),
+                formatted_context="",
+                metadata={},
+                latency_ms=float(told["execution"]["latency_ms"]),
+                trace=tuple(_stage(stage) for stage in trace["stages"]),
+            )
         self._embedder = next((hit.chunk.embedding_model for hit in hits if hit.chunk.embedding_model), self._embedder)
-        return RetrievalResult(
-            query=question.text,
-            hits=tuple(hits),
-            formatted_context="",
-            metadata={},
-            latency_ms=float(told["execution"]["latency_ms"]),
-            trace=tuple(_stage(stage) for stage in trace["stages"]),
-        )
+        return result
 
     async def fetch(self, chunk_id: str) -> Chunk | None:
         """Return a passage."""
@@ -116,8 +119,9 @@ class ServiceTarget:
             told = await self._call("GET", f"/v1/chunks/{quote(chunk_id, safe='')}{named}")
         except IndexNotFoundError:
             return None
-        fields = told["fields"]
-        return Chunk(fields["id"], fields["document_id"], told["text"])
+        with self._of_this_form():
+            fields = told["fields"]
+            return Chunk(fields["id"], fields["document_id"], told["text"])
 
     async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
         """Return which of these are not there: documents without a passage, and passages."""
@@ -131,8 +135,10 @@ class ServiceTarget:
             }
             if self._index is not None:
                 asked["index"] = self._index
-            if not (await self._call("POST", "/v1/search", asked))["results"]:
-                absent.append(("document", document))
+            found = await self._call("POST", "/v1/search", asked)
+            with self._of_this_form():
+                if not found["results"]:
+                    absent.append(("document", document))
         return dict.fromkeys(absent)
 
     async def nearest(self, text: str) -> float | None:
@@ -140,8 +146,9 @@ class ServiceTarget:
         asked: dict[str, Any] = {"query_text": text, "top_k": 1, "mode": "dense"}
         if self._index is not None:
             asked["index"] = self._index
-        results = (await self._call("POST", "/v1/search", asked))["results"]
-        return results[0]["similarity_score"] if results else None
+        found = await self._call("POST", "/v1/search", asked)
+        with self._of_this_form():
+            return found["results"][0]["similarity_score"] if found["results"] else None
 
     def confidence(self, text: str, result: RetrievalResult) -> float | None:
         """Return how likely what was found bears on a question, by the words of English."""
@@ -154,7 +161,7 @@ class ServiceTarget:
 
     def _answer(self, request: Request) -> dict[str, Any]:
         try:
-            with urlopen(request, timeout=self._seconds) as answer:  # noqa: S310 - http or https, see the constructor
+            with self._opener.open(request, timeout=self._seconds) as answer:
                 text = answer.read(LARGEST_ANSWER)
         except HTTPError as error:
             with error:
@@ -173,12 +180,28 @@ class ServiceTarget:
             msg = f"the service at {self._url} answered with something that is no JSON; is it retrieval-mcp --http?"
             raise MalformedAnswerError(msg, "service") from error
 
+    @contextmanager
+    def _of_this_form(self) -> Generator[None]:
+        """Turn what is missing in an answer into an error that says so."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            msg = f"the service at {self._url} answered in another form than this version of it does"
+            raise MalformedAnswerError(msg, "service") from error
+
     def _too_slow(self) -> ServiceTimeoutError:
         return ServiceTimeoutError(f"the service at {self._url} did not answer within {self._seconds:g} s", "service")
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: the token would go along to wherever that leads."""
+
+    def redirect_request(self, *_args: Any, **_more: Any) -> None:
+        return None
+
+
 def _refused(status: int, text: bytes, url: str) -> RetrievalError:
-    """Return the error that an answer with a status above 400 stands for."""
+    """Return the error that an answer other than 200 stands for."""
     try:
         told = "; ".join(json.loads(text)["errors"])
     except (ValueError, KeyError, TypeError):
