@@ -51,6 +51,7 @@ CASES: list[dict[str, Any]] = [
     {"name": "below", "query": "brown crust", "relevance_threshold": 0.2},
     {"name": "filtered", "query": "night", "filter": {"kind": "owls"}, "expect": {"chunks": ["owls.md#0"]}},
     {"name": "nothing", "query": "Kafka brokers", "finds_nothing": True, "mode": "dense"},
+    {"name": "slow", "query": "night owls", "latency_ms": 1e-9},
     {"name": "forbidden", "query": "night owls", "forbid": {"documents": ["owls.md"]}},
 ]
 SUITE = Suite.model_validate({"name": "zoo", "cases": CASES})
@@ -61,14 +62,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("service")
     with open_index(folder / "zoo.db", embedder=FakeEmbedder()) as index:
         index.add(chunks())
+    with open_index(folder / "empty.db", embedder=FakeEmbedder()) as index:
+        index.add(chunks({"gone.md": ["This page is not there any more."]}))
+        index.delete("gone.md")
     return folder
 
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with http_process(
-        "--index", "zoo=zoo.db", "--index", "also=zoo.db", folder=folder, environment=SETTINGS
-    ) as service:
+    indexes = [option for name in ("zoo=zoo.db", "also=zoo.db", "empty=empty.db") for option in ("--index", name)]
+    with http_process(*indexes, folder=folder, environment=SETTINGS) as service:
         yield service.url
 
 
@@ -91,7 +94,7 @@ def test_a_service_is_judged_as_its_index_is(url: str, folder: Path) -> None:
     ends = {case.name: case.status.value for case in served.results}
     assert ends == {
         "calves": "passed", "instead": "failed", "absent": "error", "above": "error", "below": "passed",
-        "filtered": "passed", "nothing": "passed", "forbidden": "failed",
+        "filtered": "passed", "nothing": "passed", "forbidden": "failed", "slow": "failed",
     }  # fmt: skip
     assert {c.code: c.verdict for c in served.criteria}["SC-001"] == "met"
     assert served.subject.chunks == 6
@@ -115,10 +118,16 @@ def test_the_command_asks_a_service(url: str, folder: Path) -> None:
     assert (refused.exit_code, "a service has its own settings" in refused.output) == (2, True)
 
 
+def test_an_empty_collection_of_a_service_has_nothing_to_find(url: str) -> None:
+    result = asyncio.run(run_suite(ServiceTarget(url, index="empty"), SUITE))
+    ends = {case.name: case.status.value for case in result.results}
+    assert (ends["nothing"], ends["calves"], ends["forbidden"]) == ("passed", "error", "passed")
+
+
 def test_a_service_without_that_index(url: str) -> None:
     result = asyncio.run(run_suite(ServiceTarget(url, index="none"), SUITE))
     assert {problem.error for case in result.results for problem in case.problems} == {"IndexNotFoundError"}
-    assert "it has zoo, also" in result.results[0].problems[0].message
+    assert "it has zoo, also, empty" in result.results[0].problems[0].message
 
 
 FAULTS: dict[str, tuple[int, dict[str, Any] | str, type[Exception]]] = {
