@@ -9,7 +9,7 @@ from unicodedata import category
 
 import pytest
 import Stemmer  # pyright: ignore[reportMissingImports] - an extension module without type information
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
@@ -84,6 +84,8 @@ def test_what_is_asked_is_indexed(analysis: Analyzer, text: str) -> None:
 
 @settings(max_examples=times(300), deadline=None)
 @given(analyzers(), TEXTS)
+@example(Analyzer("arabic", stop_words=[]), "0-⑴_")
+@example(Analyzer(), "0-⑴_")
 def test_terms_are_plain_tokens(analysis: Analyzer, text: str) -> None:
     """With any settings, no term holds anything that a query language or a splitter at spaces would see."""
     for term in analysis.terms(text):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from threading import Event
@@ -206,6 +208,26 @@ def test_an_event_loop_never_waits_for_the_file(tmp_path: Path) -> None:
 
     asyncio.run(run())
     totals = read_totals(path)
+    assert totals is not None
+    assert totals.counts.answered == 3
+
+
+def test_what_is_collected_on_an_event_loop_is_kept_without_waiting(tmp_path: Path) -> None:
+    """A finalizer runs wherever the garbage collector does, and must not hold up that loop."""
+    file = tmp_path / "usage.db"
+    before = set(threading.enumerate())
+
+    async def use() -> None:
+        usage = UsageStats(file)
+        count(usage, 3)
+        del usage
+        gc.collect()
+
+    asyncio.run(use())
+    for thread in set(threading.enumerate()) - before:
+        if thread.name == "usage":
+            thread.join(60)
+    totals = read_totals(file)
     assert totals is not None
     assert totals.counts.answered == 3
 

@@ -49,7 +49,7 @@ class UsageStats:
     def __init__(self, path: str | Path, *, every: float = FLUSH_SECONDS, now: Callable[[], float] = time.time) -> None:
         self._keeper = _Keeper(os.fspath(path), every, now)
         # Also when nobody closes it, at the end of the process at the latest.
-        self._finalizer = weakref.finalize(self, self._keeper.close)
+        self._finalizer = weakref.finalize(self, self._keeper.let_go)
 
     def query(self) -> AbstractContextManager[None]:
         """Count a query, and its failure or cancellation."""
@@ -131,13 +131,26 @@ class _Keeper:
             self._flushing.release()
 
     def close(self) -> None:
+        self._end_thread()
+        self.flush(CLOSE_SECONDS)
+
+    def let_go(self) -> None:
+        """Close what nobody uses any more; on an event loop, which must not wait, its thread does the rest."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.close()
+        else:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
         if self._process == os.getpid():
             with self._lock:
                 stop, self._stop = self._stop, None
             if stop is not None:
                 stop.set()
-        self.flush(CLOSE_SECONDS)
 
     def _flush_now_and_then(self, stop: Event) -> None:
         while not stop.wait(self._every):
             self.flush()
+        self.flush(CLOSE_SECONDS)

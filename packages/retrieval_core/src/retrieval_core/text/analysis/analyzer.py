@@ -299,6 +299,8 @@ class Analyzer:
         """Yield the term of a word; folding may break it up, as it does with ``½``."""
         plain = lowered(text) if self._sees_accents else fold(text)
         for word in (plain,) if plain.isalnum() else patterns().word.findall(plain):
+            if not word.strip("_"):  # what folding leaves alone, as of ⑴_, which becomes (1)_
+                continue
             if self._sees_accents:
                 yield WordTerm(fold(self._stem(word)), start, end, fold(word) in self._stop_words)
             else:
