@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
 from retrieval_core.cli.commands import main
 from retrieval_core.config import load_config
 from retrieval_core.errors import (

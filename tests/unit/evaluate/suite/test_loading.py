@@ -150,7 +150,7 @@ def test_json_is_read_by_its_own_rules(indent: int | str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line", "column"),
-    [('{"name": "a",}', 1, 14), ('{\n"name": 7, "cases": [1]}', 2, 9), ('{"name": "a", "name": "b"}', 1, 15)],
+    [('{"name": }', 1, 10), ('{\n"name": 7, "cases": [1]}', 2, 9), ('{"name": "a", "name": "b"}', 1, 15)],
 )
 def test_json_that_is_wrong_is_told_with_its_place(text: str, line: int, column: int) -> None:
     with pytest.raises(SuiteFileError) as raised:
