@@ -63,7 +63,9 @@ class Key:
         told: dict[str, Any] = {"kid": self.name, "use": "sig", "alg": self.algorithm}
         if self.algorithm == "ES256":
             point = self.own.public_key().public_numbers()
-            return {**told, "kty": "EC", "crv": "P-256", "x": number(point.x), "y": number(point.y)}
+            # A coordinate has its full length, leading zeros included (RFC 7518, 6.2.1.2).
+            x, y = (encoded(value.to_bytes(32, "big")) for value in (point.x, point.y))
+            return {**told, "kty": "EC", "crv": "P-256", "x": x, "y": y}
         if self.algorithm == "EdDSA":
             raw = self.own.public_key().public_bytes_raw()
             return {**told, "kty": "OKP", "crv": "Ed25519", "x": encoded(raw)}
