@@ -1,0 +1,65 @@
+"""What anyone would write first: all vectors in a numpy array, bm25s for the words, and reciprocal rank fusion."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.collection import CANDIDATES, TOP_K
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from benchmarks.collection import Collection, Question
+
+RANK_CONSTANT = 60
+
+
+class System:
+    """Two arrays, and no guard of any kind."""
+
+    def __init__(self, collection: Collection, place: Path, settings: Mapping[str, str]) -> None:
+        del place, settings
+        self._collection = collection
+        self._bm25s: Any = import_module("bm25s")
+
+    def load(self) -> None:
+        """Copy the vectors and index the words."""
+        self._texts = self._collection.texts()
+        self._vectors = np.array(self._collection.vectors)
+        self._rows = np.arange(len(self._texts))
+        self._words = self._bm25s.BM25()
+        self._words.index(self._bm25s.tokenize(self._texts, show_progress=False), show_progress=False)
+
+    def open(self) -> None:
+        """Do nothing: everything is in memory."""
+
+    def search(self, question: Question) -> list[int]:
+        """Compare everything that passes."""
+        passing = None if question.condition is None else np.flatnonzero(question.condition.passes(self._rows))
+        vectors = self._vectors if passing is None else self._vectors[passing]
+        sides = [self._best(vectors @ question.vector, passing)]
+        if question.mode == "hybrid":
+            tokens = self._bm25s.tokenize(question.text, return_ids=False, show_progress=False)[0]
+            scores = self._words.get_scores(tokens)
+            sides.append(self._best(scores if passing is None else scores[passing], passing))
+        fused: dict[int, float] = {}
+        for side in sides:
+            for rank, row in enumerate(side, start=1):
+                fused[row] = fused.get(row, 0) + 1 / (RANK_CONSTANT + rank)
+        best = sorted(fused, key=fused.__getitem__, reverse=True)[:TOP_K]
+        return [row for row in best if self._texts[row]]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    @staticmethod
+    def _best(scores: Any, passing: Any) -> list[int]:
+        count = min(CANDIDATES, len(scores))
+        places = np.argpartition(scores, -count)[-count:]
+        places = places[np.argsort(-scores[places])]
+        places = places[scores[places] > 0]
+        return (places if passing is None else passing[places]).tolist()
