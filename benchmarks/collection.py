@@ -1,6 +1,6 @@
 """Made-up passages, vectors and questions, the same for every system and the same in every run.
 
-Words follow the law of Zipf and Mandelbrot, ``1 / (rank + 2.7)``. The most frequent ones are the English stop words that
+Words follow the law of Zipf and Mandelbrot, ``1 / (rank + 2.7)``. The most frequent ones are English stop words that
 every analysis knows; the others are made of consonants, so that no stemmer shortens them. A passage has 30 to 90 words.
 Vectors have 384 components, unit length, and lie around 500 centres, as those of texts do. A question consists of 4 to
 10 words of one passage, and its vector lies near that of the same passage.
@@ -39,10 +39,10 @@ SPREAD = 0.7
 """Standard deviation around a centre, of which each component has 1."""
 DISTANCE = 0.75
 """Length of what a question's vector has beside its passage's; the cosine of the two is .8."""
-STOP_WORDS = (
+STOP_WORDS = tuple(
     "the of and to in a is it that for as with was on are be by at this not or an they but if will no their there then "
-    "these such into"
-).split()
+    "these such into".split()
+)
 VOCABULARY = 50_000
 LENGTHS = (30, 90)
 """Words of a passage, the fewest and the most."""
@@ -167,7 +167,7 @@ def make(folder: Path, passages: int, questions: int) -> Collection:
 
 def vocabulary() -> list[str]:
     """Return all words, the most frequent first."""
-    return STOP_WORDS + [_word(number) for number in range(VOCABULARY - len(STOP_WORDS))]
+    return [*STOP_WORDS] + [_word(number) for number in range(VOCABULARY - len(STOP_WORDS))]
 
 
 def _words(generator: np.random.Generator, count: int) -> Ints:
@@ -177,7 +177,7 @@ def _words(generator: np.random.Generator, count: int) -> Ints:
 
 
 def _unit(vectors: Any) -> Floats:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def _word(number: int) -> str:

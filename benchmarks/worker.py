@@ -1,7 +1,8 @@
-"""One system in its own process: ``python -m benchmarks.worker NAME`` reads requests and writes answers, a line each.
+"""One system in its own process, which reads requests and writes answers, a line each.
 
-A request is a JSON object whose ``do`` names one of :class:`Worker`'s methods, the rest of it that method's arguments;
-the answer is what it returns, or ``{"error": …}``. What a library prints goes to stderr.
+``python -m benchmarks.worker NAME COLLECTION PLACE SETTINGS`` first answers with the versions that take part. A request
+is a JSON object whose ``do`` names one of :class:`Worker`'s methods, the rest of it that method's arguments; the answer
+is what it returns, or ``{"error": …}``. What a library prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.metadata import version
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +26,21 @@ from benchmarks.peers import PEERS, Searches, SearchesAsync
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from benchmarks.collection import Question
-
 
 class Worker:
-    """Answers requests for one system."""
+    """Answers requests for one system over one collection.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._peer = PEERS[name]
-        self._runner = asyncio.Runner()
+    Attributes:
+        versions: Of the distributions that take part.
+    """
 
-    def start(self, folder: str, place: str, settings: Mapping[str, str]) -> dict[str, Any]:
-        """Import the system, and return what takes part."""
+    def __init__(self, name: str, folder: str, place: str, settings: Mapping[str, str]) -> None:
+        peer = PEERS[name]
+        self.versions = {package: version(package) for package in peer.packages}
         self._collection = Collection(Path(folder))
-        module = import_module(f"benchmarks.peers.{self._peer.module}")
-        self._system: Searches = module.System(self._collection, Path(place), {**settings, "system": self._name})
-        return {"versions": {package: version(package) for package in self._peer.packages}}
+        module = import_module(f"benchmarks.peers.{peer.module}")
+        self._system: Searches = module.System(self._collection, Path(place), {**settings, "system": name})
+        self._runner = asyncio.Runner()
 
     def load(self) -> dict[str, Any]:
         """Take the passages in."""
@@ -86,15 +85,12 @@ class Worker:
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return {name: int(fields[field].split()[0]) / 1024 for name, field in (("now", "VmRSS"), ("most", "VmHWM"))}
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> None:
         """Give back what is open."""
         self._system.close()
         self._runner.close()
-        return {}
 
-    async def _tasks(
-        self, system: SearchesAsync, callers: int, seconds: float, numbers: Iterator[int]
-    ) -> list[float]:
+    async def _tasks(self, system: SearchesAsync, callers: int, seconds: float, numbers: Iterator[int]) -> list[float]:
         took: list[float] = []
         end = time.perf_counter() + seconds
 
@@ -127,18 +123,25 @@ def _seconds(act: Any) -> float:
 
 
 def main() -> None:
-    """Answer until the requests end."""
+    """Make the system, and answer until the requests end."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        worker = Worker(sys.argv[1])
-        for line in sys.stdin:
-            request: dict[str, Any] = json.loads(line)
+        name, folder, place, settings = sys.argv[1:]
+        worker: Worker | None = None
+        for line in chain(("{}",), sys.stdin):
             try:
-                answer = getattr(worker, request.pop("do"))(**request)
+                request: dict[str, Any] = json.loads(line)
+                if worker is None:
+                    worker = Worker(name, folder, place, json.loads(settings))
+                    answer: dict[str, Any] = {"versions": worker.versions}
+                else:
+                    answer = getattr(worker, request.pop("do"))(**request)
             except Exception:  # noqa: BLE001  # whatever a library raises is told to the driver
                 answer = {"error": traceback.format_exc()}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
+        if worker is not None:
+            worker.close()
 
 
 if __name__ == "__main__":

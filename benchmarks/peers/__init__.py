@@ -8,7 +8,7 @@ the collection, best first, with the passages' texts at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Searches(Protocol):
-    """A system over one collection; made with the collection, a place for its files, and settings as ``name: value``."""
+    """A system over one collection; made with the collection, a folder for its files, and settings."""
 
     def __init__(self, collection: Collection, place: Path, settings: Mapping[str, str]) -> None: ...
 

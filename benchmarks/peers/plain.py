@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from benchmarks.collection import Collection, Question
+    from benchmarks.collection import Collection, Floats, Question
 
 RANK_CONSTANT = 60
 
@@ -39,13 +39,10 @@ class System:
 
     def search(self, question: Question) -> list[int]:
         """Compare everything that passes."""
-        passing = None if question.condition is None else np.flatnonzero(question.condition.passes(self._rows))
-        vectors = self._vectors if passing is None else self._vectors[passing]
-        sides = [self._best(vectors @ question.vector, passing)]
+        passing = None if question.condition is None else question.condition.passes(self._rows)
+        sides = [self._by_meaning(question.vector, passing)]
         if question.mode == "hybrid":
-            tokens = self._bm25s.tokenize(question.text, return_ids=False, show_progress=False)[0]
-            scores = self._words.get_scores(tokens)
-            sides.append(self._best(scores if passing is None else scores[passing], passing))
+            sides.append(self._by_words(question.text, passing))
         fused: dict[int, float] = {}
         for side in sides:
             for rank, row in enumerate(side, start=1):
@@ -56,10 +53,14 @@ class System:
     def close(self) -> None:
         """Do nothing."""
 
-    @staticmethod
-    def _best(scores: Any, passing: Any) -> list[int]:
-        count = min(CANDIDATES, len(scores))
-        places = np.argpartition(scores, -count)[-count:]
-        places = places[np.argsort(-scores[places])]
-        places = places[scores[places] > 0]
-        return (places if passing is None else passing[places]).tolist()
+    def _by_meaning(self, vector: Floats, passing: Any) -> list[int]:
+        rows = self._rows if passing is None else self._rows[passing]
+        scores = (self._vectors if passing is None else self._vectors[rows]) @ vector
+        count = min(CANDIDATES, len(rows))
+        best = np.argpartition(scores, -count)[-count:]
+        return rows[best[np.argsort(-scores[best])]].tolist()
+
+    def _by_words(self, text: str, passing: Any) -> list[int]:
+        tokens = self._bm25s.tokenize(text, return_ids=False, show_progress=False)
+        rows, scores = self._words.retrieve(tokens, k=CANDIDATES, show_progress=False, weight_mask=passing)
+        return rows[0][scores[0] > 0].tolist()

@@ -1,8 +1,8 @@
 """A LanceDB table with an index for words and one for each filtered column, searched with its hybrid query.
 
-``lancedb`` compares all vectors; ``lancedb-ivf`` has an index of vectors (IVF_SQ, refined with ten times as many), which
-its documentation recommends for large tables, and which does not find everything. The API for event loops is its own
-way in; the synchronous one wraps it, and makes threads for every hybrid query.
+``lancedb`` compares all vectors; ``lancedb-ivf`` has an index of vectors (IVF_SQ, refined with ten times as many), as
+is recommended for large tables, and does not find everything. Both are asked with the API for event loops, since the
+synchronous one makes threads for every hybrid query.
 """
 
 from __future__ import annotations
@@ -71,7 +71,12 @@ class System:
         arrow = self._arrow
         vector = arrow.list_(arrow.float32(), DIMENSION)
         schema = arrow.schema(
-            [("row", arrow.int64()), ("text", arrow.string()), *((name, arrow.int64()) for name in PARTS), ("vector", vector)]
+            [
+                ("row", arrow.int64()),
+                ("text", arrow.string()),
+                *((name, arrow.int64()) for name in PARTS),
+                ("vector", vector),
+            ]
         )
         database = await self._lancedb.connect_async(self._place)
         table = await database.create_table("passages", schema=schema)

@@ -1,7 +1,7 @@
 """LlamaIndex's fusion of its BM25 retriever, which uses bm25s, and an index over Faiss, by reciprocal ranks.
 
-Faiss compares all vectors. LlamaIndex's own vector store, which compares them in Python, would be many times slower. The
-filters of its BM25 retriever are fixed when it is made, and Faiss knows none.
+Faiss compares all vectors. LlamaIndex's own vector store, which compares them in Python, would be many times slower.
+The filters of its BM25 retriever are fixed when it is made, and Faiss knows none.
 """
 
 from __future__ import annotations

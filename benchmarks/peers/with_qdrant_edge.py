@@ -1,6 +1,6 @@
 """Qdrant Edge: the engine of a Qdrant server in this process, with a graph of vectors and BM25, fused by ranks.
 
-Its documentation prefetches both sides in one query. The graph is built before the questions, as a server does by itself.
+Both sides are prefetched in one query. The graph is built before the questions, as a server does by itself.
 """
 
 from __future__ import annotations
