@@ -39,10 +39,10 @@ SPREAD = 0.7
 """Standard deviation around a centre, of which each component has 1."""
 DISTANCE = 0.75
 """Length of what a question's vector has beside its passage's; the cosine of the two is .8."""
-STOP_WORDS = tuple(
-    "the of and to in a is it that for as with was on are be by at this not or an they but if will no their there then "
-    "these such into".split()
-)
+STOP_WORDS = (
+    "the", "of", "and", "to", "in", "a", "is", "it", "that", "for", "as", "with", "was", "on", "are", "be", "by", "at",
+    "this", "not", "or", "an", "they", "but", "if", "will", "no", "their", "there", "then", "these", "such", "into",
+)  # fmt: skip
 VOCABULARY = 50_000
 LENGTHS = (30, 90)
 """Words of a passage, the fewest and the most."""
@@ -173,7 +173,7 @@ def vocabulary() -> list[str]:
 def _words(generator: np.random.Generator, count: int) -> Ints:
     weights = np.cumsum(1 / (np.arange(1, VOCABULARY + 1) + 2.7))
     drawn = generator.random(count) * weights[-1]
-    return np.searchsorted(weights, drawn).astype(np.int32)
+    return np.asarray(np.searchsorted(weights, drawn), dtype=np.int32)
 
 
 def _unit(vectors: Any) -> Floats:

@@ -66,7 +66,8 @@ class Worker:
     def together(self, callers: int, seconds: float, first: int) -> dict[str, Any]:
         """Ask from so many callers at once, each its next question when one is answered, until the time is over.
 
-        Callers are tasks of one event loop where the system has an API for that, otherwise threads.
+        Callers are tasks of one event loop where the system has an API for that, otherwise threads. All have their first
+        question at the start, and each gets at least that one answered, however late its turn comes.
         """
         numbers = count(first)
         if isinstance(self._system, SearchesAsync):
@@ -92,28 +93,38 @@ class Worker:
 
     async def _tasks(self, system: SearchesAsync, callers: int, seconds: float, numbers: Iterator[int]) -> list[float]:
         took: list[float] = []
-        end = time.perf_counter() + seconds
+        start = time.perf_counter()
 
         async def call() -> None:
-            while (began := time.perf_counter()) < end:
+            asked = start
+            while True:
                 await system.asearch(self._collection.question(next(numbers)))
-                took.append(1000 * (time.perf_counter() - began))
+                answered = time.perf_counter()
+                took.append(1000 * (answered - asked))
+                if answered >= start + seconds:
+                    return
+                asked = answered
 
         await asyncio.gather(*(call() for _ in range(callers)))
         return took
 
     def _threads(self, callers: int, seconds: float, numbers: Iterator[int]) -> list[float]:
-        end = time.perf_counter() + seconds
+        took: list[float] = []
+        start = time.perf_counter()
 
-        def call(_: int) -> list[float]:
-            took: list[float] = []
-            while (began := time.perf_counter()) < end:
+        def call(_: int) -> None:
+            asked = start
+            while True:
                 self._system.search(self._collection.question(next(numbers)))
-                took.append(1000 * (time.perf_counter() - began))
-            return took
+                answered = time.perf_counter()
+                took.append(1000 * (answered - asked))
+                if answered >= start + seconds:
+                    return
+                asked = answered
 
         with ThreadPoolExecutor(callers) as pool:
-            return [milliseconds for own in pool.map(call, range(callers)) for milliseconds in own]
+            list(pool.map(call, range(callers)))
+        return took
 
 
 def _seconds(act: Any) -> float:

@@ -1,4 +1,4 @@
-"""What anyone would write first: all vectors in a numpy array, bm25s for the words, and reciprocal rank fusion."""
+"""What anyone would write first: vectors in a numpy array, bm25s with a stemmer for the words, and fusion by ranks."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class System:
         del place, settings
         self._collection = collection
         self._bm25s: Any = import_module("bm25s")
+        self._stemmer: Any = import_module("Stemmer").Stemmer("english")
 
     def load(self) -> None:
         """Copy the vectors and index the words."""
@@ -32,7 +33,8 @@ class System:
         self._vectors = np.array(self._collection.vectors)
         self._rows = np.arange(len(self._texts))
         self._words = self._bm25s.BM25()
-        self._words.index(self._bm25s.tokenize(self._texts, show_progress=False), show_progress=False)
+        tokens = self._bm25s.tokenize(self._texts, stemmer=self._stemmer, show_progress=False)
+        self._words.index(tokens, show_progress=False)
 
     def open(self) -> None:
         """Do nothing: everything is in memory."""
@@ -61,6 +63,6 @@ class System:
         return rows[best[np.argsort(-scores[best])]].tolist()
 
     def _by_words(self, text: str, passing: Any) -> list[int]:
-        tokens = self._bm25s.tokenize(text, return_ids=False, show_progress=False)
+        tokens = self._bm25s.tokenize(text, stemmer=self._stemmer, show_progress=False)
         rows, scores = self._words.retrieve(tokens, k=CANDIDATES, show_progress=False, weight_mask=passing)
         return rows[0][scores[0] > 0].tolist()
