@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.collection import CANDIDATES, TOP_K, make
 from benchmarks.peers import OURS, PEERS
 from benchmarks.report import Column, Report
-from benchmarks.systems import BLOCK, Systems, parser
+from benchmarks.systems import BLOCK, Systems, parser, percentile_95, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,15 +34,18 @@ COLUMNS = (
 def main(argv: Sequence[str]) -> int:
     """Measure each number of callers, and return the exit code."""
     arguments = parser("concurrency", __doc__ or "", SYSTEMS, (10_000,))
-    arguments.add_argument("--callers", type=int, nargs="+", default=list(CALLERS), metavar="N", help="at once")
+    arguments.add_argument("--callers", type=whole(1), nargs="+", default=list(CALLERS), metavar="N", help="at once")
     arguments.add_argument("--seconds", type=float, default=2, help="in which callers ask, of one turn")
-    arguments.add_argument("--turns", type=int, default=3, help="of each system with each number of callers")
+    arguments.add_argument("--turns", type=whole(1), default=3, help="of each system with each number of callers")
     options = arguments.parse_args(argv)
     settings = {"passages": options.passages, "seconds": options.seconds, "turns": options.turns, "set": options.set}
-    title = f"Hybrid questions without their embedding, {CANDIDATES} candidates a side, {TOP_K} hits"
+    sizes = " and ".join(f"{passages:,}" for passages in options.passages)
+    details = (
+        f"hybrid questions without their embedding to {sizes} passages, {CANDIDATES} candidates a side, {TOP_K} hits"
+    )
     several = len(options.passages) > 1
     columns = (Column("passages", "passages"), *COLUMNS) if several else COLUMNS
-    report = Report(title, columns, "callers", "label", "rate", settings)
+    report = Report("Callers at once", details, columns, "callers", "label", "rate", settings)
     for passages in options.passages:
         with TemporaryDirectory(prefix="benchmark-") as folder:
             collection = make(Path(folder), passages, max(QUESTIONS, 2 * max(options.callers)))
@@ -76,7 +79,7 @@ def measure(systems: Systems, callers: Sequence[int], seconds: float, turns: int
                     "how": told[0]["how"],
                     "rate": median(len(answer["milliseconds"]) / answer["seconds"] for answer in told),
                     "p50": median(took),
-                    "p95": quantiles(took, n=20)[-1],
+                    "p95": percentile_95(took),
                 }
             )
     return rows

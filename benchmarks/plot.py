@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.peers import OURS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 WIDTH, MARGIN = 760, 24
 NAMES = 210
@@ -26,19 +26,20 @@ text { fill: #e6edf3 } .fine { fill: #9198a1 } .back { fill: #0d1117 } .bar { fi
 """
 
 
-def draw(title: str, subtitle: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+def draw(title: str, beneath: Sequence[str], groups: Mapping[str, Mapping[str, float]]) -> str:
     """Return the picture.
 
     Args:
         title: What the bars are, with the unit.
-        subtitle: Where and when it was measured.
+        beneath: Lines in small print: how, where and when it was measured.
         groups: The bars of each group by name, zero or more, each group with a scale of its own.
     """
     parts: list[str] = []
     y = MARGIN + 14
     parts.append(f'<text class="title" x="{MARGIN}" y="{y}">{escape(title)}</text>')
-    y += 18
-    parts.append(f'<text class="fine" x="{MARGIN}" y="{y}">{escape(subtitle)}</text>')
+    for line in beneath:
+        y += 18
+        parts.append(f'<text class="fine" x="{MARGIN}" y="{y}">{escape(line)}</text>')
     room = WIDTH - 2 * MARGIN - NAMES - FIGURES
     for group, bars in groups.items():
         y += HEAD

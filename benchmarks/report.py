@@ -38,7 +38,8 @@ class Report:
     """The figures of one run.
 
     Attributes:
-        title: What was measured.
+        title: What was measured, in two or three words.
+        details: With what.
         columns: In their order.
         group: The column by which rows belong together, and its unit.
         label: The column that names a row within its group.
@@ -49,6 +50,7 @@ class Report:
     """
 
     title: str
+    details: str
     columns: Sequence[Column]
     group: str
     label: str
@@ -64,13 +66,14 @@ class Report:
         lines = ["| " + " | ".join(column.title for column in self.columns) + " |", "|---" * len(self.columns) + "|"]
         lines += ["| " + " | ".join(shown(row.get(column.name)) for column in self.columns) + " |" for row in self.rows]
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
-        lines += ["", f"{self.title}. {self.date}, {machine()}. {versions}."]
+        lines += ["", f"{self.title}, {self.details}. {self.date}, {machine()}. {versions}."]
         return "\n".join([*lines, *(f"Left out: {note}" for note in self.notes)])
 
     def json(self) -> str:
         """Return everything as JSON."""
         told = {
             "title": self.title,
+            "details": self.details,
             "date": self.date,
             "machine": machine(),
             "versions": self.versions,
@@ -87,9 +90,10 @@ class Report:
         for row in self.rows:
             value = row.get(self.drawn)
             if isinstance(value, (int, float)):
-                name = f"{shown(row[self.group])} {titles[self.group]}"
+                name = f"{titles[self.group]}: {shown(row[self.group])}"
                 groups.setdefault(name, {})[str(row[self.label])] = value
-        return draw(f"{self.title}: {titles[self.drawn]}", f"{self.date}, {machine()}", groups)
+        beneath = (self.details, f"{self.date}, {machine()}")
+        return draw(f"{self.title}: {titles[self.drawn]}", beneath, groups)
 
     def give(self, options: argparse.Namespace) -> int:
         """Print the table, write the files that were asked for, and return the exit code: 1 if some is left out."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.collection import CANDIDATES, DIMENSION, FILTERS, TOP_K, make
 from benchmarks.peers import OURS, PEERS
 from benchmarks.report import Column, Report
-from benchmarks.systems import BLOCK, Systems, parser
+from benchmarks.systems import BLOCK, Systems, parser, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +38,11 @@ COLUMNS = (
 def main(argv: Sequence[str]) -> int:
     """Measure each size, and return the exit code."""
     arguments = parser("scale", __doc__ or "", SYSTEMS, (100_000,))
-    arguments.add_argument("--questions", type=int, default=50, metavar="N", help="that each system is asked")
+    arguments.add_argument("--questions", type=whole(1), default=50, metavar="N", help="that each system is asked")
     options = arguments.parse_args(argv)
     settings = {"questions": options.questions, "dimension": DIMENSION, "set": options.set}
-    title = f"Loading and searching, vectors of {DIMENSION} numbers, {CANDIDATES} candidates a side, {TOP_K} hits"
-    report = Report(title, COLUMNS, "passages", "system", "p50", settings)
+    details = f"with vectors of {DIMENSION} numbers, {CANDIDATES} candidates a side, {TOP_K} hits"
+    report = Report("Many passages", details, COLUMNS, "passages", "system", "p50", settings)
     for passages in options.passages:
         with TemporaryDirectory(prefix="benchmark-") as folder:
             collection = make(Path(folder), passages, options.questions + BLOCK)
@@ -69,16 +68,13 @@ def measure(systems: Systems, folder: Path, passages: int, questions: int) -> li
     recall = systems.recall(asked)
     dense = systems.search([name for name in asked if PEERS[name].dense], questions, mode="dense")
     recall_dense = systems.recall(dense, mode="dense")
-    filtered = {
-        share: systems.search([name for name in asked if PEERS[name].filters], questions, share) for share in FILTERS
-    }
-    for name, (took, _) in asked.items():
+    filtered = systems.filtered(asked, questions)
+    for name, answers in asked.items():
         row = rows[name]
-        row["p50"], row["p95"], row["recall"] = median(took), quantiles(took, n=20)[-1], recall[name]
-        row["dense"] = median(dense[name][0]) if name in dense else None
+        row["p50"], row["p95"], row["recall"] = answers.p50, answers.p95, recall[name]
+        row["dense"] = dense[name].p50 if name in dense else None
         row["recall, dense"] = recall_dense.get(name)
-        for share, answers in filtered.items():
-            row[f"p50, {share}"] = median(answers[name][0]) if name in answers else None
+        row |= filtered.get(name, {})
         memory = systems.ask(name, "memory")
         row["memory"] = None if memory is None else memory["now"]
     return [rows[name] for name in asked]
@@ -92,7 +88,7 @@ def load(systems: Systems, name: str, place: Path, passages: int) -> dict[str, C
     row: dict[str, Cell] = {"load": loaded["seconds"], "loading": None if memory is None else memory["most"]}
     if PEERS[name].keeps_files:
         systems.stop(name)
-        size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+        size = sum(room(file) for file in place.rglob("*") if file.is_file())
         row["disk"], row["bytes"] = size / 2**20, size / passages
     return row
 
@@ -106,3 +102,9 @@ def open_anew(systems: Systems, name: str) -> float | None:
     if opened is None or found is None:
         return None
     return 1000 * opened["seconds"] + found["milliseconds"][0]
+
+
+def room(file: Path) -> int:
+    """Return the bytes that a file takes on the disk, which is less than its size where it has holes."""
+    status = file.stat()
+    return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.collection import CANDIDATES, DIMENSION, FILTERS, TOP_K, make
 from benchmarks.peers import OURS, PEERS, PLAIN
 from benchmarks.report import Column, Report
-from benchmarks.systems import BLOCK, Systems, parser
+from benchmarks.systems import BLOCK, Systems, parser, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ COLUMNS = (
 def main(argv: Sequence[str]) -> int:
     """Measure each size, and return the exit code."""
     arguments = parser("speed", __doc__ or "", SYSTEMS, (1_000, 10_000))
-    arguments.add_argument("--questions", type=int, default=100, metavar="N", help="that each system is asked")
+    arguments.add_argument("--questions", type=whole(1), default=100, metavar="N", help="that each system is asked")
     options = arguments.parse_args(argv)
     settings = {
         "questions": options.questions,
@@ -41,8 +40,8 @@ def main(argv: Sequence[str]) -> int:
         "dimension": DIMENSION,
         "set": options.set,
     }
-    title = f"A hybrid question without its embedding, {CANDIDATES} candidates a side, {TOP_K} hits"
-    report = Report(title, COLUMNS, "passages", "system", "p50", settings)
+    details = f"without their embedding, {CANDIDATES} candidates a side, {TOP_K} hits"
+    report = Report("Hybrid questions", details, COLUMNS, "passages", "system", "p50", settings)
     for passages in options.passages:
         with TemporaryDirectory(prefix="benchmark-") as folder:
             collection = make(Path(folder), passages, options.questions + BLOCK)
@@ -55,21 +54,17 @@ def measure(systems: Systems, passages: int, questions: int) -> list[dict[str, C
     """Return a row for each system."""
     asked = systems.search(systems.ready(), questions)
     recall = systems.recall(asked)
-    filtered = {
-        share: systems.search([name for name in asked if PEERS[name].filters], questions, share) for share in FILTERS
-    }
-    plain = median(asked[PLAIN][0]) if PLAIN in asked else None
+    filtered = systems.filtered(asked, questions)
+    plain = asked.get(PLAIN)
     rows: list[dict[str, Cell]] = []
-    for name, (took, _) in asked.items():
+    for name, answers in asked.items():
         row: dict[str, Cell] = {
             "passages": passages,
             "system": PEERS[name].title,
-            "p50": median(took),
-            "p95": quantiles(took, n=20)[-1],
-            "of_plain": None if plain is None else median(took) / plain,
+            "p50": answers.p50,
+            "p95": answers.p95,
+            "of_plain": None if plain is None else answers.p50 / plain.p50,
             "recall": recall[name],
         }
-        for share, answers in filtered.items():
-            row[f"p50, {share}"] = median(answers[name][0]) if name in answers else None
-        rows.append(row)
+        rows.append(row | filtered.get(name, {}))
     return rows

@@ -5,23 +5,41 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from benchmarks.collection import CANDIDATES, FILTERS
 from benchmarks.environments import PeerError, Running, cache_folder, interpreter
 from benchmarks.peers import OURS, PEERS
 from benchmarks.reference import exact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from benchmarks.collection import Collection, Mode
-    from benchmarks.report import Report
+    from benchmarks.report import Cell, Report
 
 BLOCK = 10
 """Questions that one system is asked before it is another one's turn."""
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number of an option."""
+
+    def read(text: str) -> int:
+        number = int(text.replace("_", "").replace(",", ""))
+        if number < least:
+            msg = f"{number} is too few: at least {least}"
+            raise argparse.ArgumentTypeError(msg)
+        return number
+
+    return read
 
 
 def parser(command: str, description: str, systems: Sequence[str], passages: Sequence[int]) -> argparse.ArgumentParser:
@@ -31,7 +49,9 @@ def parser(command: str, description: str, systems: Sequence[str], passages: Seq
         description=description,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    made.add_argument("--passages", type=int, nargs="+", default=list(passages), metavar="N", help="sizes to measure")
+    made.add_argument(
+        "--passages", type=whole(CANDIDATES), nargs="+", default=list(passages), metavar="N", help="sizes to measure"
+    )
     made.add_argument(
         "--systems",
         nargs="+",
@@ -53,6 +73,29 @@ def parser(command: str, description: str, systems: Sequence[str], passages: Seq
     made.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     made.add_argument("--svg", type=Path, metavar="FILE", help="also draw the figures as SVG")
     return made
+
+
+@dataclass(slots=True)
+class Asked:
+    """What came of questions: milliseconds and rows of each."""
+
+    milliseconds: list[float] = field(default_factory=list[float])
+    found: list[list[int]] = field(default_factory=list[list[int]])
+
+    @property
+    def p50(self) -> float:
+        """The median of the milliseconds."""
+        return median(self.milliseconds)
+
+    @property
+    def p95(self) -> float:
+        """What 95 % of the milliseconds are below."""
+        return percentile_95(self.milliseconds)
+
+
+def percentile_95(milliseconds: Sequence[float]) -> float:
+    """Return what 95 % are below."""
+    return float(np.percentile(milliseconds, 95))
 
 
 class Systems:
@@ -78,7 +121,7 @@ class Systems:
     def wanted(self) -> list[str]:
         """Those that make sense with so many passages, and have not failed."""
         passages = len(self._collection)
-        return [name for name in self._options.systems if PEERS[name].takes(passages) and name not in self._lost]
+        return [name for name in self._options.systems if passages >= PEERS[name].least and name not in self._lost]
 
     def start(self, name: str) -> bool:
         """Run one in a new process, until the end or :meth:`stop`; return whether it could be."""
@@ -113,9 +156,9 @@ class Systems:
 
     def search(
         self, names: Sequence[str], questions: int, share: str | None = None, mode: Mode = "hybrid"
-    ) -> dict[str, tuple[list[float], list[list[int]]]]:
-        """Ask all the first questions, in turns; return milliseconds and rows of each system."""
-        asked: dict[str, tuple[list[float], list[list[int]]]] = {name: ([], []) for name in names}
+    ) -> dict[str, Asked]:
+        """Ask all the first questions, in turns, and return what came of it by system."""
+        asked = {name: Asked() for name in names}
         # Each is asked a few others before, so that nothing is measured that happens once.
         blocks = [range(questions, questions + BLOCK)]
         blocks += [range(start, min(start + BLOCK, questions)) for start in range(0, questions, BLOCK)]
@@ -127,24 +170,29 @@ class Systems:
                 if answer is None:
                     del asked[name]
                 elif turn:
-                    asked[name][0].extend(answer["milliseconds"])
-                    asked[name][1].extend(answer["found"])
+                    asked[name].milliseconds.extend(answer["milliseconds"])
+                    asked[name].found.extend(answer["found"])
         return asked
 
-    def recall(
-        self, found: dict[str, tuple[list[float], list[list[int]]]], share: Any = None, mode: Mode = "hybrid"
-    ) -> dict[str, float]:
+    def filtered(self, names: Iterable[str], questions: int) -> dict[str, dict[str, Cell]]:
+        """Ask those that filter with each filter; return cells of the p50 and the recall, by system."""
+        cells: dict[str, dict[str, Cell]] = {name: {} for name in names if PEERS[name].filters}
+        for share in FILTERS:
+            asked = self.search([*cells], questions, share)
+            recall = self.recall(asked, share)
+            for name, answers in asked.items():
+                cells[name] |= {f"p50, {share}": answers.p50, f"recall, {share}": recall[name]}
+        return cells
+
+    def recall(self, asked: Mapping[str, Asked], share: str | None = None, mode: Mode = "hybrid") -> dict[str, float]:
         """Return each system's mean recall@10 against an exact search."""
-        questions = max((len(rows) for _, rows in found.values()), default=0)
-        best = exact(self._collection, questions, share)
-        return {
-            name: sum(
-                reference.recall(own, PEERS[name].fusion if mode == "hybrid" else None)
-                for reference, own in zip(best, rows, strict=True)
-            )
-            / len(rows)
-            for name, (_, rows) in found.items()
-        }
+        questions = max((len(answers.found) for answers in asked.values()), default=0)
+        best = exact(self._collection, questions, None if share is None else FILTERS[share])
+        recall: dict[str, float] = {}
+        for name, answers in asked.items():
+            fusion = PEERS[name].fusion if mode == "hybrid" else None
+            recall[name] = fmean(one.recall(rows, fusion) for one, rows in zip(best, answers.found, strict=True))
+        return recall
 
     def stop(self, name: str) -> None:
         """End one's process, so that another one can open what it wrote."""

@@ -66,8 +66,8 @@ class Worker:
     def together(self, callers: int, seconds: float, first: int) -> dict[str, Any]:
         """Ask from so many callers at once, each its next question when one is answered, until the time is over.
 
-        Callers are tasks of one event loop where the system has an API for that, otherwise threads. All have their first
-        question at the start, and each gets at least that one answered, however late its turn comes.
+        Callers are tasks of one event loop where the system has an API for that, otherwise threads. All have their
+        first question at the start, and each gets at least that one answered, however late its turn comes.
         """
         numbers = count(first)
         if isinstance(self._system, SearchesAsync):

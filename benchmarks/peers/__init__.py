@@ -61,7 +61,6 @@ class Peer:
         keeps_files: Whether another process can open what one has loaded; otherwise everything is in memory.
         filters: Whether both sides apply filters before their limits; what does so afterwards may find nothing.
         dense: Whether it can search by vectors alone.
-        most: Passages beyond which it is not made for.
         least: Passages below which it is the same as another one.
     """
 
@@ -72,12 +71,7 @@ class Peer:
     keeps_files: bool = False
     filters: bool = False
     dense: bool = False
-    most: int | None = None
     least: int = 0
-
-    def takes(self, passages: int) -> bool:
-        """Whether so many passages make sense."""
-        return self.least <= passages and (self.most is None or passages <= self.most)
 
 
 OURS = "retrieval-core"
@@ -98,16 +92,6 @@ PEERS: dict[str, Peer] = {
     ),
     "retrieval-core-lancedb": Peer(
         "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "zscore", keeps_files=True, filters=True, dense=True
-    ),
-    "retrieval-core-qdrant": Peer(
-        "retrieval-core on Qdrant's local mode",
-        "ours",
-        (OURS, "qdrant-client"),
-        "zscore",
-        keeps_files=True,
-        filters=True,
-        dense=True,
-        most=20_000,  # Qdrant's client says so itself
     ),
 }
 """All systems, by the names that the command line takes."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BATCH = 10_000
 """Passages of one write."""
-STORES = {"retrieval-core-lancedb": "lancedb", "retrieval-core-qdrant": "qdrant"}
+STORES = {"retrieval-core-lancedb": "lancedb"}
 
 
 class KnownVectors:
@@ -91,8 +91,6 @@ class System:
             "store.kind": self._store,
             **self._settings,
         }
-        if self._store == "qdrant":
-            overrides["store.qdrant.path"] = str(self._place)
         embedder = KnownVectors(self._collection)
         index = open_index(self._place / "index", config=load_config(overrides=overrides), embedder=embedder)
         return index, embedder
