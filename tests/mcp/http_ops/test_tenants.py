@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Document
-from retrieval_core.config import CacheConfig
+from retrieval_core.config import CacheConfig, EmbedderConfig
 from retrieval_core.config.adapters import SemanticCacheConfig
 from retrieval_core.run.observe import Metrics
-from support.http_service import hashed, opened, serving
+from support.http_service import FAKE, hashed, opened, serving
 from support.tenants import (
     HASHED,
     MCP,
@@ -260,3 +260,43 @@ def test_a_tenant_may_neither_write_nor_see_the_counters_of_all(tmp_path: Path) 
         assert read.json()["text"] == "All of globex."
 
     served(tmp_path, check, allow_writes=True)
+
+
+async def listed(service: Service, token: str) -> list[str]:
+    """Return the names of all resources."""
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"_meta": META, **({"cursor": cursor} if cursor else {})}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": params}
+        headers = {**MCP, **MODERN, "mcp-method": "resources/list"}
+        part = (await service.ask("POST", "/mcp", token, json=call, headers=headers)).json()["result"]
+        names += [resource["name"] for resource in part["resources"]]
+        if (cursor := part.get("nextCursor")) is None:
+            return names
+
+
+@pytest.mark.parametrize("kind", [FAKE.kind, "none"], ids=["with vectors", "words alone"])
+def test_a_tenant_is_told_of_all_of_its_documents(kind: str, tmp_path: Path) -> None:
+    """However many others have, whose names come before, and however many there are."""
+    for tenant, count in {"acme": 230, "aaa": 260}.items():
+        folder = tmp_path / "files" / tenant
+        folder.mkdir(parents=True)
+        for number in range(count):
+            (folder / f"{number:03}.md").write_text(f"---\ntenant: {tenant}\n---\nNote {number} of {tenant}.\n")
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db", embedder=EmbedderConfig(kind=kind))
+        await index.aingest(tmp_path / "files")
+        if kind != "none":  # which did not come from a file
+            await index.aadd([Chunk("acme#0", "acme", "One more of acme.", metadata={"tenant": "acme"})])
+        async with serving({"index": index}, tokens=HASHED) as service:
+            own = [f"files/acme/{number:03}.md" for number in range(230)]
+            others = [f"files/aaa/{number:03}.md" for number in range(260)]
+            more = [] if kind == "none" else ["acme"]
+            assert await listed(service, TOKENS["acme"]) == [*more, *own]
+            assert await listed(service, TOKENS[None]) == [*more, *others, *own]
+            told = (await called(service, TOKENS["acme"], "describe_index"))["structuredContent"]
+            assert "200 passages" in told["note"]
+
+    asyncio.run(run())
