@@ -76,6 +76,11 @@ def passages(tenant: str, count: int) -> list[Chunk]:
     ]
 
 
+def words(text: str) -> int:
+    """Count tokens without a model."""
+    return len(text.split())
+
+
 def repeated(request: CompletionRequest) -> str:
     """Return what a language model was asked, as one that can be talked into telling it would answer."""
     return "\n\n".join(message.content for message in request.messages)
@@ -111,7 +116,7 @@ async def filled(
     chunks = [chunk for tenant, count in counts.items() for chunk in passages(tenant, count)]
     knowing = {"all": Everything(chunks)}
     parts: dict[str, Any] = {"retrievers": knowing, "transformers": knowing} if graph else {}
-    parts |= {"observer": observer, "token_counter": lambda text: len(text.split())}
+    parts |= {"observer": observer, "token_counter": words}
     if writes:
         parts["llm"] = FakeLLM(repeated)
     context = ContextConfig(max_tokens=BUDGETS[1])

@@ -100,8 +100,8 @@ class HttpSettings(BaseModel):
         """Read all tokens.
 
         Raises:
-            ConfigurationError: One is not hashed, or of two tenants, the file cannot be read, or there is none where one
-                is needed.
+            ConfigurationError: One is not hashed, or of two tenants, the file cannot be read, or there is none where
+                one is needed.
         """
         found = read_tokens(self.tokens)
         if self.tokens_file is not None:
