@@ -138,7 +138,7 @@ def _opened(settings: ServerSettings, places: Sequence[str], observer: Observer)
     for name, path in named_indexes(places, config.index).items():
         own: RetrievalConfig = config.model_copy(update={"index": path})
         index = open_index(config=own, observer=_observer(own, observer))
-        served.append(ServedIndex(name, index, settings.http.base_url, settings.http.tenant_field))
+        served.append(ServedIndex(name, index, settings.http.base_url))
     return served
 
 
