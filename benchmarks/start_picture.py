@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WIDTH, LEFT, RIGHT, LANE = 760, 16, 16, 18
+NARROWEST = 2
 COLOURS = {
     "MCP": "#8c959f", "pydantic": "#bf8700", "click": "#d4a72c", "rich": "#e0b84e", "numpy": "#1f883d",
     "onnxruntime": "#8250df", "tokenizers": "#bc4c00", "own": "#0969da", "checksum": "#57606a", "model": "#a475f9",
@@ -46,7 +47,8 @@ def draw(runs: Sequence[Mapping[str, Any]]) -> str:
         parts.append(f'<text class="title" x="{LEFT}" y="{y}">{escape(run["name"])}</text>')
         y += 8
         top, end = y, run["moments"]["answer"]
-        spans = [span for span in run["spans"] if span["what"] in COLOURS and span["begin"] < end]
+        shown = (span for span in run["spans"] if span["begin"] < end)
+        spans = [span for span in shown if (span["end"] - span["begin"]) * scale >= NARROWEST]
         threads = dict.fromkeys(span["thread"] for span in sorted(spans, key=lambda span: span["begin"]))
         for thread in threads:
             parts.append(_bar(LEFT, y, end * scale, LANE, 'class="lane"'))
@@ -58,12 +60,11 @@ def draw(runs: Sequence[Mapping[str, Any]]) -> str:
                 colour = f'fill="{COLOURS[span["what"]]}"'
                 parts.append(_bar(LEFT + span["begin"] * scale, y, width, LANE, colour))
             y += LANE + 2
-        for name, moment in run["moments"].items():
+        for moment in run["moments"].values():
             x = LEFT + moment * scale
             parts.append(f'<line class="moment" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{y + 2}"/>')
-            parts.append(
-                f'<text class="fine" x="{x:.1f}" y="{y + 13}" text-anchor="end">{name} {moment * 1000:.0f} ms</text>'
-            )
+        told = ", ".join(f"{name} {moment * 1000:.0f} ms" for name, moment in run["moments"].items())
+        parts.append(f'<text class="fine" x="{LEFT + end * scale:.1f}" y="{y + 13}" text-anchor="end">{told}</text>')
         y += 20
     x, y = LEFT, y + 14
     for what in (what for what in COLOURS if what in used):

@@ -42,6 +42,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.spans: list[dict[str, object]] = []
+        self._timed_modules: set[str] = set()
         self._importing: dict[int, list[str]] = {}
         self._import, self._import_module = builtins.__import__, importlib.import_module
         builtins.__import__, importlib.import_module = self._traced_import, self._traced_import_module
@@ -74,9 +75,12 @@ class Trace:
                 self._note_loading()
 
     def _note_loading(self) -> None:
-        for module in [module for module in LOADING if module in sys.modules]:
-            attribute, what = LOADING.pop(module)
-            setattr(sys.modules[module], attribute, self._timed(getattr(sys.modules[module], attribute), what))
+        for module, (attribute, what) in LOADING.items():
+            owner = sys.modules.get(module)
+            # Another thread may still be importing it.
+            if hasattr(owner, attribute) and module not in self._timed_modules:
+                self._timed_modules.add(module)
+                setattr(owner, attribute, self._timed(getattr(owner, attribute), what))
 
     def _timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
         return lambda *arguments: self._note(what, lambda: function(*arguments))
