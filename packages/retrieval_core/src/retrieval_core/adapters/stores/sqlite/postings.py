@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from contextlib import contextmanager
+from collections import defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +24,7 @@ import numpy as np
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from sqlite3 import Connection
 
     from numpy.typing import NDArray
@@ -33,17 +32,19 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = NDArray[np.int64]
     Unsigned: TypeAlias = NDArray[np.unsignedinteger]
 
-BLOCK = 4096
+BLOCK = 1024
 """Postings of a block, about; those of one term are never parted."""
 FANOUT = 8
 """How many times as large as those that it is made of a merged segment is, about."""
-BLOCKS_AT_ONCE = 16
+BLOCKS_AT_ONCE = 64
 """How many blocks are merged at a time, about."""
 MOST_STALE = 4
 """A segment is rewritten when more than one of this many of its chunks are removed."""
 
 _HEADER = struct.Struct("<4I")
 """The numbers of terms and of postings, and the bytes of a position and of a frequency."""
+_UNREADABLE = (AttributeError, IndexError, TypeError, ValueError, struct.error)
+"""What reading bytes raises that are not what they must be."""
 _SEGMENTS = "SELECT id, numbers, lengths, first_terms FROM word_segments ORDER BY first"
 _SIZES = """
 SELECT id, chunks, (SELECT count(*) FROM stale_words WHERE number BETWEEN first AND last)
@@ -73,10 +74,16 @@ class Segment:
             DamagedError: The block is damaged.
         """
         place = bisect_right(self.first_terms, term) - 1
-        found = _found(_block(connection, self.id, place), term.encode()) if place >= 0 else None
-        if found is not None and found[0][-1] >= len(self.numbers):
-            msg = "a word is in chunks that its segment does not have"
-            raise DamagedError(msg)
+        if place < 0:
+            return None
+        block = _block(connection, self.id, place)
+        try:
+            found = _found(block, term.encode())
+            is_sound = found is None or found[0][-1] < len(self.numbers)
+        except _UNREADABLE as error:
+            raise _damaged() from error
+        if not is_sound:
+            raise _damaged()
         return found
 
 
@@ -104,16 +111,13 @@ def read_segments(connection: Connection) -> list[Segment]:
     """
     segments: list[Segment] = []
     for name, numbers, lengths, first_terms in connection.execute(_SEGMENTS).fetchall():
-        with _damage_told():
-            segment = Segment(
-                name,
-                np.frombuffer(numbers, "<i8"),
-                np.frombuffer(lengths, "<u4"),
-                first_terms.split("\n") if first_terms else (),
-            )
+        try:
+            blocks = first_terms.split("\n") if first_terms else ()
+            segment = Segment(name, np.frombuffer(numbers, "<i8"), np.frombuffer(lengths, "<u4"), blocks)
+        except _UNREADABLE as error:
+            raise _damaged() from error
         if len(segment.numbers) != len(segment.lengths):
-            msg = "a segment of words has numbers without lengths"
-            raise DamagedError(msg)
+            raise _damaged()
         segments.append(segment)
     return segments
 
@@ -132,36 +136,59 @@ def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[st
     """
     if not chunks:
         return
-    vocabulary: dict[str, int] = {}
-    ids: list[int] = []
-    frequencies: list[int] = []
-    sizes: list[int] = []
-    for _, terms in chunks:
-        counted = Counter(terms)
-        ids += [vocabulary.setdefault(term, len(vocabulary)) for term in counted]
-        frequencies += counted.values()
-        sizes.append(len(counted))
-    positions = np.repeat(np.arange(len(chunks)), sizes)
-    postings = _in_order(vocabulary, np.array(ids, np.int64), positions, np.array(frequencies, np.int64))
-    numbers = np.array([number for number, _ in chunks], np.int64)
     lengths = np.array([len(terms) for _, terms in chunks], np.uint32)
+    vocabulary = _Vocabulary()
+    ids = vocabulary.ids(chain.from_iterable(terms for _, terms in chunks), int(lengths.sum()))
+    # A chunk and a term as one number, of which those that are equal are counted.
+    pairs, frequencies = np.unique(
+        np.repeat(np.arange(len(chunks)), lengths) * len(vocabulary) + ids, return_counts=True
+    )
+    positions, ids = np.divmod(pairs, max(1, len(vocabulary)))
+    postings = _in_order(vocabulary, ids, positions, frequencies)
+    numbers = np.array([number for number, _ in chunks], np.int64)
     _write(connection, numbers, lengths, [postings])
 
 
 def merge_segments(connection: Connection) -> None:
     """Merge neighbouring segments that together are large enough, and rewrite those with many removed chunks."""
     while group := _to_merge(connection.execute(_SIZES).fetchall()):
-        segments = [segment for segment in read_segments(connection) if segment.id in group]
-        first, last = int(segments[0].numbers[0]), int(segments[-1].numbers[-1])
-        alive = [~np.isin(segment.numbers, read_stale(connection)) for segment in segments]
-        numbers = np.concatenate([segment.numbers[kept] for segment, kept in zip(segments, alive, strict=True)])
-        lengths = np.concatenate([segment.lengths[kept] for segment, kept in zip(segments, alive, strict=True)])
-        if len(numbers):
-            _write(connection, numbers, lengths, _merged(connection, segments, alive))
-        old = [(segment.id,) for segment in segments]
-        connection.executemany("DELETE FROM word_blocks WHERE segment = ?", old)
-        connection.executemany("DELETE FROM word_segments WHERE id = ?", old)
-        connection.execute("DELETE FROM stale_words WHERE number BETWEEN ? AND ?", (first, last))
+        _merge(connection, group)
+
+
+def has_small_segments(connection: Connection) -> bool:
+    """Whether :func:`merge_small_segments` has anything to do."""
+    return len(_small(connection.execute(_SIZES).fetchall())) > 1
+
+
+def merge_small_segments(connection: Connection) -> None:
+    """Merge the last segments, so that each one that is left is some times as large as all behind it."""
+    _merge(connection, set(_small(connection.execute(_SIZES).fetchall())))
+
+
+def _merge(connection: Connection, group: Collection[int]) -> None:
+    segments = [segment for segment in read_segments(connection) if segment.id in group]
+    first, last = int(segments[0].numbers[0]), int(segments[-1].numbers[-1])
+    stale = read_stale(connection)
+    alive = [~np.isin(segment.numbers, stale) for segment in segments]
+    numbers = np.concatenate([segment.numbers[kept] for segment, kept in zip(segments, alive, strict=True)])
+    lengths = np.concatenate([segment.lengths[kept] for segment, kept in zip(segments, alive, strict=True)])
+    if len(numbers):
+        _write(connection, numbers, lengths, _merged(connection, segments, alive))
+    old = [(segment.id,) for segment in segments]
+    connection.executemany("DELETE FROM word_blocks WHERE segment = ?", old)
+    connection.executemany("DELETE FROM word_segments WHERE id = ?", old)
+    connection.execute("DELETE FROM stale_words WHERE number BETWEEN ? AND ?", (first, last))
+
+
+def _small(sizes: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Return the ids of the last segments, from the first on that is not :data:`FANOUT` times as large as the rest."""
+    rest = 0
+    small = 0
+    for place, (_, chunks, _) in enumerate(reversed(sizes), start=1):
+        if chunks < FANOUT * rest:
+            small = place
+        rest += chunks
+    return [name for name, _, _ in sizes[len(sizes) - small :]]
 
 
 def _to_merge(sizes: Sequence[tuple[int, int, int]]) -> set[int]:
@@ -200,15 +227,14 @@ def _merged(
     begins = accumulate((int(np.count_nonzero(kept)) for kept in alive), initial=-1)
     moved = [np.cumsum(kept) + begin for kept, begin in zip(alive, begins, strict=False)]
     for first, end in pairwise([*borders, None]):
-        vocabulary: dict[str, int] = {}
+        vocabulary = _Vocabulary()
         ids: list[Numbers] = []
         positions: list[Numbers] = []
         frequencies: list[Numbers] = []
         for segment, kept, place in zip(segments, alive, moved, strict=True):
             for block in _between(connection, segment, first, end):
-                terms = [vocabulary.setdefault(term, len(vocabulary)) for term in block.terms]
                 remain = kept[block.positions]
-                ids.append(np.repeat(np.array(terms, np.int64), block.counts)[remain])
+                ids.append(np.repeat(vocabulary.ids(block.terms, len(block.terms)), block.counts)[remain])
                 positions.append(place[block.positions[remain]])
                 frequencies.append(block.frequencies[remain])
         if vocabulary:
@@ -234,16 +260,26 @@ def _between(connection: Connection, segment: Segment, first: str | None, end: s
         )
 
 
-def _in_order(vocabulary: dict[str, int], ids: Numbers, positions: Numbers, frequencies: Numbers) -> _Postings:
+class _Vocabulary(defaultdict[str, int]):
+    """Numbers terms from 0 on, in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__len__)
+
+    def ids(self, terms: Iterable[str], count: int) -> Numbers:
+        """Return the numbers of so many terms."""
+        return np.fromiter(map(self.__getitem__, terms), np.int64, count)
+
+
+def _in_order(vocabulary: _Vocabulary, ids: Numbers, positions: Numbers, frequencies: Numbers) -> _Postings:
     """Sort postings by term, and leave out terms without any.
 
     Args:
-        vocabulary: The id of each term.
         ids: The term of each posting; those of one term are in the order of their positions.
     """
     terms = sorted(vocabulary)
     ranks = np.empty(len(terms), np.int64)
-    ranks[np.array([vocabulary[term] for term in terms], np.int64)] = np.arange(len(terms))
+    ranks[vocabulary.ids(terms, len(terms))] = np.arange(len(terms))
     by_rank = ranks[ids]
     order = np.argsort(by_rank, kind="stable")
     counts = np.bincount(by_rank, minlength=len(terms))
@@ -299,32 +335,33 @@ def _block(connection: Connection, segment: int, place: int) -> bytes:
         "SELECT block FROM word_blocks WHERE segment = ? AND place = ?", (segment, place)
     ).fetchone()
     if row is None or not isinstance(row[0], bytes):
-        msg = "a block of words is missing"
-        raise DamagedError(msg)
+        raise _damaged()
     return row[0]
 
 
 def _found(block: bytes, term: bytes) -> tuple[Unsigned, Unsigned] | None:
     """Return the positions and frequencies of a term in a block, without looking at those of the others."""
-    with _damage_told():
-        terms, postings, wide, broad = _HEADER.unpack_from(block)
-        first = _HEADER.size + 4 * terms
-        second = first + wide * postings
-        lines = second + broad * postings
-        place = block.find(b"\n" + term + b"\n", lines)
-        if place < 0:
-            return None
-        rank = block.count(b"\n", lines, place)
-        counts = np.frombuffer(block, "<u4", terms, _HEADER.size)
-        begin, count = int(counts[:rank].sum()), int(counts[rank])
-        return (
-            np.frombuffer(block, f"<u{wide}", count, first + wide * begin),
-            np.frombuffer(block, f"<u{broad}", count, second + broad * begin),
-        )
+    terms, postings, wide, broad = _HEADER.unpack_from(block)
+    first = _HEADER.size + 4 * terms
+    second = first + wide * postings
+    lines = second + broad * postings
+    if not block.startswith(b"\n", lines) or not block.endswith(b"\n"):
+        msg = "the terms are not where they must be"
+        raise ValueError(msg)
+    place = block.find(b"\n" + term + b"\n", lines)
+    if place < 0:
+        return None
+    rank = block.count(b"\n", lines, place)
+    counts = np.frombuffer(block, "<u4", terms, _HEADER.size)
+    begin, count = int(counts[:rank].sum()), int(counts[rank])
+    return (
+        np.frombuffer(block, f"<u{wide}", count, first + wide * begin),
+        np.frombuffer(block, f"<u{broad}", count, second + broad * begin),
+    )
 
 
 def _unpacked(block: bytes) -> _Postings:
-    with _damage_told():
+    try:
         terms, postings, wide, broad = _HEADER.unpack_from(block)
         first = _HEADER.size + 4 * terms
         second = first + wide * postings
@@ -334,13 +371,9 @@ def _unpacked(block: bytes) -> _Postings:
             np.frombuffer(block, f"<u{wide}", postings, first).astype(np.int64),
             np.frombuffer(block, f"<u{broad}", postings, second).astype(np.int64),
         )
+    except _UNREADABLE as error:
+        raise _damaged() from error
 
 
-@contextmanager
-def _damage_told() -> Generator[None, None, None]:
-    """Raise :class:`DamagedError` where bytes are not what they must be."""
-    try:
-        yield
-    except (AttributeError, IndexError, TypeError, ValueError, struct.error) as error:
-        msg = "a segment of words cannot be read"
-        raise DamagedError(msg) from error
+def _damaged() -> DamagedError:
+    return DamagedError("the words' postings cannot be read")

@@ -85,6 +85,11 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
     )
 
 
+def numbers_of(connection: Connection, ids: Iterable[str]) -> list[tuple[int]]:
+    """Return the numbers of those chunks that exist."""
+    return [(number,) for (number,) in _by_id(connection, "SELECT number FROM chunks", ids)]
+
+
 def vectors_of(connection: Connection, numbers: Iterable[int]) -> dict[int, Vector]:
     """Return the vectors of chunks, by their number.
 

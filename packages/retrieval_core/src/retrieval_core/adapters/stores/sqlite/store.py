@@ -80,6 +80,23 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         session = self._session
         return 0 if session is None else session.loaded_bytes
 
+    async def optimize(self) -> None:
+        """Arrange what was written for faster searches.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
+            StoreError: The index cannot be written.
+        """
+
+        def work(connection: Connection) -> None:
+            from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
+            self._checked_manifest(connection)
+            write.optimize(connection)
+
+        if await self._exists():
+            await self._current().write(work, self._prepare)
+
     def _open(self) -> _Session:
         return _Session(self._path, self._busy_timeout, self._prepare)
 

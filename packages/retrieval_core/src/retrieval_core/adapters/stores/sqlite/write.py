@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
-from retrieval_core.adapters.stores.sqlite.postings import add_postings, merge_segments
+from retrieval_core.adapters.stores.sqlite.postings import (
+    add_postings,
+    has_small_segments,
+    merge_segments,
+    merge_small_segments,
+)
+from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +31,7 @@ def _into(table: str, columns: Sequence[str]) -> str:
     return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNKS.columns)} RETURNING number"
+_INSERT_CHUNK = f"INSERT {_into('chunks', ('number', *CHUNKS.columns))}"
 _INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENTS.columns)}"
 _REPLACE_SECTION = f"REPLACE {_into('sections', SECTIONS.columns)}"
 _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
@@ -59,6 +65,13 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
+def optimize(connection: Connection) -> None:
+    """Arrange the words for faster searches, where they are not; this counts as a write."""
+    if has_small_segments(connection):
+        next_generation(connection)
+        merge_small_segments(connection)
+
+
 def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequence[str]) -> int:
     """Remove documents and the states of their sources, and return how many chunks were removed.
 
@@ -84,7 +97,9 @@ def _remove_documents(
     return count
 
 
-def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
+def _remove_chunks(
+    connection: Connection, numbers: Sequence[tuple[int]], generation: int, vectors: Sequence[str]
+) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
     connection.executemany("INSERT INTO stale_words VALUES (?)", numbers)
@@ -97,17 +112,21 @@ def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation
 def _insert_chunks(
     connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
 ) -> None:
-    vectors = None if change.vectors is None else unit_rows(change.vectors)
-    terms: list[tuple[int, list[str]]] = []
-    for position, chunk in enumerate(change.chunks):
-        former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
-        _remove_chunks(connection, former, generation, names)
-        number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).fetchone()[0]
-        terms.append((number, analyzer.terms(chunk.indexed_text)))
-        if vectors is not None:
-            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))
-        for name, rows in change.named_vectors.items():
-            if (vector := rows.get(chunk.id)) is not None:
-                row = (name, number, unit_rows(vector).tobytes())
-                connection.execute("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)
-    add_postings(connection, terms)
+    former = numbers_of(connection, (chunk.id for chunk in change.chunks))
+    _remove_chunks(connection, former, generation, names)
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()[0]
+    numbers = range(last + 1, last + 1 + len(change.chunks))
+    rows = ((number, *CHUNKS.to_row(chunk)) for number, chunk in zip(numbers, change.chunks, strict=True))
+    connection.executemany(_INSERT_CHUNK, rows)
+    if change.vectors is not None:
+        vectors = (vector.tobytes() for vector in unit_rows(change.vectors))
+        connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, vectors, strict=True))
+    for name, by_chunk in change.named_vectors.items():
+        named = (
+            (name, number, unit_rows(by_chunk[chunk.id]).tobytes())
+            for number, chunk in zip(numbers, change.chunks, strict=True)
+            if chunk.id in by_chunk
+        )
+        connection.executemany("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", named)
+    terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
+    add_postings(connection, list(zip(numbers, terms, strict=True)))
