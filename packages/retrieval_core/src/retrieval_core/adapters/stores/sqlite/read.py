@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
+from retrieval_core.adapters.stores.sqlite.schema import has_table
 from retrieval_core.ports import Fetched, Manifest
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -61,7 +62,7 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 
     Otherwise the file is another one, such as an older copy that was restored and written to since.
     """
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
+    if not has_table(connection, "writes"):
         return False
     sql = "SELECT 1 FROM writes WHERE generation = ? AND token = ?"
     return connection.execute(sql, (generation, token)).fetchone() is not None

@@ -30,7 +30,9 @@ WORD_SEARCH = "fts5"
 # A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
 # "removed". Long texts are the last columns, so that reading the others does not touch them. A copy of a file has its
 # generations too, so each write leaves a random token; "writes" has those of the last generations, by which readers see
-# whether their cache is a former state of this very file. Files from before tokens get them with the next write. The
+# whether their cache is a former state of this very file. Files from before tokens get them with the next write. So do
+# those from before "late_vectors": the chunks that were written without their vector, and the generation that brought
+# it, NULL until then, by which cached arrays are updated. The
 # words are analysed already; the tokenizer only splits at spaces, since it takes everything beyond ASCII for a letter.
 _TABLES = """
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -65,6 +67,11 @@ CREATE TABLE sources (
 _TOKENS = """
 ALTER TABLE state ADD COLUMN token TEXT NOT NULL DEFAULT '';
 CREATE TABLE writes (generation INTEGER PRIMARY KEY, token TEXT NOT NULL);
+"""
+
+_LATE_VECTORS = """
+CREATE TABLE late_vectors (number INTEGER PRIMARY KEY, generation INTEGER);
+CREATE INDEX late_vectors_by_generation ON late_vectors (generation);
 """
 
 _NAMED_VECTORS = """
@@ -115,7 +122,7 @@ def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
 
 def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the open transaction."""
-    _execute(connection, _TABLES + _TOKENS + (_NAMED_VECTORS if manifest.vectors else ""))
+    _execute(connection, _TABLES + _TOKENS + _LATE_VECTORS + (_NAMED_VECTORS if manifest.vectors else ""))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_OF_SEVERAL_VECTORS if manifest.vectors else FORMAT}")
     connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
@@ -129,10 +136,17 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
 
 
-def add_tokens(connection: sqlite3.Connection) -> None:
-    """Add the columns of tokens to a file from before these, inside the open transaction."""
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
+def add_newer_tables(connection: sqlite3.Connection) -> None:
+    """Add what a file of an earlier version lacks, inside the open transaction."""
+    if not has_table(connection, "writes"):
         _execute(connection, _TOKENS)
+    if not has_table(connection, "late_vectors"):
+        _execute(connection, _LATE_VECTORS)
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the file has a table, which one of an earlier version may lack."""
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
 
 
 def _execute(connection: sqlite3.Connection, statements: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
-from retrieval_core.adapters.stores.sqlite.schema import add_tokens
+from retrieval_core.adapters.stores.sqlite import late
+from retrieval_core.adapters.stores.sqlite.schema import add_newer_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
-    add_tokens(connection)
+    add_newer_tables(connection)
     token = token_hex(16)
     sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
     generation = connection.execute(sql, (token,)).fetchone()[0]
@@ -59,6 +60,24 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
+def add_vectors(connection: Connection, change: Change) -> int:
+    """Add the vectors of chunks that still wait for them, and return how many these are.
+
+    Args:
+        change: Was checked before.
+    """
+    waiting = late.numbers_of(connection, change.chunks)
+    if change.vectors is None or not waiting:
+        return 0
+    generation = next_generation(connection)
+    for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
+        if (number := waiting.get(chunk.id)) is not None:
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector.tobytes()))
+            _insert_named_vectors(connection, change, chunk.id, number)
+    late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
+    return len(waiting)
+
+
 def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
     """Remove the states of documents' sources, so that indexing these again brings the documents back."""
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
@@ -82,6 +101,7 @@ def remove_documents(
 def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM late_vectors WHERE number = ?", numbers)
     connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
     if vectors:
         named = ((name, number) for name, (number,) in product(vectors, numbers))
@@ -92,16 +112,22 @@ def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation
 def _insert_chunks(
     connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
 ) -> None:
-    vectors = None if change.vectors is None else unit_rows(change.vectors)
-    for position, chunk in enumerate(change.chunks):
+    vectors = None if change.vectors is None else iter(unit_rows(change.vectors))
+    for chunk in change.chunks:
         former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
         _remove_chunks(connection, former, generation, names)
         number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).lastrowid
         terms = " ".join(analyzer.terms(chunk.indexed_text))
         connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
-        if vectors is not None:
-            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))
-        for name, rows in change.named_vectors.items():
-            if (vector := rows.get(chunk.id)) is not None:
-                row = (name, number, unit_rows(vector).tobytes())
-                connection.execute("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)
+        if chunk.id in change.unembedded:
+            connection.execute("INSERT INTO late_vectors (number) VALUES (?)", (number,))
+        elif vectors is not None:
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, next(vectors).tobytes()))
+        _insert_named_vectors(connection, change, chunk.id, number)
+
+
+def _insert_named_vectors(connection: Connection, change: Change, chunk_id: str, number: int | None) -> None:
+    for name, rows in change.named_vectors.items():
+        if (vector := rows.get(chunk_id)) is not None:
+            row = (name, number, unit_rows(vector).tobytes())
+            connection.execute("REPLACE INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)
