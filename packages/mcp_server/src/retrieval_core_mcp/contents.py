@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.ports import Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
+from retrieval_core.errors import NotYetEmbeddedError
+from retrieval_core.ports import AddsVectors, Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
 from retrieval_core.ports.stores import ChunkRange
 from retrieval_core.types.filters import chunk_fields
 
@@ -162,8 +163,14 @@ async def _sample(index: Index, info: StoreInfo, condition: Filter | None) -> li
     if dimension is not None:
         # Nearest to an arbitrary direction: every store can do that, with any filter.
         direction: Any = [1.0] + [0.0] * (dimension - 1)
-        found = await store.search(SearchRequest(limit=SAMPLE, vector=direction, filter=condition))
-        ids = tuple(candidate.chunk_id for candidate in found if candidate.chunk is None)
+        waiting: tuple[str, ...] = ()
+        try:
+            found = await store.search(SearchRequest(limit=SAMPLE, vector=direction, filter=condition))
+        except NotYetEmbeddedError as error:
+            found = error.found
+            if isinstance(store, AddsVectors):
+                waiting = tuple(await store.unembedded())[: SAMPLE - len(found)]
+        ids = (*waiting, *(candidate.chunk_id for candidate in found if candidate.chunk is None))
         given = [candidate.chunk for candidate in found if candidate.chunk is not None]
         read = await store.fetch(FetchRequest(chunk_ids=ids, filter=condition)) if ids else None
         chunks = [*given, *(read.chunks.values() if read is not None else ())]

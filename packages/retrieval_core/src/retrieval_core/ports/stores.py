@@ -338,7 +338,8 @@ class Versioned(Protocol):
 class AddsVectors(Protocol):
     """An optional protocol of stores: chunks can be written before their vectors, and are found by words until then.
 
-    A search by vector raises :class:`IncompleteSearchError` with the candidates found, as long as chunks lack theirs.
+    As long as chunks that pass the filter lack theirs, a search by the vectors of passages raises
+    :class:`NotYetEmbeddedError` with the candidates found.
     """
 
     async def unembedded(self) -> Mapping[str, str]:

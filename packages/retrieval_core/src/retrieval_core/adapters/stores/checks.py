@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbedderMismatchError,
-    IncompleteSearchError,
     IndexFormatError,
     InvalidParameterError,
     StoreError,
@@ -20,9 +19,9 @@ from retrieval_core.ports import Manifest
 from retrieval_core.types.filters import OPERATORS, operators_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from retrieval_core.ports import Candidate, Change, SearchRequest, Side
+    from retrieval_core.ports import Change, SearchRequest, Side
     from retrieval_core.types import Matrix, Vector
 
 MOST_VECTORS = 8
@@ -192,23 +191,6 @@ def check_change(change: Change) -> None:
         raise InvalidParameterError(msg)
     _check_ids("document", (document.id for document in change.documents))
     _check_ids("section", (section.id for section in change.sections))
-
-
-def check_embedded(chunks: int, embedded: int, found: Sequence[Candidate]) -> None:
-    """Raise what a search by vector found, as incomplete, where some chunks have no vector yet.
-
-    Args:
-        chunks: How many there are.
-        embedded: How many of them have a vector.
-        found: The candidates.
-
-    Raises:
-        IncompleteSearchError: Some have none.
-    """
-    if embedded < chunks:
-        share = 100 * embedded // chunks
-        msg = f"vectors for {share} % of the passages; words alone find the others until indexing is done"
-        raise IncompleteSearchError(msg, found)
 
 
 def check_search(request: SearchRequest) -> None:

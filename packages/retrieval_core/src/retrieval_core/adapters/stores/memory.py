@@ -15,10 +15,10 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.adapters.stores.checks import Identity, check_change, check_embedded, check_search, unit_rows
+from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
-from retrieval_core.errors import StoreError
+from retrieval_core.errors import NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
@@ -183,14 +183,16 @@ class MemoryStore:
                 query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
                 scores = _bm25(contents, query)
             found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
-            missing = 0 if request.vector is None or request.vector_name is not None else len(contents.unembedded())
-            chunks = len(contents.chunks)
+            waiting: list[_Entry] = []
+            if request.vector is not None and request.vector_name is None:
+                waiting = [entry for entry in contents.unembedded() if entry.passes(request.filter)]
         found.sort(key=lambda item: (-item[0], item[1].chunk.id))
         candidates = tuple(
             Candidate(entry.chunk.id, score, entry.chunk, entry.vector if request.with_vectors else None)
             for score, entry in found[: request.limit]
         )
-        check_embedded(chunks, chunks - missing, candidates)
+        if waiting:
+            raise NotYetEmbeddedError(len(found) + len(waiting), len(found), candidates)
         return candidates
 
     async def fetch(self, request: FetchRequest) -> Fetched:

@@ -43,7 +43,7 @@ class Snapshot:
         numbers: The chunks' numbers, ascending; some of the chunks may be removed.
         passing: Which rows exist, have the requested vector, and match the filter.
         matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
-        chunks: How many exist, whether they match the filter or not.
+        chunks: How many exist and match the filter.
         embedded: How many of these have the requested vector.
     """
 
@@ -93,15 +93,18 @@ class SnapshotCache:
             self._refresh(connection)
             paths = frozenset[str]() if condition is None else paths_of(condition)
             columns = self._columns.filled(paths, self._numbers, partial(_fields, connection))
-            numbers, passing = self._numbers, self._alive
+            numbers, passing, present = self._numbers, self._alive, None
             matrix = np.zeros((len(numbers), 0), dtype=np.float32)
             if dimension is not None:
                 vectors = self._vectors.setdefault(name, _Vectors(dimension, name))
                 matrix, present = vectors.filled(connection, numbers)
-                passing = passing & present
-            chunks, embedded = int(np.count_nonzero(self._alive)), int(np.count_nonzero(passing))
+                present = present.copy()  # others may come while this search is under way
         if condition is not None:
             passing = passing & evaluate(condition, columns, len(numbers))
+        chunks = embedded = int(np.count_nonzero(passing))
+        if present is not None:
+            passing = passing & present
+            embedded = int(np.count_nonzero(passing))
         return Snapshot(numbers, passing, matrix, chunks, embedded)
 
     def _refresh(self, connection: Connection) -> None:

@@ -8,12 +8,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.adapters.stores.checks import check_change, check_embedded
+from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.sqlite import late, read, schema, write
 from retrieval_core.adapters.stores.sqlite.connections import Connections
 from retrieval_core.adapters.stores.sqlite.lexical import count_passages, search_words
+from retrieval_core.errors import NotYetEmbeddedError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             found = search_vectors(view, snapshot, request.vector, request.limit)
             if request.vector_name is None and snapshot.embedded < snapshot.chunks:
                 candidates = _candidates(view, found, with_vectors=request.with_vectors)
-                check_embedded(snapshot.chunks, snapshot.embedded, candidates)
+                raise NotYetEmbeddedError(snapshot.chunks, snapshot.embedded, candidates)
         else:
             query = word_query(self._analyzer, request.text or "", partial(count_passages, view))
             allowed = None
