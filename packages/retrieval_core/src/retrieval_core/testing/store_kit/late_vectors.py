@@ -154,7 +154,7 @@ class LateVectorTests(StoreTestBase):
         assert seen[1] == seen[2]
 
     @on_new_store(needs=AddsVectors)
-    async def test_what_does_not_fit_is_refused(self, store: _LateStore) -> None:
+    async def test_vectors_that_do_not_fit_what_waits_are_refused(self, store: _LateStore) -> None:
         """Vectors of another dimension, too few of them, and ids of no chunk; nothing changes."""
         await write_words(store, *CHUNKS[:2])
         with pytest.raises(DimensionMismatchError):
