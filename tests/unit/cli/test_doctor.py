@@ -330,7 +330,7 @@ def test_what_looks_at_questions_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "embedder.kind" in told["pruner"][1]
 
 
-@pytest.mark.parametrize("lost", ["words", "vectors"])
+@pytest.mark.parametrize("lost", ["word_segments", "vectors"])
 def test_a_damaged_side_of_an_index_is_told(lost: str, tmp_path: Path) -> None:
     """Searches do without it, which nobody may have seen."""
     place = tmp_path / "pages.db"

@@ -80,24 +80,37 @@ def overwritten(*tables: str, byte: bytes = b"\xff") -> Callable[[Path], None]:
     return damage
 
 
-def shortened(path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE vectors SET vector = substr(vector, 1, 8) WHERE number = 2")
+def changed(statement: str) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    return damage
 
 
 WORDS = {
-    "no table of words": without("words"),
-    "no data of words": without("words_data"),
-    "no sizes": without("words_docsize"),
-    "data of words overwritten": overwritten("words_data"),
-    "data of words zeroed": overwritten("words_data", byte=b"\0"),
-    "all of words overwritten": overwritten("words_data", "words_idx", "words_docsize", "words_config"),
+    "no segments": without("word_segments"),
+    "no blocks": without("word_blocks"),
+    "no stale words": without("stale_words"),
+    "blocks lost": changed("DELETE FROM word_blocks"),
+    "blocks overwritten": overwritten("word_blocks"),
+    "segments zeroed": overwritten("word_segments", byte=b"\0"),
+    "all of words overwritten": overwritten("word_segments", "word_blocks", "stale_words"),
+    "a block cut off": changed("UPDATE word_blocks SET block = substr(block, 1, 20)"),
+    "a block of one byte": changed("UPDATE word_blocks SET block = x'00'"),
+    "a block as text": changed("UPDATE word_blocks SET block = 'words'"),
+    "lengths cut off": changed("UPDATE word_segments SET lengths = substr(lengths, 1, 4)"),
+    "half a length": changed("UPDATE word_segments SET lengths = substr(lengths, 1, 5)"),
+    "chunks cut off": changed(
+        "UPDATE word_segments SET lengths = substr(lengths, 1, 4), numbers = substr(numbers, 1, 8)"
+    ),
+    "terms as a number": changed("UPDATE word_segments SET first_terms = x'ff'"),
 }
 VECTORS = {
     "no table of vectors": without("vectors"),
     "vectors overwritten": overwritten("vectors"),
     "vectors zeroed": overwritten("vectors", byte=b"\0"),
-    "a vector cut off": shortened,
+    "a vector cut off": changed("UPDATE vectors SET vector = substr(vector, 1, 8) WHERE number = 2"),
 }
 
 
@@ -165,7 +178,7 @@ def test_vectors_that_are_lost_while_they_are_in_memory(index: Path) -> None:
 
 def test_an_index_that_is_built_anew_is_whole(index: Path, files: Path) -> None:
     """What the message says helps."""
-    without("words")(index)
+    without("word_blocks")(index)
     with opened(index) as broken:
         reason = broken.retrieve(QUESTION).degraded[0].reason
     assert f"build the index anew: {BUILD}" in reason

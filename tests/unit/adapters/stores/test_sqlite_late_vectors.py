@@ -98,29 +98,6 @@ def test_every_reader_agrees_with_the_store_in_memory(
         asyncio.run(run(Path(folder)))
 
 
-def test_a_file_of_an_earlier_version_can_be_read_and_filled(tmp_path: Path) -> None:
-    """It lacks the table, which the next write adds."""
-
-    async def run() -> None:
-        path = tmp_path / "index.db"
-        store = open_store(path)
-        await put(store, chunk("a"))
-        await store.aclose()
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("DROP TABLE late_vectors")
-        store = open_store(path)
-        assert (await store.unembedded(), (await store.describe()).unembedded) == ({}, 0)
-        assert await store.add_vectors(Change((chunk("a"),), units(1))) == 0
-        assert [name for name, _ in (await seen(store))[0]] == ["a"]
-        await store.upsert(words(chunk("b")))
-        assert (await seen(store))[1] == (2, 1)
-        assert await store.add_vectors(Change((chunk("b"),), units(1))) == 1
-        assert (await seen(store))[1] is None
-        await store.aclose()
-
-    asyncio.run(run())
-
-
 def test_what_another_embedder_made_is_not_waited_for(tmp_path: Path) -> None:
     """Nobody is to embed a folder only to be told that in the end."""
 

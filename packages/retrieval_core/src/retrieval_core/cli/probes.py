@@ -224,16 +224,10 @@ def _python() -> Finding:
 
 
 def _sqlite() -> Finding:
-    with sqlite3.connect(":memory:") as connection:
-        options = {option for (option,) in connection.execute("pragma compile_options")}
-    connection.close()
     if sqlite3.sqlite_version_info < (3, 40):
         advice = "the index needs 3.40 or later; use a newer Python, for instance from python.org"
         return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
-    if "ENABLE_FTS5" not in options:
-        advice = "it was built without FTS5, which lexical search needs; use a Python from python.org or your system"
-        return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
-    return Finding("SQLite", "ok", f"{sqlite3.sqlite_version} with FTS5")
+    return Finding("SQLite", "ok", sqlite3.sqlite_version)
 
 
 def _extras() -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
-from retrieval_core.ports import AddsVectors, Change, ChunkRange, CountsTokens, FetchRequest, SourceState
+from retrieval_core.ports import AddsVectors, Change, ChunkRange, CountsTokens, FetchRequest, Optimizes, SourceState
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -133,16 +133,18 @@ class Ingester:
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
         for path, reason in discovery.refused:  # its name may not be valid Unicode
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
+        writes = 0
         words_first = False  # so a few changed passages are never without their vectors
         async for batch in batches(self._read_all(discovery.files, known, again)):
             former = await self._former_vectors(batch) if again is None else {}
             words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
-            await self._write(batch, former, words_first=words_first)
+            writes += await self._write(batch, former, words_first=words_first)
             tally.count(batch)
             if on_progress is not None:
                 on_progress(tally.progress)
         removed, ignored = await self._forget_vanished(discovery, known)
         tally.removed += removed
+        await self._optimize(writes)
         await self._embed_the_rest(tally, on_progress)
         documents, chunks = await self._held()
         return IndexReport(
@@ -186,12 +188,13 @@ class Ingester:
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
-        written = 0
+        written = writes = 0
         async for batch in batches(self._prepare(iter(documents))):
-            await self._write(batch)
+            writes += await self._write(batch)
             written += len(batch)
             if on_progress is not None:
                 on_progress(written)
+        await self._optimize(writes)
 
     async def delete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many these were."""
@@ -316,6 +319,11 @@ class Ingester:
         model = self._embedder.id if self._embedder else None
         return split_document(parsed, document, sizes, count_tokens, embedding_model=model)
 
+    async def _optimize(self, writes: int) -> None:
+        """Have the store arrange what a run has left; one write is not worth it."""
+        if writes > 1 and isinstance(self._store, Optimizes):
+            await self._store.optimize()
+
     async def _former_vectors(self, batch: Batch) -> dict[str, Vector]:
         """Return the vectors that the index has of the former passages of a batch's documents, by their text."""
         names = [item.document.id for item in batch if isinstance(item, Prepared) and not item.is_new]
@@ -350,8 +358,8 @@ class Ingester:
 
     async def _write(
         self, batch: Batch, former: Mapping[str, Vector] | None = None, *, words_first: bool = False
-    ) -> None:
-        """Write a batch.
+    ) -> bool:
+        """Write a batch, unless nothing of it has changed, and return whether it was written.
 
         Args:
             batch: What was read.
@@ -373,8 +381,10 @@ class Ingester:
             removed_documents=tuple(document_id for item in finished for document_id in item.removed),
             sources=tuple(item.state for item in finished if item.state is not None),
         )
-        if change.documents or change.sources:
+        is_changed = bool(change.documents or change.sources)
+        if is_changed:
             await self._upsert(change)
+        return is_changed
 
     async def _upsert(self, change: Change) -> None:
         await self._store.upsert(change)

@@ -319,6 +319,20 @@ class SearchesBoth(Protocol):
 
 
 @runtime_checkable
+class Optimizes(Protocol):
+    """An optional protocol of stores: what many writes have left is arranged for faster searches."""
+
+    async def optimize(self) -> None:
+        """Arrange what was written, after a run of writes; what is found stays the same.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than the store waits.
+            StoreError: The index cannot be written.
+        """
+        ...
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """An optional protocol of stores: a version that changes with each write, read quickly."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
-from retrieval_core.adapters.stores.sqlite.schema import has_table
 from retrieval_core.ports import Fetched, Manifest
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -48,13 +47,8 @@ def read_manifest(connection: Connection) -> Manifest:
 
 
 def read_state(connection: Connection) -> tuple[str, int]:
-    """Return the token of the last write, and the generation, which grows with each write.
-
-    A file from before tokens were introduced has its identity instead.
-    """
-    # A file without tokens has no such column; to ask for all of them costs no second question.
-    identity, generation, *token = connection.execute("SELECT * FROM state").fetchone()
-    return "".join(token) or identity, generation
+    """Return the token of the last write, and the generation, which grows with each write."""
+    return connection.execute("SELECT coalesce(nullif(token, ''), identity), generation FROM state").fetchone()
 
 
 def follows(connection: Connection, token: str, generation: int) -> bool:
@@ -62,8 +56,6 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 
     Otherwise the file is another one, such as an older copy that was restored and written to since.
     """
-    if not has_table(connection, "writes"):
-        return False
     sql = "SELECT 1 FROM writes WHERE generation = ? AND token = ?"
     return connection.execute(sql, (generation, token)).fetchone() is not None
 
@@ -91,6 +83,11 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
         sections={section.id: section for section in sections if is_visible("parent_id", section.id)},
         documents={document.id: document for document in documents if is_visible("document_id", document.id)},
     )
+
+
+def numbers_of(connection: Connection, ids: Iterable[str]) -> list[tuple[int]]:
+    """Return the numbers of those chunks that exist."""
+    return [(number,) for (number,) in _by_id(connection, "SELECT number FROM chunks", ids)]
 
 
 def vectors_of(connection: Connection, numbers: Iterable[int]) -> dict[int, Vector]:

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.sqlite import late
-from retrieval_core.adapters.stores.sqlite.schema import add_newer_tables
+from retrieval_core.adapters.stores.sqlite.postings import (
+    add_postings,
+    has_small_segments,
+    merge_segments,
+    merge_small_segments,
+)
+from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.ports import Change
@@ -26,7 +32,7 @@ def _into(table: str, columns: Sequence[str]) -> str:
     return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNKS.columns)}"
+_INSERT_CHUNK = f"INSERT {_into('chunks', ('number', *CHUNKS.columns))}"
 _INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENTS.columns)}"
 _REPLACE_SECTION = f"REPLACE {_into('sections', SECTIONS.columns)}"
 _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
@@ -34,7 +40,6 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
-    add_newer_tables(connection)
     token = token_hex(16)
     sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
     generation = connection.execute(sql, (token,)).fetchone()[0]
@@ -51,11 +56,12 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
         vectors: Names of the index's named vectors.
     """
     generation = next_generation(connection)
-    remove_documents(connection, change.removed_documents, generation, vectors)
-    remove_documents(connection, (document.id for document in change.documents), generation, vectors)
+    _remove_documents(connection, change.removed_documents, generation, vectors)
+    _remove_documents(connection, (document.id for document in change.documents), generation, vectors)
     connection.executemany(_INSERT_DOCUMENT, map(DOCUMENTS.to_row, change.documents))
     connection.executemany(_REPLACE_SECTION, map(SECTIONS.to_row, change.sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
+    merge_segments(connection)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
     connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
@@ -66,28 +72,40 @@ def add_vectors(connection: Connection, change: Change) -> int:
     Args:
         change: Was checked before.
     """
-    waiting = late.numbers_of(connection, change.chunks)
+    waiting = late.waiting(connection, change.chunks)
     if change.vectors is None or not waiting:
         return 0
     generation = next_generation(connection)
     for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
         if (number := waiting.get(chunk.id)) is not None:
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector.tobytes()))
-            _insert_named_vectors(connection, change, chunk.id, number)
+    _insert_named_vectors(connection, change, waiting)
     late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
     return len(waiting)
 
 
-def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
-    """Remove the states of documents' sources, so that indexing these again brings the documents back."""
+def optimize(connection: Connection) -> None:
+    """Arrange the words for faster searches, where they are not; this counts as a write."""
+    if has_small_segments(connection):
+        next_generation(connection)
+        merge_small_segments(connection)
+
+
+def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequence[str]) -> int:
+    """Remove documents and the states of their sources, and return how many chunks were removed.
+
+    Indexing the sources again then brings the documents back.
+    """
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
     connection.executemany(forget, ((name,) for name in document_ids))
+    count = _remove_documents(connection, document_ids, next_generation(connection), vectors)
+    merge_segments(connection)
+    return count
 
 
-def remove_documents(
+def _remove_documents(
     connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
 ) -> int:
-    """Remove documents with all that belongs to them, and return how many chunks were removed."""
     count = 0
     for name in document_ids:
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
@@ -98,11 +116,13 @@ def remove_documents(
     return count
 
 
-def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
+def _remove_chunks(
+    connection: Connection, numbers: Sequence[tuple[int]], generation: int, vectors: Sequence[str]
+) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
     connection.executemany("DELETE FROM late_vectors WHERE number = ?", numbers)
-    connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
+    connection.executemany("INSERT INTO stale_words VALUES (?)", numbers)
     if vectors:
         named = ((name, number) for name, (number,) in product(vectors, numbers))
         connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
@@ -112,22 +132,28 @@ def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation
 def _insert_chunks(
     connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
 ) -> None:
-    vectors = None if change.vectors is None else iter(unit_rows(change.vectors))
-    for chunk in change.chunks:
-        former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
-        _remove_chunks(connection, former, generation, names)
-        number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).lastrowid
-        terms = " ".join(analyzer.terms(chunk.indexed_text))
-        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
-        if chunk.id in change.unembedded:
-            connection.execute("INSERT INTO late_vectors (number) VALUES (?)", (number,))
-        elif vectors is not None:
-            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, next(vectors).tobytes()))
-        _insert_named_vectors(connection, change, chunk.id, number)
+    former = numbers_of(connection, (chunk.id for chunk in change.chunks))
+    _remove_chunks(connection, former, generation, names)
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()[0]
+    numbers = range(last + 1, last + 1 + len(change.chunks))
+    rows = ((number, *CHUNKS.to_row(chunk)) for number, chunk in zip(numbers, change.chunks, strict=True))
+    connection.executemany(_INSERT_CHUNK, rows)
+    number_of = {chunk.id: number for number, chunk in zip(numbers, change.chunks, strict=True)}
+    if change.vectors is not None:
+        embedded = (number for name, number in number_of.items() if name not in change.unembedded)
+        vectors = (vector.tobytes() for vector in unit_rows(change.vectors))
+        connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(embedded, vectors, strict=True))
+    late.begin(connection, (number_of[name] for name in change.unembedded))
+    _insert_named_vectors(connection, change, number_of)
+    terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
+    add_postings(connection, list(zip(numbers, terms, strict=True)))
 
 
-def _insert_named_vectors(connection: Connection, change: Change, chunk_id: str, number: int | None) -> None:
-    for name, rows in change.named_vectors.items():
-        if (vector := rows.get(chunk_id)) is not None:
-            row = (name, number, unit_rows(vector).tobytes())
-            connection.execute("REPLACE INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)
+def _insert_named_vectors(connection: Connection, change: Change, number_of: Mapping[str, int]) -> None:
+    for name, by_chunk in change.named_vectors.items():
+        named = (
+            (name, number_of[chunk_id], unit_rows(vector).tobytes())
+            for chunk_id, vector in by_chunk.items()
+            if chunk_id in number_of
+        )
+        connection.executemany("REPLACE INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", named)
