@@ -80,7 +80,10 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
         with progress_bar("chunks") as show:
 
             def on_progress(progress: IndexProgress) -> None:
-                show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+                if progress.to_embed:
+                    show("Embedding (words are searchable)", progress.embedded, progress.to_embed)
+                else:
+                    show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
 
             return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
 

@@ -23,6 +23,7 @@ from retrieval_core.ports.pruners import Kept, Pruner
 from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import (
     LIST_TYPES,
+    AddsVectors,
     Candidate,
     Catalog,
     CataloguedStore,
@@ -50,6 +51,7 @@ __all__ = [
     "BOTH_SIDES",
     "LIST_TYPES",
     "LLM",
+    "AddsVectors",
     "Candidate",
     "Catalog",
     "CataloguedStore",
