@@ -23,6 +23,7 @@ from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.pipeline.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -96,6 +97,7 @@ class Bounds:
         return Bounds(run, run, run, run, self.rewrite)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Searched:
     """What one search found, before it is reranked.
@@ -137,6 +139,7 @@ class SearchOnce(Protocol):
         ...
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Round:
     """One search with the stages that follow it.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Change:
             object.__setattr__(self, "named_vectors", arrays)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search of one side: exactly one of ``vector`` and ``text`` is given.
@@ -147,6 +149,7 @@ class SearchRequest:
             object.__setattr__(self, "vector", as_vectors(self.vector))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A chunk that one side found.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,7 @@ def freeze(value: Any, _depth: int = 0) -> Any:
             :data:`MAX_METADATA_DEPTH`.
     """
     if isinstance(value, str):
-        return valid_unicode(value)
+        return value if value.isascii() else valid_unicode(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -186,6 +187,7 @@ class Section:
         object.__setattr__(self, "path", tuple(map(valid_unicode, self.path)))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """The unit of search: a passage of a document, with everything needed to cite it.

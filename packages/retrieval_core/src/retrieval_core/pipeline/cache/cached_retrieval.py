@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
-from retrieval_core.types import freeze
+from retrieval_core.types import RetrievalResult, freeze
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, RetrievalResult
+    from retrieval_core.types import JSON, Query, StageRecord
 
 
 NAMING_SHARE = 0.2
@@ -111,12 +111,11 @@ class CachedRetrieval:
                 raise_faults((cached,), strict=self._config.strict)
                 failures = (cached,)
             elif cached is not None:
-                latency = run.elapsed_ms
-                return replace(cached, query=query.original, from_cache=True, latency_ms=latency, trace=run.records)
+                return _from_cache(run, query, cached)
         # Whoever joins began later with the same time budget, so the run under way ends before theirs is over.
         flight = names.flight if run.seconds is None else f"{names.flight} {ceil(run.seconds)}"
         result = await self._flights.run(flight, lambda: self._search_and_keep(run, names, query, plan, failures))
-        return replace(result, query=query.original, latency_ms=run.elapsed_ms)
+        return _told(result, query, run.elapsed_ms, from_cache=result.from_cache, trace=result.trace)
 
     async def kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
         """Return what is kept for a query, or for one that asks the same; nothing is searched."""
@@ -130,7 +129,7 @@ class CachedRetrieval:
                 found = await self._similar.ask(run, query, query.embedding, names.partition)
         if found is None or isinstance(found, Failed):
             return None
-        return replace(found, query=query.original, from_cache=True, latency_ms=run.elapsed_ms, trace=run.records)
+        return _from_cache(run, query, found)
 
     async def _names(self, run: Run, query: Query, plan: Plan) -> _Names | None:
         """Return what names the result of a query now; ``None`` where two results cannot be known to be the same."""
@@ -228,3 +227,25 @@ class CachedRetrieval:
             note = await why_nothing_passes(run, self._parts.store, plan.condition, found)
         evaluator = self._parts.evaluator
         return await make_result(run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note)
+
+
+def _from_cache(run: Run, query: Query, kept: RetrievalResult) -> RetrievalResult:
+    return _told(kept, query, run.elapsed_ms, from_cache=True, trace=run.records)
+
+
+def _told(
+    result: RetrievalResult, query: Query, latency_ms: float, *, from_cache: bool, trace: tuple[StageRecord, ...]
+) -> RetrievalResult:
+    """Return a result as this caller asked for it; written out, since ``replace`` takes four times as long."""
+    return RetrievalResult(
+        query.original,
+        result.hits,
+        result.formatted_context,
+        result.metadata,
+        latency_ms,
+        from_cache,
+        result.degraded,
+        trace,
+        result.rewrites,
+        result.evaluation,
+    )
