@@ -71,6 +71,7 @@ class Stages:
         return min(0.95, self.shares[1])
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """One run, bound for each stage to the part of the deadline by which it has to be done, so that the next has time.

@@ -174,6 +174,7 @@ class ChunkRange:
     last: int
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
     """Records to read by id; one request serves all hits of a query.
@@ -191,6 +192,7 @@ class FetchRequest:
     with_vectors: bool = False
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The records of a :class:`FetchRequest` that exist, by id; chunks of ranges are among the chunks."""

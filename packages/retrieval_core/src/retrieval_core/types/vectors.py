@@ -30,7 +30,10 @@ def as_vectors(values: object) -> NDArray[Any]:
         what = array.dtype.name if array.dtype.kind != "O" else type(values).__name__
         msg = f"vectors must consist of real numbers, got {what}"
         raise InvalidParameterError(msg)
-    # Comparisons with NaN are false, so NaN is refused as well.
+    # Comparisons with NaN are false, so NaN is refused as well. The sum of squares of nearly every vector says in one
+    # pass that no component is beyond the range; where it does not, as where it overflows, each has to be looked at.
+    if array.ndim == 1 and array.dtype.kind == "f" and array.dot(array) <= MOST:
+        return array
     if array.size and not (array.max() <= MOST and array.min() >= -MOST):
         msg = "vectors must consist of finite numbers, which float32 can hold"
         raise InvalidParameterError(msg)

@@ -20,6 +20,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.types import RetrievalResult, freeze
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
@@ -37,6 +38,7 @@ NAMING_SHARE = 0.2
 named for a result to be kept: what hangs then leaves time to answer without the cache."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class _Names:
     """What names a result.

@@ -13,6 +13,7 @@ from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.types import Degradation, Hit
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Vector
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The hits, and what could not be done for them."""
@@ -84,7 +86,8 @@ async def _fetch(
     at_hand: dict[str, Chunk] = {}
     for expansion in expansions:
         at_hand.update(expansion.chunks)
-    at_hand.update([(item.chunk_id, item.chunk) for item in found.candidates if item.chunk is not None])
+    for side in found.sides:
+        at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()
     if found.query.embedding is not None:
