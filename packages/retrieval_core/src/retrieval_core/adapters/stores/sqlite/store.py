@@ -12,6 +12,7 @@ from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
 from retrieval_core.adapters.stores.sqlite import read, schema, write
 from retrieval_core.adapters.stores.sqlite.connections import Connections
 from retrieval_core.adapters.stores.sqlite.lexical import count_passages, search_words
+from retrieval_core.errors import IndexNotFoundError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
@@ -76,6 +77,16 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         """Bytes of these arrays: vectors, and values of the fields that filters named."""
         session = self._session
         return 0 if session is None else session.loaded_bytes
+
+    async def version(self) -> str | None:
+        """Name the state of the index, which every write changes; ``None`` before the first one.
+
+        While nothing is written, this takes microseconds and no thread.
+        """
+        try:
+            return await self._current().version(self._named)
+        except IndexNotFoundError:
+            return None
 
     def _open(self) -> _Session:
         return _Session(self._path, self._busy_timeout)
