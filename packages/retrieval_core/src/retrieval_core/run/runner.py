@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
@@ -11,6 +12,7 @@ from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
+from retrieval_core.run.steps import FirstStep
 from retrieval_core.types import StageRecord, Usage
 
 if TYPE_CHECKING:
@@ -262,8 +264,12 @@ class Run:
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
         try:
-            async with self._clock.timeout(remaining):
-                return await self._pool.call(function, *args, **kwargs)
+            begun = FirstStep(self._pool.call(function, *args, **kwargs))
+            if begun.is_done:
+                return begun.value
+            with closing(begun):
+                async with self._clock.timeout(remaining):  # a timer costs as much as all the rest of a call
+                    return await begun
         except Exception as raised:
             error = raised
             if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):

@@ -228,11 +228,12 @@ class Chunk:
 
     def __post_init__(self) -> None:
         clean_texts(self, *_CHUNK_TEXTS)
-        object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
-        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
-        for name, kind in (("page_span", PageSpan), ("span", Span)):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
+        if self.section_path != ():
+            object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
+        if type(self.metadata) is not FrozenDict:
+            object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
+        for name, value, kind in (("page_span", self.page_span, PageSpan), ("span", self.span, Span)):
+            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 msg = f"{name} of the chunk {self.id!r} is a {kind.__name__} or None, got a {type(value).__name__}"
                 raise InvalidParameterError(msg)
         if not self.content_hash:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.pipeline.cache.key import fingerprint_of, partition_key, result_key
 from retrieval_core.pipeline.cache.lookup import ask_cache, keep
 from retrieval_core.pipeline.cache.similar import SimilarQuestions
-from retrieval_core.pipeline.planning import make_plan
+from retrieval_core.pipeline.planning import make_plan, sides_of
 from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
 from retrieval_core.pipeline.search_loop import raise_faults
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import ResultCache
+    from retrieval_core.ports import ResultCache, Side
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query, StageRecord
@@ -75,6 +75,7 @@ class CachedRetrieval:
         self._config = config
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
+        self._plain: tuple[frozenset[Side], Plan] | None = None
         self._versioned = parts.store if isinstance(parts.store, Versioned) else None
         self._similar: SimilarQuestions | None = None
         questions = parts.sources.questions
@@ -95,7 +96,12 @@ class CachedRetrieval:
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
         """Put settings and a caller's arguments together; see :func:`make_plan`."""
-        return make_plan(self._parts, self._config, filters, options)
+        if options or filters is not None:
+            return make_plan(self._parts, self._config, filters, options)
+        sides = sides_of(self._parts.store)
+        if self._plain is None or self._plain[0] != sides:  # a store may learn what it can do
+            self._plain = sides, make_plan(self._parts, self._config, None, options)
+        return self._plain[1]
 
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query, from the cache or from the stages.

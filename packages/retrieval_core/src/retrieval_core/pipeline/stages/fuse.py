@@ -90,11 +90,11 @@ def _alone(
     """Return what one side found, in its own order."""
     if dense is None:
         places = islice(_places(lexical).items(), limit)
-        scored = [(name, Scores(lexical=score, lexical_rank=rank, final=score)) for name, (rank, score) in places]
+        ranked = [Ranked(name, Scores(lexical=score, lexical_rank=rank, final=score)) for name, (rank, score) in places]
     else:
         places = islice(_places(dense).items(), limit)
-        scored = [(name, Scores(cosine_to_score(score), rank, final=score)) for name, (rank, score) in places]
-    return tuple([Ranked(name, scores) for name, scores in scored])
+        ranked = [Ranked(name, Scores(cosine_to_score(score), rank, final=score)) for name, (rank, score) in places]
+    return tuple(ranked)
 
 
 def merge(

@@ -93,7 +93,8 @@ async def _fetch(
     if found.query.embedding is not None:
         to_score = {item.chunk_id for item in pool if item.scores.dense is None}
     needed = [item.chunk_id for item in pool]
-    missing = tuple([name for name in needed if to_compare or name in to_score or name not in at_hand])
+    everything = to_compare or not at_hand
+    missing = tuple([name for name in needed if everything or name in to_score or name not in at_hand])
     if not missing:
         return Fetched(chunks=at_hand), None, ()
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
@@ -117,10 +118,10 @@ def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> Dimens
 
 
 def _with_dense_scores(
-    pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
+    pool: tuple[Ranked, ...], vectors: Mapping[str, Vector], embedding: Vector | None
 ) -> tuple[Ranked, ...]:
     if embedding is None or not vectors:
-        return tuple(pool)
+        return pool
     return tuple(
         replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))
         if item.scores.dense is None and (vector := vectors.get(item.chunk_id)) is not None

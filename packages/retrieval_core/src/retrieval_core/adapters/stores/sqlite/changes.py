@@ -24,9 +24,8 @@ class FileId(NamedTuple):
 
     Attributes:
         modified: Nanoseconds; a copy may bring the time of its original along.
-        changed: Nanoseconds; the time of the last change of any kind, which cannot be set.
-        log: The inode of the ``-wal`` file, 0 where there is none; an open connection keeps it from being replaced by
-            anyone but people.
+        changed: Nanoseconds; the time of the last change of any kind, which cannot be set: a backup that is copied over
+            the file may have its size, and the time that the file had when the backup was made.
     """
 
     device: int
@@ -34,7 +33,6 @@ class FileId(NamedTuple):
     size: int
     modified: int
     changed: int
-    log: int
 
 
 class Mark(NamedTuple):
@@ -73,7 +71,7 @@ class ChangeDetector:
         now: Callable[[], float],
     ) -> None:
         self._path = str(path)
-        self._log = str(log)
+        self._log = log
         self._connect = connect
         self._opened = opened
         self._now = now
@@ -88,16 +86,12 @@ class ChangeDetector:
             status = stat(self._path)  # noqa: PTH116 - half the time of a path's
         except FileNotFoundError:
             return None
-        try:
-            log = stat(self._log).st_ino  # noqa: PTH116
-        except FileNotFoundError:
-            log = 0
-        return FileId(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, log)
+        return FileId(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def mark(self) -> Mark | None:
         """Mark this moment; ``None`` where two moments could not be told apart.
 
-        It waits for nothing: two looks at the file's entry, and one at the memory that SQLite's connections share.
+        It waits for nothing: a look at the file's entry, and one at the memory that SQLite's connections share.
         """
         if not self._lock.acquire(blocking=False):  # another thread is asking
             return None
@@ -125,7 +119,7 @@ class ChangeDetector:
             if self._connection is not None and before == self._file:
                 return
             self._close()
-            if before is None or not before.log:
+            if before is None or not self._log.exists():
                 return
             with suppress(OSError, sqlite3.Error):
                 connection = self._connect()
