@@ -144,9 +144,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with_stores(test, open_store(tmp_path / "file" / "index.db"))
 
 
-@pytest.mark.parametrize(
-    ("version", "advice"), [(schema.FORMAT_OF_SEVERAL_VECTORS + 1, "Upgrade"), (0, "Build the index anew")]
-)
+@pytest.mark.parametrize(("version", "advice"), [(schema.FORMAT + 1, "Upgrade"), (0, "Build the index anew")])
 def test_other_format_versions_are_refused(index: Path, version: int, advice: str) -> None:
     with closing(sqlite3.connect(index)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
@@ -252,16 +250,11 @@ def test_settings_are_checked(tmp_path: Path, settings: dict[str, Any]) -> None:
         open_store(tmp_path / "x.db", **settings)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"), [("OLDEST_SQLITE", (99, 0, 0), "3.40 or later"), ("WORD_SEARCH", "none", "FTS5")]
-)
-def test_an_unfit_sqlite_is_refused(
-    index: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, message: str
-) -> None:
-    monkeypatch.setattr(schema, name, value)
+def test_an_unfit_sqlite_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "OLDEST_SQLITE", (99, 0, 0))
 
     async def test(store: SqliteStore) -> None:
-        with pytest.raises(IndexFormatError, match=message):
+        with pytest.raises(IndexFormatError, match=r"3\.40 or later"):
             await store.describe()
 
     with_stores(test, open_store(index))
@@ -296,7 +289,7 @@ def test_a_cancelled_write_is_undone(index: Path) -> None:
             started.set()
             connection.execute(ENDLESS).fetchone()
 
-        task = asyncio.create_task(store._current().write(endless, store._create))
+        task = asyncio.create_task(store._current().write(endless, store._prepare))
         queued = asyncio.create_task(put(store, chunk("never")))
         await asyncio.to_thread(started.wait)
         for one in (queued, task):
@@ -616,56 +609,6 @@ def test_a_backup_that_is_put_back_under_a_reader_is_noticed(
     with_stores(test, open_store(index))
 
 
-def without_tokens(path: Path) -> None:
-    """Make a file what it was before writes left tokens."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP TABLE writes")
-        connection.execute("ALTER TABLE state DROP COLUMN token")
-
-
-def test_a_file_without_tokens_is_read_and_gets_them_with_the_next_write(index: Path, tmp_path: Path) -> None:
-    without_tokens(index)
-    copy = tmp_path / "copy" / "index.db"
-    copy.parent.mkdir()
-    shutil.copyfile(index, copy)
-
-    async def test(*stores: SqliteStore) -> None:
-        versions = {await store.version() for store in stores}
-        assert len(versions) == 1, "nothing was written yet"
-        for store in stores:
-            assert await by_text(store, "word") == await by_vector(store, unit(0)) == ["a", "b"]
-            await put(store, chunk("c", "word"))
-            assert sorted(await by_vector(store, unit(0))) == ["a", "b", "c"]
-            versions.add(await store.version())
-        assert len(versions) == 3
-        assert [(await store.describe()).generation for store in stores] == [2, 2]
-
-    with_stores(test, open_store(index), open_store(copy))
-
-
-def test_a_write_of_an_older_version_of_the_library_is_noticed(index: Path) -> None:
-    """It counts generations and leaves no token, and the file is still one that both can read."""
-
-    async def test(store: SqliteStore) -> None:
-        seen = {await store.version()}
-        assert sorted(await by_vector(store, unit(0))) == ["a", "b"]
-        for name in ("a", "b"):
-            with closing(sqlite3.connect(index, isolation_level=None)) as older:
-                (number,) = older.execute("SELECT number FROM chunks WHERE id = ?", (name,)).fetchone()
-                sql = "UPDATE state SET generation = generation + 1 RETURNING generation"
-                (generation,) = older.execute(sql).fetchone()
-                for table, column in (("chunks", "number"), ("vectors", "number"), ("words", "rowid")):
-                    older.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
-                older.execute("INSERT INTO removed VALUES (?, ?)", (generation, number))
-            seen.add(await store.version())
-            assert name not in await by_vector(store, unit(0))
-        await put(store, chunk("c"))
-        assert await by_vector(store, unit(0)) == ["c"]
-        assert len({*seen, await store.version()}) == 4
-
-    with_stores(test, open_store(index))
-
-
 def test_one_store_serves_several_loops(index: Path) -> None:
     store = open_store(index)
     for _ in range(3):
@@ -717,16 +660,3 @@ def test_long_questions_are_bounded(index: Path) -> None:
         assert await by_text(store, question) == ["a"]
 
     with_stores(test, open_store(index))
-
-
-def test_fts_keeps_every_term_whole(tmp_path: Path) -> None:
-    """FTS5's tokenizer neither splits nor drops any term that the analysis makes of any character."""
-    text = " ".join(chr(point) * 2 for point in range(0x20, 0x30000, 13) if not 0xD800 <= point <= 0xDFFF)
-    terms = Analyzer().terms(text)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in schema._TABLES.split(";"):
-            if "words" in statement:
-                connection.execute(statement)
-        connection.execute("INSERT INTO words (rowid, terms) VALUES (1, ?)", (" ".join(terms),))
-        connection.execute("CREATE VIRTUAL TABLE found USING fts5vocab (words, row)")
-        assert {row[0] for row in connection.execute("SELECT term FROM found")} == set(terms)

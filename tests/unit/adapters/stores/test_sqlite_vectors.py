@@ -14,7 +14,7 @@ import pytest
 
 from retrieval_core.adapters.stores import checks
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.adapters.stores.sqlite import SqliteStore, schema, snapshot, write
+from retrieval_core.adapters.stores.sqlite import SqliteStore, snapshot, write
 from retrieval_core.config.model import MOST_VECTORS
 from retrieval_core.errors import EmbedderMismatchError, IndexFormatError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
@@ -79,12 +79,10 @@ def query(path: Path, sql: str) -> list[Any]:
         return connection.execute(sql).fetchall()
 
 
-def test_only_indexes_with_names_have_the_new_format(tmp_path: Path) -> None:
-    """One without names is as it always was; an older version refuses one with names, whose chunks it would spoil."""
+def test_only_indexes_with_names_have_room_for_them(tmp_path: Path) -> None:
     plain, several = tmp_path / "plain.db", tmp_path / "several.db"
     with_store(open_store(plain, ()), lambda store: put(store, chunk("a")))
     with_store(open_store(several), fill)
-    assert query(plain, "PRAGMA user_version") == [(1,)]
     assert query(plain, "SELECT key FROM manifest ORDER BY key") == [
         ("analyzer",),
         ("dimension",),
@@ -92,8 +90,7 @@ def test_only_indexes_with_names_have_the_new_format(tmp_path: Path) -> None:
         ("metric",),
     ]
     assert query(plain, "SELECT name FROM sqlite_schema WHERE name = 'named_vectors'") == []
-    assert query(several, "PRAGMA user_version") == [(2,)]
-    assert (schema.FORMAT, schema.FORMAT_OF_SEVERAL_VECTORS) == (1, 2)
+    assert query(several, "SELECT name FROM sqlite_schema WHERE name = 'named_vectors'") == [("named_vectors",)]
 
 
 def test_other_names_are_refused_with_both(tmp_path: Path) -> None:

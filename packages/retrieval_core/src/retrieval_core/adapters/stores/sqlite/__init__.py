@@ -1,4 +1,4 @@
-"""The default store: one SQLite file, with lexical search by FTS5 and dense search by numpy."""
+"""The default store: one SQLite file, with exact search by words and by vectors."""
 
 from retrieval_core.adapters.stores.sqlite.store import SqliteStore
 

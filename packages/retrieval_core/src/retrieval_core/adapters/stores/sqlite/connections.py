@@ -12,7 +12,7 @@ from weakref import finalize
 
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
-from retrieval_core.adapters.stores.sqlite.schema import check_sqlite, is_blank
+from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
 from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
 from retrieval_core.run.threads import ThreadPool
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.adapters.stores.sqlite.changes import FileId, Mark
-    from retrieval_core.adapters.stores.sqlite.schema import Creator
+    from retrieval_core.adapters.stores.sqlite.schema import Preparation
 
 T = TypeVar("T")
 
@@ -39,6 +39,10 @@ OPCODES = 100_000
 
 class StaleReadError(Exception):
     """A read saw an older state than this process already knows; it is repeated."""
+
+
+class OldFormatError(Exception):
+    """An index of an older format was to be read; it has to be converted first."""
 
 
 class DamagedError(Exception):
@@ -162,11 +166,11 @@ class Connections:
             self._named = mark, named
         return named
 
-    async def write(self, function: Callable[[sqlite3.Connection], T], create: Creator) -> T:
+    async def write(self, function: Callable[[sqlite3.Connection], T], prepare: Preparation) -> T:
         """Run a function in a write transaction, which is on the disk when this returns.
 
         Args:
-            create: Makes the tables, where there are none.
+            prepare: Makes the tables where there are none, or converts them where they are of an older format.
 
         Raises:
             IndexBusyError: Another process wrote for longer than this one waits.
@@ -179,7 +183,7 @@ class Connections:
                 known = self._known(writing=True)
                 try:
                     with call.using(known.connection):
-                        return self._write(known.connection, function, create, call)
+                        return self._write(known.connection, function, prepare, call)
                 except Exception:
                     self._forget(known)
                     raise
@@ -209,16 +213,20 @@ class Connections:
             raise
 
     def _write(
-        self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T], create: Creator, call: _Call
+        self,
+        connection: sqlite3.Connection,
+        function: Callable[[sqlite3.Connection], T],
+        prepare: Preparation,
+        call: _Call,
     ) -> T:
         deadline = time.monotonic() + self._busy_timeout
-        if is_blank(connection, self._path):
+        if not read_format(connection, self._path):
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             _when_free(connection, "PRAGMA journal_mode = WAL", deadline, call)
         _when_free(connection, "BEGIN IMMEDIATE", deadline, call)
         try:
-            if is_blank(connection, self._path):
-                create(connection)
+            if read_format(connection, self._path) != FORMAT:
+                prepare(connection)
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
@@ -307,12 +315,14 @@ class Connections:
         try:
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             connection.execute("PRAGMA synchronous = FULL" if writing else "PRAGMA query_only = ON")
-            blank = is_blank(connection, self._path)
+            version = read_format(connection, self._path)
         except BaseException:
             connection.close()
             raise
-        if blank and not writing:
+        if version != FORMAT and not writing:
             connection.close()
+            if version:
+                raise OldFormatError(version)
             raise self._not_found()
         return connection
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.local import Match, best
+from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from numpy.typing import NDArray
 
+    from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot
     from retrieval_core.types import Matrix, Vector
 
@@ -26,15 +26,8 @@ def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, li
     """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
     rows = np.flatnonzero(snapshot.passing)
     scores = _cosines(snapshot.matrix, rows, unit_rows(query))
-    if len(rows) > limit:
-        worst = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        kept = np.flatnonzero(scores >= worst)  # more than the limit where several have the worst score
-        rows, scores = rows[kept], scores[kept]
-    score_of = dict(zip(snapshot.numbers[rows].tolist(), scores.tolist(), strict=True))
-    names = connection.execute(
-        "SELECT number, id FROM chunks WHERE number IN (SELECT value FROM json_each(?))", (json.dumps(list(score_of)),)
-    )
-    return best((Match(number, name, score_of[number]) for number, name in names), limit)
+    found = best_rows(scores, limit)
+    return matches_of(connection, snapshot.numbers[rows[found]], scores[found], limit)
 
 
 def _cosines(matrix: Matrix, rows: NDArray[np.intp], query: Vector) -> Matrix:

@@ -1,70 +1,186 @@
-"""Lexical search by FTS5."""
+"""Exact lexical search by BM25: all postings of the question's terms are added up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from math import log
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from retrieval_core.adapters.stores.compounds import limited
-from retrieval_core.adapters.stores.local import Match, best
+from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
+from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
+from retrieval_core.adapters.stores.sqlite.read import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from sqlite3 import Connection
 
+    from numpy.typing import NDArray
+
     from retrieval_core.adapters.stores.compounds import WordQuery
+    from retrieval_core.adapters.stores.local import Match, State
+    from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot
 
-# ORDER BY bm25() LIMIT is faster than FTS5's own ORDER BY rank, which carries the positions of all words along.
-_BEST = """
-SELECT chunks.number, chunks.id, best.score
-FROM (
-    SELECT rowid AS number, -bm25(words) AS score FROM words WHERE words MATCH ? ORDER BY score DESC LIMIT ?
-) AS best JOIN chunks USING (number)
-ORDER BY best.score DESC
-"""
-_TIES = """
-SELECT chunks.number, chunks.id, tied.score
-FROM (
-    SELECT rowid AS number, -bm25(words) AS score FROM words WHERE words MATCH ? AND score = ?
-) AS tied JOIN chunks USING (number)
-ORDER BY chunks.id LIMIT ?
-"""
-_BEST_ALLOWED, _TIES_ALLOWED = (sql.replace("MATCH ?", "MATCH ? AND allowed(rowid)") for sql in (_BEST, _TIES))
+    Rows: TypeAlias = NDArray[np.int32]
+    _Found: TypeAlias = tuple[Rows, NDArray[np.unsignedinteger]]
+
+K1 = 1.2
+"""BM25's saturation of repeated terms; Lucene's default."""
+B = 0.75
+"""BM25's normalisation by length, from 0 (none) to 1 (in full); Lucene's default."""
+LEAST_WEIGHT = 1e-6
+"""The weight of a term that more than half of the chunks have, which would otherwise count against them, as in FTS5."""
+CACHED_BYTES = 64 * 1024 * 1024
+"""The most memory for the postings of terms that were searched for."""
+ENTRY_BYTES = 400
+"""What the entry of a term takes, beside its postings."""
 
 
-def search_words(
-    connection: Connection, query: WordQuery, limit: int, allowed: Callable[[int], bool] | None = None
-) -> list[Match]:
-    """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
-
-    A term counts as often as the question repeats it: FTS5 adds up the phrases of an expression, equal ones too.
+class WordIndex:
+    """The words of an index at one state: a row for each chunk. Several threads may search it.
 
     Args:
-        allowed: Whether the chunk with a number matches the filter; called before the chunk is scored.
+        connection: Its open transaction is at that state.
+        most_bytes: The most memory for the postings of terms that were searched for.
+
+    Attributes:
+        numbers: The chunks' numbers, ascending; some of the chunks may be removed.
+
+    Raises:
+        DamagedError: The words are damaged.
     """
-    if not query.terms:
-        return []
-    pairs = (f"({_all(pair)})" for pair in query.pairs)
-    expression = " OR ".join([*map(_quoted, limited(query.terms)), *pairs])
-    connection.create_function("allowed", 1, allowed or bool, deterministic=True)
-    first, ties = (_BEST_ALLOWED, _TIES_ALLOWED) if allowed else (_BEST, _TIES)
-    # One more than asked for tells whether chunks with the score of the last one were cut off.
-    found = [Match(*row) for row in connection.execute(first, (expression, limit + 1))]
-    if len(found) > limit and found[-1].score == found[-2].score:
-        worst = found[-1].score
-        tied = connection.execute(ties, (expression, worst, limit))
-        found = [item for item in found if item.score > worst] + [Match(*row) for row in tied]
-    return best(found, limit)
+
+    def __init__(self, connection: Connection, most_bytes: int) -> None:
+        self._segments = read_segments(connection)
+        self._begins = np.cumsum([0, *(len(segment.numbers) for segment in self._segments)])[:-1].tolist()
+        self.numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in self._segments)])
+        lengths = np.concatenate([np.zeros(0, np.uint32), *(segment.lengths for segment in self._segments)])
+        stale = read_stale(connection)
+        self._alive = ~np.isin(self.numbers, stale) if len(stale) else None
+        counted = lengths if self._alive is None else lengths[self._alive]
+        self._chunks = len(counted)
+        self._norms = K1 * (1 - B + B * lengths / (counted.mean() if counted.any() else 1.0))
+        self._lock = Lock()
+        self._postings: dict[str, _Found] = {}
+        self._most_bytes = most_bytes
+        self._cached_bytes = 0
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of all arrays; read without a lock."""
+        return self.numbers.nbytes + self._norms.nbytes + self._cached_bytes
+
+    def search(
+        self, connection: Connection, query: WordQuery, limit: int, allowed: Snapshot | None = None
+    ) -> list[Match]:
+        """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
+
+        A term counts as often as the question repeats it.
+
+        Args:
+            allowed: The chunks that match the filter.
+        """
+        scores = np.zeros(len(self.numbers))
+        for term, repeats in Counter(limited(query.terms)).items():
+            rows, frequencies = self._find(connection, term)
+            scores[rows] += repeats * self._weight(len(rows)) * self._saturated(rows, frequencies)
+        for pair in query.pairs:
+            for term, (rows, frequencies) in zip(pair, self._both(connection, pair), strict=True):
+                weight = self._weight(len(self._find(connection, term)[0]))
+                scores[rows] += weight * self._saturated(rows, frequencies)
+        if allowed is not None:
+            scores *= self._passing(allowed)
+        rows = best_rows(scores, limit)
+        rows = rows[scores[rows] > 0]
+        return matches_of(connection, self.numbers[rows], scores[rows], limit) if len(rows) else []
+
+    def count_passages(self, connection: Connection, terms: Sequence[str], _limit: int | None) -> int:
+        """Return how many chunks have one term, or both of two."""
+        first, *others = terms
+        return len(self._both(connection, (first, *others))[0][0] if others else self._find(connection, first)[0])
+
+    def _both(self, connection: Connection, pair: Sequence[str]) -> Sequence[_Found]:
+        """Return what each of two terms has in the chunks that have both."""
+        (first, of_first), (second, of_second) = (self._find(connection, term) for term in pair)
+        rows, in_first, in_second = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+        return (rows, of_first[in_first]), (rows, of_second[in_second])
+
+    def _find(self, connection: Connection, term: str) -> _Found:
+        """Return the rows of the chunks that have a term, and how often each has it."""
+        known = self._postings.get(term)
+        if known is None:
+            known = self._read(connection, term)
+            with self._lock:
+                self._postings[term] = known
+                self._cached_bytes += _bytes_of(known)
+                while self._cached_bytes > self._most_bytes:
+                    self._cached_bytes -= _bytes_of(self._postings.pop(next(iter(self._postings))))
+        return known
+
+    def _read(self, connection: Connection, term: str) -> _Found:
+        rows: list[Rows] = [np.zeros(0, np.int32)]
+        frequencies: list[NDArray[np.unsignedinteger]] = [np.zeros(0, np.uint8)]
+        for segment, begin in zip(self._segments, self._begins, strict=True):
+            if found := segment.find(connection, term):
+                rows.append(found[0].astype(np.int32) + np.int32(begin))
+                frequencies.append(found[1])
+        joined, counts = np.concatenate(rows), np.concatenate(frequencies)
+        if self._alive is None:
+            return joined, counts
+        alive = self._alive[joined]
+        return joined[alive], counts[alive]
+
+    def _weight(self, count: int) -> float:
+        """Return BM25's weight of a term that some of the chunks have."""
+        weight = log((self._chunks - count + 0.5) / (count + 0.5)) if count else 0.0
+        return weight if weight > 0 else LEAST_WEIGHT
+
+    def _saturated(self, rows: Rows, frequencies: NDArray[np.unsignedinteger]) -> NDArray[np.float64]:
+        return frequencies * (K1 + 1) / (frequencies + self._norms[rows])
+
+    def _passing(self, allowed: Snapshot) -> NDArray[np.bool_]:
+        """Return which rows are among the chunks of a snapshot that match its filter."""
+        if np.array_equal(allowed.numbers, self.numbers):
+            return allowed.passing
+        passing = allowed.numbers[allowed.passing]
+        passes = np.zeros(1 + max([0, *passing[-1:].tolist(), *self.numbers[-1:].tolist()]), np.bool_)
+        passes[passing] = True
+        return passes[self.numbers]
 
 
-def count_passages(connection: Connection, terms: Sequence[str], limit: int | None) -> int:
-    """Return how many chunks have all of the terms, counting up to the limit."""
-    sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-    return connection.execute(sql, (_all(terms), -1 if limit is None else limit)).fetchone()[0]
+class WordIndexCache:
+    """The words of one process's index, shared by its threads.
+
+    Args:
+        most_bytes: The most memory for the postings of terms that were searched for.
+    """
+
+    def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._lock = Lock()
+        self._known: tuple[State, WordIndex] | None = None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of all arrays; read without a lock."""
+        known = self._known
+        return 0 if known is None else known[1].loaded_bytes
+
+    def get(self, connection: Connection) -> WordIndex:
+        """Return the words as of the connection's open transaction.
+
+        Raises:
+            DamagedError: The words are damaged.
+        """
+        state = read_state(connection)
+        with self._lock:
+            if self._known is None or self._known[0] != state:
+                self._known = state, WordIndex(connection, self._most_bytes)
+            return self._known[1]
 
 
-def _all(terms: Sequence[str]) -> str:
-    return " AND ".join(map(_quoted, terms))
-
-
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
+def _bytes_of(found: _Found) -> int:
+    return found[0].nbytes + found[1].nbytes + ENTRY_BYTES

@@ -47,13 +47,8 @@ def read_manifest(connection: Connection) -> Manifest:
 
 
 def read_state(connection: Connection) -> tuple[str, int]:
-    """Return the token of the last write, and the generation, which grows with each write.
-
-    A file from before tokens were introduced has its identity instead.
-    """
-    # A file without tokens has no such column; to ask for all of them costs no second question.
-    identity, generation, *token = connection.execute("SELECT * FROM state").fetchone()
-    return "".join(token) or identity, generation
+    """Return the token of the last write, and the generation, which grows with each write."""
+    return connection.execute("SELECT coalesce(nullif(token, ''), identity), generation FROM state").fetchone()
 
 
 def follows(connection: Connection, token: str, generation: int) -> bool:
@@ -61,8 +56,6 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 
     Otherwise the file is another one, such as an older copy that was restored and written to since.
     """
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
-        return False
     sql = "SELECT 1 FROM writes WHERE generation = ? AND token = ?"
     return connection.execute(sql, (generation, token)).fetchone() is not None
 

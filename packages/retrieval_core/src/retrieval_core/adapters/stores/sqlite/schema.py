@@ -7,31 +7,34 @@ import sqlite3
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
 
+from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.errors import IndexFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from sqlite3 import Connection
 
     from retrieval_core.ports import Manifest
+    from retrieval_core.text.analysis import Analyzer
 
-    Creator: TypeAlias = Callable[[sqlite3.Connection], None]
-    """Makes the tables of a new index."""
+    Preparation: TypeAlias = Callable[[Connection], None]
+    """Makes the tables of a new index, or brings those of an older format to the present one."""
 
 APPLICATION_ID = 0x52455452
 """Marks the file as ours, in SQLite's header field for that purpose."""
-FORMAT = 1
+FORMAT = 3
 """Version of the tables; it grows when an older version of this library could no longer read them."""
-FORMAT_OF_SEVERAL_VECTORS = 2
-"""The format with named vectors, which an older version must not open: it would write chunks without them."""
+OLDER_FORMATS = frozenset({1, 2})
+"""Formats that are converted: their words are in a table of FTS5, and the first of them has no named vectors."""
 OLDEST_SQLITE = (3, 40, 0)
-WORD_SEARCH = "fts5"
+CONVERTED_AT_ONCE = 1000
+"""Chunks of an older format whose words are analysed at a time."""
 
 # A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
 # "removed". Long texts are the last columns, so that reading the others does not touch them. A copy of a file has its
 # generations too, so each write leaves a random token; "writes" has those of the last generations, by which readers see
-# whether their cache is a former state of this very file. Files from before tokens get them with the next write. The
-# words are analysed already; the tokenizer only splits at spaces, since it takes everything beyond ASCII for a letter.
+# whether their cache is a former state of this very file.
 _TABLES = """
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE state (identity TEXT NOT NULL, generation INTEGER NOT NULL);
@@ -55,7 +58,6 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_by_position ON chunks (document_id, chunk_index);
 CREATE INDEX chunks_by_parent ON chunks (parent_id);
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5 (terms, tokenize = "ascii tokenchars '_'");
 CREATE TABLE removed (generation INTEGER, number INTEGER, PRIMARY KEY (generation, number)) WITHOUT ROWID;
 CREATE TABLE sources (
     source TEXT PRIMARY KEY, content_hash TEXT NOT NULL, recipe TEXT NOT NULL, documents INTEGER NOT NULL
@@ -73,24 +75,28 @@ CREATE TABLE named_vectors (
 ) WITHOUT ROWID;
 """
 
+# What the blobs hold, and how segments come and go, is in postings.py.
+_WORDS = """
+CREATE TABLE word_segments (
+    id INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, chunks INTEGER NOT NULL,
+    numbers BLOB NOT NULL, lengths BLOB NOT NULL, first_terms TEXT NOT NULL
+);
+CREATE TABLE word_blocks (
+    segment INTEGER NOT NULL, place INTEGER NOT NULL, block BLOB NOT NULL, PRIMARY KEY (segment, place)
+);
+CREATE TABLE stale_words (number INTEGER PRIMARY KEY);
+"""
+
 
 def check_sqlite() -> None:
-    """Raise :class:`IndexFormatError` where SQLite is older than 3.40, or was built without FTS5."""
+    """Raise :class:`IndexFormatError` where SQLite is older than 3.40."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         msg = f"this Python has SQLite {sqlite3.sqlite_version}, and the index needs 3.40 or later; use a newer Python"
         raise IndexFormatError(msg)
-    connection = sqlite3.connect(":memory:")
-    try:
-        has_words = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = ?", (WORD_SEARCH,)).fetchone()
-    finally:
-        connection.close()
-    if not has_words:
-        msg = "this Python's SQLite was built without FTS5, which searches words; use another build of Python"
-        raise IndexFormatError(msg)
 
 
-def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing was written to the file yet.
+def read_format(connection: Connection, path: Path) -> int:
+    """Return the version of the tables; 0 where nothing was written to the file yet.
 
     Raises:
         IndexFormatError: The file belongs to another program, or to a newer version of this library.
@@ -99,25 +105,22 @@ def is_blank(connection: sqlite3.Connection, path: Path) -> bool:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if (application, tables) == (0, 0):
-        return True
+        return 0
     if application != APPLICATION_ID:
         msg = f"{path} is a SQLite file of another program and is left alone; choose another place for the index"
         raise IndexFormatError(msg)
-    if version not in (FORMAT, FORMAT_OF_SEVERAL_VECTORS):
-        advice = "Upgrade retrieval-core" if version > FORMAT_OF_SEVERAL_VECTORS else "Build the index anew"
-        msg = (
-            f"{path} has index format {version}, and this version of retrieval-core reads the formats {FORMAT} and "
-            f"{FORMAT_OF_SEVERAL_VECTORS}. {advice}."
-        )
-        raise IndexFormatError(msg)
-    return False
+    if version != FORMAT and version not in OLDER_FORMATS:
+        advice = "Upgrade retrieval-core" if version > FORMAT else "Build the index anew"
+        msg = f"{path} has index format {version}, and this version of retrieval-core reads formats up to {FORMAT}"
+        raise IndexFormatError(f"{msg}. {advice}.")
+    return version
 
 
-def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
+def create_tables(connection: Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the open transaction."""
-    _execute(connection, _TABLES + _TOKENS + (_NAMED_VECTORS if manifest.vectors else ""))
+    _execute(connection, _TABLES + _TOKENS + _WORDS + (_NAMED_VECTORS if manifest.vectors else ""))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT_OF_SEVERAL_VECTORS if manifest.vectors else FORMAT}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
     entries = {
         "embedder_id": manifest.embedder_id,
@@ -129,12 +132,24 @@ def create_tables(connection: sqlite3.Connection, manifest: Manifest) -> None:
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
 
 
-def add_tokens(connection: sqlite3.Connection) -> None:
-    """Add the columns of tokens to a file from before these, inside the open transaction."""
+def convert_tables(connection: Connection, analyzer: Analyzer) -> None:
+    """Bring an index of an older format to the present one, inside the open transaction.
+
+    Its words are analysed anew; passages and vectors stay as they are.
+    """
+    from retrieval_core.adapters.stores.sqlite.postings import add_postings, merge_segments  # noqa: PLC0415 - numpy is slow to import
+
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         _execute(connection, _TOKENS)
+    _execute(connection, _WORDS + "DROP TABLE words;")
+    chunks = connection.execute(f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks ORDER BY number")  # noqa: S608 - constants
+    while rows := chunks.fetchmany(CONVERTED_AT_ONCE):
+        texts = ((number, CHUNKS.from_row(row).indexed_text) for number, *row in rows)
+        add_postings(connection, [(number, analyzer.terms(text)) for number, text in texts])
+        merge_segments(connection)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _execute(connection: sqlite3.Connection, statements: str) -> None:
+def _execute(connection: Connection, statements: str) -> None:
     for statement in filter(str.strip, statements.split(";")):
         connection.execute(statement)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
-from retrieval_core.adapters.stores.sqlite import read, schema, write
-from retrieval_core.adapters.stores.sqlite.connections import Connections
-from retrieval_core.adapters.stores.sqlite.lexical import count_passages, search_words
+from retrieval_core.adapters.stores.sqlite import read, schema
+from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
 from retrieval_core.errors import IndexNotFoundError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from sqlite3 import Connection
 
     from retrieval_core.adapters.stores.local import Match
+    from retrieval_core.adapters.stores.sqlite.lexical import WordIndex, WordIndexCache
+    from retrieval_core.adapters.stores.sqlite.schema import Preparation
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
     from retrieval_core.ports import Change, SearchRequest
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
+
+T = TypeVar("T")
 
 
 class SqliteStore(LocalStore["Connection", "_Session"]):
@@ -89,31 +92,38 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             return None
 
     def _open(self) -> _Session:
-        return _Session(self._path, self._busy_timeout)
+        return _Session(self._path, self._busy_timeout, self._prepare)
 
     def _leave(self, session: _Session) -> None:
         self._inherited.append(session)  # the parent process goes on using its connections; closing them would harm it
 
     async def _apply(self, change: Change) -> None:
         def work(connection: Connection) -> None:
+            from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
             manifest = self._checked_manifest(connection)
             self._identity.check_vectors(change, manifest)
             write.apply_change(connection, change, self._analyzer, manifest.vectors)
 
-        await self._current().write(work, self._create)
+        await self._current().write(work, self._prepare)
 
     async def _remove(self, document_ids: Sequence[str]) -> int:
         names = read.storable(document_ids)
 
         def work(connection: Connection) -> int:
+            from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
             vectors = self._checked_manifest(connection).vectors
-            write.forget_sources_of(connection, names)
-            return write.remove_documents(connection, names, write.next_generation(connection), vectors)
+            return write.remove(connection, names, vectors)
 
-        return await self._current().write(work, self._create)
+        return await self._current().write(work, self._prepare)
 
-    def _create(self, connection: Connection) -> None:
-        schema.create_tables(connection, self._identity.manifest())
+    def _prepare(self, connection: Connection) -> None:
+        if schema.read_format(connection, self._path):
+            self._checked_manifest(connection)
+            schema.convert_tables(connection, self._analyzer)
+        else:
+            schema.create_tables(connection, self._identity.manifest())
 
     def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
         manifest = self._checked_manifest(view)
@@ -124,12 +134,12 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             snapshot = session.snapshot(view, request.filter, manifest.dimension, request.vector_name)
             found = search_vectors(view, snapshot, request.vector, request.limit)
         else:
-            query = word_query(self._analyzer, request.text or "", partial(count_passages, view))
+            words = session.words(view)
+            query = word_query(self._analyzer, request.text or "", partial(words.count_passages, view))
             allowed = None
             if request.filter is not None and query.terms:
-                snapshot = session.snapshot(view, request.filter, None)
-                allowed = frozenset(snapshot.numbers[snapshot.passing].tolist()).__contains__
-            found = search_words(view, query, request.limit, allowed)
+                allowed = session.snapshot(view, request.filter, None)
+            found = words.search(view, query, request.limit, allowed)
         return _candidates(view, found, with_vectors=request.with_vectors)
 
 
@@ -139,16 +149,25 @@ ADAPTER = Adapter(lambda own, parts: SqliteStore(parts.location, busy_timeout=ow
 class _Session(Connections):
     """One process's threads, connections and arrays."""
 
-    def __init__(self, path: Path, busy_timeout: float) -> None:
+    def __init__(self, path: Path, busy_timeout: float, prepare: Preparation) -> None:
         super().__init__(path, busy_timeout)
+        self._prepare = prepare
         self._lock = Lock()
         self._cache: SnapshotCache | None = None
+        self._words: WordIndexCache | None = None
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the arrays."""
-        cache = self._cache
-        return 0 if cache is None else cache.loaded_bytes
+        return sum(cache.loaded_bytes for cache in (self._cache, self._words) if cache is not None)
+
+    async def read(self, function: Callable[[Connection], T]) -> T:
+        """As its base does; an index of an older format is converted first."""
+        try:
+            return await super().read(function)
+        except OldFormatError:
+            await self.write(lambda _: None, self._prepare)
+            return await super().read(function)
 
     def snapshot(
         self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
@@ -159,6 +178,14 @@ class _Session(Connections):
         with self._lock:
             cache = self._cache = self._cache or SnapshotCache()
         return cache.get(connection, condition, dimension, name)
+
+    def words(self, connection: Connection) -> WordIndex:
+        """Return the words for a search, as of the open transaction."""
+        from retrieval_core.adapters.stores.sqlite.lexical import WordIndexCache  # noqa: PLC0415 - numpy is slow to import
+
+        with self._lock:
+            words = self._words = self._words or WordIndexCache()
+        return words.get(connection)
 
 
 def _candidates(connection: Connection, found: Sequence[Match], *, with_vectors: bool) -> tuple[Candidate, ...]:

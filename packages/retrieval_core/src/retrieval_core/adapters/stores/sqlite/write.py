@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
-from retrieval_core.adapters.stores.sqlite.schema import add_tokens
+from retrieval_core.adapters.stores.sqlite.postings import add_postings, merge_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ def _into(table: str, columns: Sequence[str]) -> str:
     return f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNKS.columns)}"
+_INSERT_CHUNK = f"INSERT {_into('chunks', CHUNKS.columns)} RETURNING number"
 _INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENTS.columns)}"
 _REPLACE_SECTION = f"REPLACE {_into('sections', SECTIONS.columns)}"
 _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
@@ -33,7 +33,6 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
-    add_tokens(connection)
     token = token_hex(16)
     sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
     generation = connection.execute(sql, (token,)).fetchone()[0]
@@ -50,25 +49,31 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
         vectors: Names of the index's named vectors.
     """
     generation = next_generation(connection)
-    remove_documents(connection, change.removed_documents, generation, vectors)
-    remove_documents(connection, (document.id for document in change.documents), generation, vectors)
+    _remove_documents(connection, change.removed_documents, generation, vectors)
+    _remove_documents(connection, (document.id for document in change.documents), generation, vectors)
     connection.executemany(_INSERT_DOCUMENT, map(DOCUMENTS.to_row, change.documents))
     connection.executemany(_REPLACE_SECTION, map(SECTIONS.to_row, change.sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
+    merge_segments(connection)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
     connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
-def forget_sources_of(connection: Connection, document_ids: Iterable[str]) -> None:
-    """Remove the states of documents' sources, so that indexing these again brings the documents back."""
+def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequence[str]) -> int:
+    """Remove documents and the states of their sources, and return how many chunks were removed.
+
+    Indexing the sources again then brings the documents back.
+    """
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
     connection.executemany(forget, ((name,) for name in document_ids))
+    count = _remove_documents(connection, document_ids, next_generation(connection), vectors)
+    merge_segments(connection)
+    return count
 
 
-def remove_documents(
+def _remove_documents(
     connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
 ) -> int:
-    """Remove documents with all that belongs to them, and return how many chunks were removed."""
     count = 0
     for name in document_ids:
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
@@ -82,7 +87,7 @@ def remove_documents(
 def _remove_chunks(connection: Connection, numbers: list[tuple[int]], generation: int, vectors: Sequence[str]) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
-    connection.executemany("DELETE FROM words WHERE rowid = ?", numbers)
+    connection.executemany("INSERT INTO stale_words VALUES (?)", numbers)
     if vectors:
         named = ((name, number) for name, (number,) in product(vectors, numbers))
         connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
@@ -93,15 +98,16 @@ def _insert_chunks(
     connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
 ) -> None:
     vectors = None if change.vectors is None else unit_rows(change.vectors)
+    terms: list[tuple[int, list[str]]] = []
     for position, chunk in enumerate(change.chunks):
         former = connection.execute("SELECT number FROM chunks WHERE id = ?", (chunk.id,)).fetchall()
         _remove_chunks(connection, former, generation, names)
-        number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).lastrowid
-        terms = " ".join(analyzer.terms(chunk.indexed_text))
-        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
+        number = connection.execute(_INSERT_CHUNK, CHUNKS.to_row(chunk)).fetchone()[0]
+        terms.append((number, analyzer.terms(chunk.indexed_text)))
         if vectors is not None:
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vectors[position].tobytes()))
         for name, rows in change.named_vectors.items():
             if (vector := rows.get(chunk.id)) is not None:
                 row = (name, number, unit_rows(vector).tobytes())
                 connection.execute("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", row)
+    add_postings(connection, terms)

@@ -1,0 +1,346 @@
+"""The postings of an index's words, kept in segments as tables of SQLite.
+
+A segment holds some of the chunks: its postings say for each term which chunks have it, and how often. Each write adds
+a segment, in the write's own transaction, and neighbouring segments are merged into larger ones as they come to be
+many, so that a chunk is merged at most once for each power of :data:`FANOUT` in the number of chunks. Segments are
+never changed; the postings of removed chunks stay, and do not count, until their segment is merged.
+
+A segment's terms are in order, cut into blocks of about :data:`BLOCK` postings, so that a search reads one block for
+each term, and those of an index of any size are merged in little memory. A block has, little-endian: a header, the
+number of postings of each term, the chunks' positions in the segment, the frequencies, and the terms as lines.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from retrieval_core.adapters.stores.sqlite.connections import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from sqlite3 import Connection
+
+    from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.int64]
+    Unsigned: TypeAlias = NDArray[np.unsignedinteger]
+
+BLOCK = 4096
+"""Postings of a block, about; those of one term are never parted."""
+FANOUT = 8
+"""How many times as large as those that it is made of a merged segment is, about."""
+BLOCKS_AT_ONCE = 16
+"""How many blocks are merged at a time, about."""
+MOST_STALE = 4
+"""A segment is rewritten when more than one of this many of its chunks are removed."""
+
+_HEADER = struct.Struct("<4I")
+"""The numbers of terms and of postings, and the bytes of a position and of a frequency."""
+_SEGMENTS = "SELECT id, numbers, lengths, first_terms FROM word_segments ORDER BY first"
+_SIZES = """
+SELECT id, chunks, (SELECT count(*) FROM stale_words WHERE number BETWEEN first AND last)
+FROM word_segments ORDER BY first
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment, without its postings.
+
+    Attributes:
+        numbers: The chunks' numbers, ascending.
+        lengths: How many terms each chunk has, repeated ones included.
+        first_terms: The first term of each block.
+    """
+
+    id: int
+    numbers: Numbers
+    lengths: Unsigned
+    first_terms: Sequence[str]
+
+    def find(self, connection: Connection, term: str) -> tuple[Unsigned, Unsigned] | None:
+        """Return the positions of the chunks that have a term, and how often each has it.
+
+        Raises:
+            DamagedError: The block is damaged.
+        """
+        place = bisect_right(self.first_terms, term) - 1
+        found = _found(_block(connection, self.id, place), term.encode()) if place >= 0 else None
+        if found is not None and found[0][-1] >= len(self.numbers):
+            msg = "a word is in chunks that its segment does not have"
+            raise DamagedError(msg)
+        return found
+
+
+class _Postings(NamedTuple):
+    """Postings of several terms, one term after the other.
+
+    Attributes:
+        terms: In order.
+        counts: How many postings each term has.
+        positions: Of the chunks in their segment, ascending for each term.
+        frequencies: How often the chunk has the term.
+    """
+
+    terms: list[str]
+    counts: Numbers
+    positions: Numbers
+    frequencies: Numbers
+
+
+def read_segments(connection: Connection) -> list[Segment]:
+    """Return all segments, in the order of their chunks' numbers.
+
+    Raises:
+        DamagedError: A segment is damaged.
+    """
+    segments: list[Segment] = []
+    for name, numbers, lengths, first_terms in connection.execute(_SEGMENTS).fetchall():
+        with _damage_told():
+            segment = Segment(
+                name,
+                np.frombuffer(numbers, "<i8"),
+                np.frombuffer(lengths, "<u4"),
+                first_terms.split("\n") if first_terms else (),
+            )
+        if len(segment.numbers) != len(segment.lengths):
+            msg = "a segment of words has numbers without lengths"
+            raise DamagedError(msg)
+        segments.append(segment)
+    return segments
+
+
+def read_stale(connection: Connection) -> Numbers:
+    """Return the numbers of removed chunks whose postings are still there."""
+    rows = connection.execute("SELECT number FROM stale_words").fetchall()
+    return np.array(rows, dtype=np.int64).reshape(-1)
+
+
+def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[str]]]) -> None:
+    """Add a segment.
+
+    Args:
+        chunks: Number and terms of each chunk; the numbers ascend, and are above those of all segments.
+    """
+    if not chunks:
+        return
+    vocabulary: dict[str, int] = {}
+    ids: list[int] = []
+    frequencies: list[int] = []
+    sizes: list[int] = []
+    for _, terms in chunks:
+        counted = Counter(terms)
+        ids += [vocabulary.setdefault(term, len(vocabulary)) for term in counted]
+        frequencies += counted.values()
+        sizes.append(len(counted))
+    positions = np.repeat(np.arange(len(chunks)), sizes)
+    postings = _in_order(vocabulary, np.array(ids, np.int64), positions, np.array(frequencies, np.int64))
+    numbers = np.array([number for number, _ in chunks], np.int64)
+    lengths = np.array([len(terms) for _, terms in chunks], np.uint32)
+    _write(connection, numbers, lengths, [postings])
+
+
+def merge_segments(connection: Connection) -> None:
+    """Merge neighbouring segments that together are large enough, and rewrite those with many removed chunks."""
+    while group := _to_merge(connection.execute(_SIZES).fetchall()):
+        segments = [segment for segment in read_segments(connection) if segment.id in group]
+        first, last = int(segments[0].numbers[0]), int(segments[-1].numbers[-1])
+        alive = [~np.isin(segment.numbers, read_stale(connection)) for segment in segments]
+        numbers = np.concatenate([segment.numbers[kept] for segment, kept in zip(segments, alive, strict=True)])
+        lengths = np.concatenate([segment.lengths[kept] for segment, kept in zip(segments, alive, strict=True)])
+        if len(numbers):
+            _write(connection, numbers, lengths, _merged(connection, segments, alive))
+        old = [(segment.id,) for segment in segments]
+        connection.executemany("DELETE FROM word_blocks WHERE segment = ?", old)
+        connection.executemany("DELETE FROM word_segments WHERE id = ?", old)
+        connection.execute("DELETE FROM stale_words WHERE number BETWEEN ? AND ?", (first, last))
+
+
+def _to_merge(sizes: Sequence[tuple[int, int, int]]) -> set[int]:
+    """Return the ids of segments to merge now.
+
+    Every neighbour in a run is of at most some tier, and all together reach the next one: so each merge lifts all of
+    its chunks to a higher tier.
+
+    Args:
+        sizes: Id, number of chunks, and how many of these are removed, of each segment in order.
+    """
+    for name, chunks, stale in sizes:
+        if stale * MOST_STALE > chunks:
+            return {name}
+    limit = 1
+    while limit <= sum(chunks for _, chunks, _ in sizes):
+        limit *= FANOUT
+        run: list[int] = []
+        total = 0
+        for name, chunks, _ in (*sizes, (0, limit, 0)):
+            if chunks < limit:
+                run.append(name)
+                total += chunks
+            elif total >= limit:
+                return set(run)
+            else:
+                run, total = [], 0
+    return set()
+
+
+def _merged(
+    connection: Connection, segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]
+) -> Iterator[_Postings]:
+    """Yield the postings of all segments, some terms at a time, with the positions that the chunks then have."""
+    borders = sorted({term for segment in segments for term in segment.first_terms})[::BLOCKS_AT_ONCE]
+    begins = accumulate((int(np.count_nonzero(kept)) for kept in alive), initial=-1)
+    moved = [np.cumsum(kept) + begin for kept, begin in zip(alive, begins, strict=False)]
+    for first, end in pairwise([*borders, None]):
+        vocabulary: dict[str, int] = {}
+        ids: list[Numbers] = []
+        positions: list[Numbers] = []
+        frequencies: list[Numbers] = []
+        for segment, kept, place in zip(segments, alive, moved, strict=True):
+            for block in _between(connection, segment, first, end):
+                terms = [vocabulary.setdefault(term, len(vocabulary)) for term in block.terms]
+                remain = kept[block.positions]
+                ids.append(np.repeat(np.array(terms, np.int64), block.counts)[remain])
+                positions.append(place[block.positions[remain]])
+                frequencies.append(block.frequencies[remain])
+        if vocabulary:
+            yield _in_order(vocabulary, np.concatenate(ids), np.concatenate(positions), np.concatenate(frequencies))
+
+
+def _between(connection: Connection, segment: Segment, first: str | None, end: str | None) -> Iterator[_Postings]:
+    """Yield the postings of the terms from the first on, and before the end, block by block."""
+    places = range(
+        0 if first is None else max(0, bisect_right(segment.first_terms, first) - 1),
+        len(segment.first_terms) if end is None else bisect_left(segment.first_terms, end),
+    )
+    for place in places:
+        block = _unpacked(_block(connection, segment.id, place))
+        low = 0 if first is None else bisect_left(block.terms, first)
+        high = len(block.terms) if end is None else bisect_left(block.terms, end)
+        begins, ends = int(block.counts[:low].sum()), int(block.counts[:high].sum())
+        yield _Postings(
+            block.terms[low:high],
+            block.counts[low:high],
+            block.positions[begins:ends],
+            block.frequencies[begins:ends],
+        )
+
+
+def _in_order(vocabulary: dict[str, int], ids: Numbers, positions: Numbers, frequencies: Numbers) -> _Postings:
+    """Sort postings by term, and leave out terms without any.
+
+    Args:
+        vocabulary: The id of each term.
+        ids: The term of each posting; those of one term are in the order of their positions.
+    """
+    terms = sorted(vocabulary)
+    ranks = np.empty(len(terms), np.int64)
+    ranks[np.array([vocabulary[term] for term in terms], np.int64)] = np.arange(len(terms))
+    by_rank = ranks[ids]
+    order = np.argsort(by_rank, kind="stable")
+    counts = np.bincount(by_rank, minlength=len(terms))
+    if not counts.all():
+        terms = [term for term, count in zip(terms, counts.tolist(), strict=True) if count]
+        counts = counts[counts > 0]
+    return _Postings(terms, counts, positions[order], frequencies[order])
+
+
+def _write(connection: Connection, numbers: Numbers, lengths: Unsigned, parts: Iterable[_Postings]) -> None:
+    """Write a segment."""
+    name = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM word_segments").fetchone()[0]
+    first_terms: list[str] = []
+    for part in parts:
+        for block in _cut(part) if part.terms else ():
+            row = (name, len(first_terms), _packed(block))
+            connection.execute("INSERT INTO word_blocks VALUES (?, ?, ?)", row)
+            first_terms.append(block.terms[0])
+    ends = int(numbers[0]), int(numbers[-1])
+    arrays = numbers.astype("<i8").tobytes(), lengths.astype("<u4").tobytes()
+    row = (name, *ends, len(numbers), *arrays, "\n".join(first_terms))
+    connection.execute("INSERT INTO word_segments VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _cut(postings: _Postings) -> Iterator[_Postings]:
+    ends = np.cumsum(postings.counts)
+    borders = [*np.unique((ends - postings.counts) // BLOCK, return_index=True)[1].tolist(), len(ends)]
+    places = [0, *ends.tolist()]
+    for low, high in pairwise(borders):
+        begin, end = places[low], places[high]
+        yield _Postings(
+            postings.terms[low:high],
+            postings.counts[low:high],
+            postings.positions[begin:end],
+            postings.frequencies[begin:end],
+        )
+
+
+def _packed(postings: _Postings) -> bytes:
+    positions, frequencies = _narrow(postings.positions), _narrow(postings.frequencies)
+    header = len(postings.terms), len(positions), positions.itemsize, frequencies.itemsize
+    lines = "\n".join(["", *postings.terms, ""]).encode()
+    counts = postings.counts.astype("<u4")
+    return b"".join([_HEADER.pack(*header), counts.tobytes(), positions.tobytes(), frequencies.tobytes(), lines])
+
+
+def _narrow(values: Numbers) -> Unsigned:
+    return values.astype(np.min_scalar_type(int(values.max())).newbyteorder("<"))
+
+
+def _block(connection: Connection, segment: int, place: int) -> bytes:
+    row = connection.execute(
+        "SELECT block FROM word_blocks WHERE segment = ? AND place = ?", (segment, place)
+    ).fetchone()
+    if row is None or not isinstance(row[0], bytes):
+        msg = "a block of words is missing"
+        raise DamagedError(msg)
+    return row[0]
+
+
+def _found(block: bytes, term: bytes) -> tuple[Unsigned, Unsigned] | None:
+    """Return the positions and frequencies of a term in a block, without looking at those of the others."""
+    with _damage_told():
+        terms, postings, wide, broad = _HEADER.unpack_from(block)
+        first = _HEADER.size + 4 * terms
+        second = first + wide * postings
+        lines = second + broad * postings
+        place = block.find(b"\n" + term + b"\n", lines)
+        if place < 0:
+            return None
+        rank = block.count(b"\n", lines, place)
+        counts = np.frombuffer(block, "<u4", terms, _HEADER.size)
+        begin, count = int(counts[:rank].sum()), int(counts[rank])
+        return (
+            np.frombuffer(block, f"<u{wide}", count, first + wide * begin),
+            np.frombuffer(block, f"<u{broad}", count, second + broad * begin),
+        )
+
+
+def _unpacked(block: bytes) -> _Postings:
+    with _damage_told():
+        terms, postings, wide, broad = _HEADER.unpack_from(block)
+        first = _HEADER.size + 4 * terms
+        second = first + wide * postings
+        return _Postings(
+            block[second + broad * postings :].decode().split("\n")[1:-1],
+            np.frombuffer(block, "<u4", terms, _HEADER.size).astype(np.int64),
+            np.frombuffer(block, f"<u{wide}", postings, first).astype(np.int64),
+            np.frombuffer(block, f"<u{broad}", postings, second).astype(np.int64),
+        )
+
+
+@contextmanager
+def _damage_told() -> Generator[None, None, None]:
+    """Raise :class:`DamagedError` where bytes are not what they must be."""
+    try:
+        yield
+    except (AttributeError, IndexError, TypeError, ValueError, struct.error) as error:
+        msg = "a segment of words cannot be read"
+        raise DamagedError(msg) from error
