@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +13,9 @@ from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
-from retrieval_core.testing.store_kit.searching import LexicalSearchTests
+from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
+from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
+from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests
 from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
@@ -37,6 +39,15 @@ class TestSqliteStore(CataloguedStoreConformance):
 
     async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
+
+
+class TestQuantizedSqliteStore(DenseSearchTests, NamedVectorTests, LateVectorTests):
+    async def open_store(self, folder: Path) -> CataloguedStore:
+        return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, quantized=True)
+
+    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
+        settings: dict[str, Any] = {"embedder_id": EMBEDDER_ID, "dimension": DIMENSION, "vectors": names}
+        return SqliteStore(folder / "index.db", quantized=True, **settings)
 
 
 @pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")

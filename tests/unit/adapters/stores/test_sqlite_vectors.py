@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
+from retrieval_core import load_config, open_index
 from retrieval_core.adapters.stores import checks
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore, snapshot, write
 from retrieval_core.config.model import MOST_VECTORS
-from retrieval_core.errors import EmbedderMismatchError, IndexFormatError, InvalidParameterError
+from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, IndexFormatError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
+from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, put, unit, units
 
 if TYPE_CHECKING:
@@ -226,3 +228,39 @@ def test_a_change_with_a_wrong_vector_changes_nothing(tmp_path: Path) -> None:
 def test_limits_agree() -> None:
     """What a configuration allows, stores allow."""
     assert checks.MOST_VECTORS == MOST_VECTORS
+
+
+def test_quantized_vectors_take_a_quarter_of_the_memory_and_find_the_same(tmp_path: Path) -> None:
+    """With the same scores to the last digit, as those that are found are compared exactly."""
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(2000, 64)).astype(np.float32)
+    vectors[7] = 0
+    path = tmp_path / "index.db"
+    settings: dict[str, Any] = {"embedder_id": "e", "dimension": 64}
+    exact, quantized = SqliteStore(path, **settings), SqliteStore(path, **settings, quantized=True)
+
+    async def main() -> None:
+        await exact.upsert(Change(tuple(chunk(f"c{number}") for number in range(2000)), vectors))
+        for _ in range(20):
+            request = SearchRequest(20, vector=random.normal(size=64).astype(np.float32))
+            assert await quantized.search(request) == await exact.search(request)
+        assert 3 * quantized.loaded_bytes < exact.loaded_bytes
+        for store in (exact, quantized):
+            await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_quantization_is_a_setting(tmp_path: Path) -> None:
+    config = load_config(overrides={"store.sqlite.quantization": "int8", "index": str(tmp_path / "index.db")})
+    with open_index(config=config, embedder=FakeEmbedder()) as index:
+        index.add([chunk("a", "word")])
+        assert index.retrieve("word").hits[0].chunk_id == "a"
+        assert isinstance(index.store, SqliteStore)
+        stored = index.store.loaded_bytes
+    with open_index(config.index, embedder=FakeEmbedder()) as index:
+        assert index.retrieve("word").hits[0].chunk_id == "a"
+        assert isinstance(index.store, SqliteStore)
+        assert index.store.loaded_bytes > stored
+    with pytest.raises(ConfigurationError, match=r"store\.sqlite\.quantization"):
+        load_config(overrides={"store.sqlite.quantization": "int4"})

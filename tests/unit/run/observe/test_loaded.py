@@ -34,7 +34,7 @@ def can_be_measured(component: object) -> bool:
 
 
 def test_the_arrays_of_a_store(tmp_path: Path) -> None:
-    """Nothing before the first search by meaning, then at least the vectors, and nothing once it is closed."""
+    """Nothing before the first search, then at least the vectors, and nothing once it is closed."""
     embedder = FakeEmbedder()
     store = SqliteStore(tmp_path / "index.db", embedder_id=embedder.id, dimension=embedder.dimension)
     assert isinstance(store, Measurable)
@@ -42,10 +42,11 @@ def test_the_arrays_of_a_store(tmp_path: Path) -> None:
     async def run() -> None:
         vectors = await embedder.embed_texts([chunk.indexed_text for chunk in PHONES])
         await store.upsert(Change(chunks=PHONES, vectors=vectors))
-        await store.search(SearchRequest(limit=3, text="history"))
         assert (store.is_loaded, store.loaded_bytes) == (False, 0)
-        await store.search(SearchRequest(limit=3, vector=vectors[0]))
+        await store.search(SearchRequest(limit=3, text="history"))
         assert store.is_loaded
+        assert 0 < store.loaded_bytes < vectors.nbytes
+        await store.search(SearchRequest(limit=3, vector=vectors[0]))
         assert vectors.nbytes <= store.loaded_bytes < 2 * vectors.nbytes
         await store.aclose()
         assert not store.is_loaded

@@ -230,6 +230,14 @@ class FastembedRerankerConfig(Settings):
     """Passages of one call."""
 
 
+class SqliteConfig(Settings):
+    """An index in one SQLite file."""
+
+    quantization: Literal["none", "int8"] = "none"
+    """How vectors are kept in memory: as they are, or in a quarter of the memory, as integers of eight bits, whose best
+    are then compared exactly."""
+
+
 class StoreConfig(WithOptions):
     """Where the index is kept."""
 
@@ -238,6 +246,8 @@ class StoreConfig(WithOptions):
     ``pinecone``, ``qdrant`` or ``"package.module:factory"``."""
     busy_timeout: float = Field(default=30.0, ge=0)
     """Seconds that a writer waits for another one."""
+    sqlite: SqliteConfig = SqliteConfig()
+    """For the kind ``sqlite``."""
     lancedb: Annotated[LanceDBConfig, Use("lancedb")] = LanceDBConfig()
     """For the kind ``lancedb``."""
     pinecone: Annotated[PineconeConfig, Use("pinecone")] = PineconeConfig()

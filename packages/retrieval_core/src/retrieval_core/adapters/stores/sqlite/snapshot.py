@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,13 +25,20 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.columns import Mask
     from retrieval_core.adapters.stores.local import State
-    from retrieval_core.types import JSON, Matrix
+    from retrieval_core.types import JSON
     from retrieval_core.types.filters import Filter
+
+    Rows: TypeAlias = NDArray[np.float32 | np.int8]
+    """Vectors, as they are or quantized."""
+
+T = TypeVar("T", bound=np.generic)
 
 BATCH = 4096
 """Rows read at a time."""
 GROWTH = 8
 """The matrix reserves room for one more row in this many."""
+LARGEST = 127
+"""The largest integer of eight bits whose negative is one too."""
 _FIELDS = f"SELECT number, {FIELDS} FROM chunks WHERE number >= ? ORDER BY number"  # noqa: S608 - constants
 
 
@@ -43,21 +50,28 @@ class Snapshot:
         numbers: The chunks' numbers, ascending; some of the chunks may be removed.
         passing: Which rows exist, have the requested vector, and match the filter.
         matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
+        scales: Where the matrix is quantized, what its rows are to be multiplied by.
         chunks: How many exist and match the filter.
         embedded: How many of these have the requested vector.
     """
 
     numbers: NDArray[np.int64]
     passing: Mask
-    matrix: Matrix
+    matrix: Rows
+    scales: NDArray[np.float32] | None
     chunks: int
     embedded: int
 
 
 class SnapshotCache:
-    """The arrays of one process, shared by its threads."""
+    """The arrays of one process, shared by its threads.
 
-    def __init__(self) -> None:
+    Args:
+        quantized: Whether vectors are kept as integers of eight bits.
+    """
+
+    def __init__(self, *, quantized: bool = False) -> None:
+        self._quantized = quantized
         self._lock = Lock()
         self._refused: set[tuple[Connection, State]] = set()
         self._clear()
@@ -94,10 +108,10 @@ class SnapshotCache:
             paths = frozenset[str]() if condition is None else paths_of(condition)
             columns = self._columns.filled(paths, self._numbers, partial(_fields, connection))
             numbers, passing, present = self._numbers, self._alive, None
-            matrix = np.zeros((len(numbers), 0), dtype=np.float32)
+            matrix, scales = np.zeros((len(numbers), 0), dtype=np.float32), None
             if dimension is not None:
-                vectors = self._vectors.setdefault(name, _Vectors(dimension, name))
-                matrix, present = vectors.filled(connection, numbers)
+                vectors = self._vectors.setdefault(name, _Vectors(dimension, name, quantized=self._quantized))
+                matrix, scales, present = vectors.filled(connection, numbers)
                 present = present.copy()  # others may come while this search is under way
         if condition is not None:
             passing = passing & evaluate(condition, columns, len(numbers))
@@ -105,7 +119,7 @@ class SnapshotCache:
         if present is not None:
             passing = passing & present
             embedded = int(np.count_nonzero(passing))
-        return Snapshot(numbers, passing, matrix, chunks, embedded)
+        return Snapshot(numbers, passing, matrix, scales, chunks, embedded)
 
     def _refresh(self, connection: Connection) -> None:
         state = read_state(connection)
@@ -159,25 +173,29 @@ def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[s
 class _Vectors:
     """A matrix that grows by rows, while searches go on reading their part of it."""
 
-    def __init__(self, dimension: int, name: str | None) -> None:
+    def __init__(self, dimension: int, name: str | None, *, quantized: bool) -> None:
         self._name = name
-        self._rows: Matrix = np.zeros((0, dimension), dtype=np.float32)
+        self._rows: Rows = np.zeros((0, dimension), np.int8 if quantized else np.float32)
+        self._scales = np.zeros(0, dtype=np.float32) if quantized else None
         self._present: Mask = np.zeros(0, dtype=np.bool_)
         self._length = 0
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the rows in use; reserved rows take no memory."""
-        return self._length * self._rows.shape[1] * self._rows.itemsize
+        return self._length * (self._rows.shape[1] * self._rows.itemsize + (4 if self._scales is not None else 0))
 
-    def filled(self, connection: Connection, numbers: NDArray[np.int64]) -> tuple[Matrix, Mask]:
-        """Return the matrix with a row for each number, reading missing ones, and which rows have a vector."""
+    def filled(
+        self, connection: Connection, numbers: NDArray[np.int64]
+    ) -> tuple[Rows, NDArray[np.float32] | None, Mask]:
+        """Return the matrix with a row for each number, reading missing ones, its scales, and which have a vector."""
         if self._length < len(numbers):
             self._reserve(len(numbers))
             last = int(numbers[self._length - 1]) if self._length else 0
             self._put(self._read(connection, last), numbers)
             self._length = len(numbers)
-        return self._rows[: self._length], self._present[: self._length]
+        scales = None if self._scales is None else self._scales[: self._length]
+        return self._rows[: self._length], scales, self._present[: self._length]
 
     def add(self, connection: Connection, numbers: NDArray[np.int64], came: NDArray[np.int64]) -> None:
         """Read the vectors of rows that were read without; a search under way does not look at these."""
@@ -189,7 +207,12 @@ class _Vectors:
         while batch := rows.fetchmany(BATCH):
             positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
             joined = b"".join(blob for _, blob in batch)
-            self._rows[positions] = vectors_from(joined, len(batch), self._rows.shape[1])
+            vectors = vectors_from(joined, len(batch), self._rows.shape[1])
+            if self._scales is not None:
+                scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
+                self._scales[positions] = scales
+                vectors = np.rint(vectors / scales[:, np.newaxis])
+            self._rows[positions] = vectors
             self._present[positions] = True
 
     def _read(self, connection: Connection, last: int) -> Cursor:
@@ -209,7 +232,14 @@ class _Vectors:
         if length > len(self._rows):
             # Rows that are never touched take no memory.
             room = length + length // GROWTH + BATCH
-            rows, present = np.zeros((room, self._rows.shape[1]), dtype=np.float32), np.zeros(room, dtype=np.bool_)
-            rows[: self._length] = self._rows[: self._length]
-            present[: self._length] = self._present[: self._length]
-            self._rows, self._present = rows, present
+            self._rows = _longer(self._rows, self._length, room)
+            self._present = _longer(self._present, self._length, room)
+            if self._scales is not None:
+                self._scales = _longer(self._scales, self._length, room)
+
+
+def _longer(array: NDArray[T], length: int, room: int) -> NDArray[T]:
+    """Return a copy of the first rows of an array with room for more; the array stays as it is for who reads it."""
+    longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+    longer[:length] = array[:length]
+    return longer
