@@ -8,6 +8,7 @@ a BEIR collection, and nDCG@10 of the default search is printed while the vector
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import tempfile
 import time
@@ -57,6 +58,7 @@ def quality(collection: Collection, index_file: Path) -> None:
         index.sync.run(index.store.upsert(Change(tuple(chunks), unembedded=frozenset(ids))))
         assert isinstance(index.store, AddsVectors)
         done = 0
+        logging.getLogger("retrieval_core").setLevel(logging.ERROR)  # each search says what is missing
         print("| vectors | nDCG@10 |\n|---|---|")
         for share in SHARES:
             upcoming = chunks[done : len(chunks) * share // 100]

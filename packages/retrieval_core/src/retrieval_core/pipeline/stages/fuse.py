@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from retrieval_core.types import Scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from retrieval_core.ports import Candidate
 
@@ -54,6 +54,7 @@ def fuse(
     method: FusionMethod = "zscore",
     dense_weight: float = 0.5,
     limit: int | None = None,
+    unembedded: Collection[str] = (),
 ) -> tuple[Ranked, ...]:
     """Put the chunks that either side found into one order, each chunk once, by its id.
 
@@ -63,6 +64,8 @@ def fuse(
         method: See the module's documentation.
         dense_weight: In [0, 1]; the lexical side has the rest.
         limit: How many are wanted; all of them where it is not given.
+        unembedded: Ids of chunks that have no vector yet. Their words stand in for their meaning, of which nothing is
+            known: the value of the lexical side counts for both.
 
     Returns:
         Best first; equal scores are ordered by chunk id.
@@ -73,6 +76,7 @@ def fuse(
         return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=None)) for chunk_id in alone])
     dense_values, dense_absent = _normalized(places[0], method)
     lexical_values, lexical_absent = _normalized(places[1], method)
+    dense_values |= {name: lexical_values[name] for name in unembedded if name in lexical_values}
     fused = {
         chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
         + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)
