@@ -94,12 +94,7 @@ def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
             removed=report.removed,
             documents=report.documents,
             passages=report.chunks,
-            failed=[
-                FailedPath(
-                    path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200)
-                )
-                for file in report.failed[:count]
-            ],
+            failed=failed[:count],
         )
         return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed)))
 
@@ -139,7 +134,7 @@ def _allowed(given: str, roots: Sequence[Path]) -> Path:
         try:
             allowed = root.resolve(strict=True)
             path = (allowed / given).resolve(strict=True)
-        except (OSError, ValueError):  # ValueError: no system has such names
+        except (OSError, ValueError, RuntimeError):  # no system has such names; links lead in a circle, before 3.13
             continue
         if path.is_relative_to(allowed):
             return path

@@ -4,7 +4,7 @@ No base class is needed: any object with these methods will do. A method may be 
 """
 
 from retrieval_core.ports.caches import ResultCache
-from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Reopening, TokenCounter
+from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Preloading, Reopening, TokenCounter
 from retrieval_core.ports.models import (
     LLM,
     Completion,
@@ -74,6 +74,7 @@ __all__ = [
     "Manifest",
     "Message",
     "Optimizes",
+    "Preloading",
     "Pruner",
     "QueryContext",
     "QueryTransformer",

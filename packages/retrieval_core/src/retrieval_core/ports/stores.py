@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Change:
             object.__setattr__(self, "named_vectors", arrays)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search of one side: exactly one of ``vector`` and ``text`` is given.
@@ -152,6 +154,7 @@ class SearchRequest:
             object.__setattr__(self, "vector", as_vectors(self.vector))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A chunk that one side found.
@@ -176,6 +179,7 @@ class ChunkRange:
     last: int
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
     """Records to read by id; one request serves all hits of a query.
@@ -193,6 +197,7 @@ class FetchRequest:
     with_vectors: bool = False
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The records of a :class:`FetchRequest` that exist, by id; chunks of ranges are among the chunks."""

@@ -187,8 +187,7 @@ class LocalStore(ABC, Generic[V, S]):
 
     async def version(self) -> str | None:
         """Name the state of the index, which every write changes; ``None`` before the first one."""
-        state = await self._read_or(None, self._reader.read_state)
-        return None if state is None else f"{state[0]}:{state[1]}"
+        return await self._read_or(None, self._named)
 
     async def count_chunks(self, condition: Filter) -> int:
         """Return how many chunks pass a filter; looks at all of them."""
@@ -256,6 +255,9 @@ class LocalStore(ABC, Generic[V, S]):
             return await self._current().read(function)
         except IndexNotFoundError:
             return nothing
+
+    def _named(self, view: V) -> str:
+        return "{}:{}".format(*self._reader.read_state(view))
 
     async def _exists(self) -> bool:
         """Whether there is an index; raises for one that this store may not use."""

@@ -13,7 +13,7 @@ from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
-from retrieval_core.errors import NotYetEmbeddedError
+from retrieval_core.errors import IndexNotFoundError, NotYetEmbeddedError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
@@ -127,6 +127,16 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         if await self._exists():
             await self._current().write(work, self._prepare)
+
+    async def version(self) -> str | None:
+        """Name the state of the index, which every write changes; ``None`` before the first one.
+
+        While nothing is written, this takes microseconds and no thread.
+        """
+        try:
+            return await self._current().version(self._named)
+        except IndexNotFoundError:
+            return None
 
     def _open(self) -> _Session:
         return _Session(self._path, self._busy_timeout, self._prepare)
