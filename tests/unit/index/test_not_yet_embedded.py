@@ -122,3 +122,19 @@ def test_the_next_run_embeds_the_rest(index: Index, tmp_path: Path) -> None:
     index.ingest(tmp_path / "files")
     assert index.describe().unembedded == 0
     assert {hit.chunk.document_id for hit in index.retrieve("saturn", mode="dense").hits} == set("abc")
+
+
+@pytest.mark.parametrize("fusion", ["zscore", "rrf", "minmax", "dbsf"])
+def test_what_waits_for_its_vector_keeps_its_place_by_words(tmp_path: Path, fusion: str) -> None:
+    """The best by words is not put behind passages that merely have vectors."""
+    words = [Chunk(f"late{n}", f"late{n}", "telescope " * (9 - n) + "moon " * n) for n in range(6)]
+    others = [Chunk(f"other{n}", f"other{n}", f"telescope and {'bread ' * (n + 5)}") for n in range(6)]
+    config = load_config(overrides={"search.fusion": fusion})
+    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
+        index.add(others)
+        change = Change(tuple(words), unembedded=frozenset(each.id for each in words))
+        index.sync.run(index.store.upsert(change))
+        by_words = [hit.id for hit in index.retrieve("telescope", mode="lexical").hits if hit.id.startswith("late")]
+        found = [hit.id for hit in index.retrieve("telescope").hits]
+        assert [name for name in found if name.startswith("late")] == by_words
+        assert found[0] == by_words[0]

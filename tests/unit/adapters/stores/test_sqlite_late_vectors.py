@@ -31,8 +31,8 @@ def open_store(path: Path, embedder_id: str = "e") -> SqliteStore:
     return SqliteStore(path, embedder_id=embedder_id, dimension=DIMENSION)
 
 
-async def seen(store: SqliteStore | MemoryStore) -> tuple[list[tuple[str, float]], tuple[int, int] | None]:
-    def listed(found: tuple[Candidate, ...]) -> list[tuple[str, float]]:
+async def seen(store: SqliteStore | MemoryStore) -> tuple[list[tuple[str, object]], tuple[int, int] | None]:
+    def listed(found: tuple[Candidate, ...]) -> list[tuple[str, object]]:
         return [(item.chunk_id, pytest.approx(item.score, abs=1e-5)) for item in found]
 
     try:

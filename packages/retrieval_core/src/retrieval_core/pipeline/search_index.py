@@ -142,7 +142,14 @@ def _in_one_order(found: SearchResults, expansions: Sequence[Expansion], plan: P
     else:
         dense = found.dense if found.combined is None else found.combined
         limit = None if expansions else depth
-        best = fuse(dense, found.lexical, method=method, dense_weight=plan.dense_weight, limit=limit)
+        best = fuse(
+            dense,
+            found.lexical,
+            method=method,
+            dense_weight=plan.dense_weight,
+            limit=limit,
+            unembedded=found.unembedded,
+        )
         if found.combined is not None:
             best = with_cosines(best, found.dense)
     if expansions:

@@ -26,7 +26,7 @@ from retrieval_core.types import Scores
 from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from retrieval_core.ports import Candidate
 
@@ -57,6 +57,7 @@ def fuse(
     method: FusionMethod = "zscore",
     dense_weight: float = 0.5,
     limit: int | None = None,
+    unembedded: Collection[str] = (),
 ) -> tuple[Ranked, ...]:
     """Put the chunks that either side found into one order, each chunk once, by its id.
 
@@ -66,6 +67,8 @@ def fuse(
         method: See the module's documentation.
         dense_weight: In [0, 1]; the lexical side has the rest.
         limit: How many are wanted; all of them where it is not given.
+        unembedded: Ids of chunks that have no vector yet. Their words stand in for their meaning, of which nothing is
+            known: the value of the lexical side counts for both.
 
     Returns:
         Best first; equal scores are ordered by chunk id.
@@ -75,6 +78,7 @@ def fuse(
     places = _places(dense), _places(lexical)
     dense_values, dense_absent = _normalized(places[0], method)
     lexical_values, lexical_absent = _normalized(places[1], method)
+    dense_values |= {name: lexical_values[name] for name in unembedded if name in lexical_values}
     fused = {
         chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
         + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)

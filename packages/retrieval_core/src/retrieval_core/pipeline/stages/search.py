@@ -8,10 +8,10 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.errors import IncompleteSearchError, SearchError
+from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
 from retrieval_core.pipeline.stages.combine import combine_vectors
-from retrieval_core.pipeline.stages.sound import are, sound
-from retrieval_core.ports import Candidate, SearchRequest
+from retrieval_core.pipeline.stages.sound import are, fetch, sound
+from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
 from retrieval_core.types import Chunk, Query
 from retrieval_core.types.fast_init import fast_init
@@ -40,6 +40,7 @@ class SearchResults:
         dense: By the passages' own vectors.
         combined: By all vectors of the chunks, where they have several.
         both: By both sides at once, in the store's own order.
+        unembedded: Ids of those of ``lexical`` that have no vector yet.
     """
 
     query: Query
@@ -48,6 +49,7 @@ class SearchResults:
     failures: tuple[Failed, ...] = ()
     combined: Candidates | None = None
     both: Candidates | None = None
+    unembedded: frozenset[str] = frozenset()
 
     @property
     def sides(self) -> tuple[Candidates, ...]:
@@ -156,7 +158,20 @@ async def _search_side_by_side(run: Run, store: Store, questions: Questions, que
     meaning = _search_meaning(run, store, questions, query, plan)
     found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
     failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)
-    return replace(found, lexical=_candidates_of(lexical), failures=failures)
+    found = replace(found, lexical=_candidates_of(lexical), failures=failures)
+    if any(isinstance(failure.error, NotYetEmbeddedError) for failure in found.failures):
+        return replace(found, unembedded=await _unembedded(run, store, found))
+    return found
+
+
+async def _unembedded(run: Run, store: Store, found: SearchResults) -> frozenset[str]:
+    """Return which chunks that words alone found have no vector yet; all of them where that cannot be read."""
+    known = {candidate.chunk_id for candidate in found.dense or ()}
+    ids = tuple([item.chunk_id for item in found.lexical or () if item.chunk_id not in known])
+    if not ids:
+        return frozenset()
+    outcome = await fetch(run, store, FetchRequest(chunk_ids=ids, with_vectors=True))
+    return frozenset(ids) - (outcome.value.vectors.keys() if isinstance(outcome, Ok) else set[str]())
 
 
 async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
