@@ -15,6 +15,7 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 from retrieval_core import Chunk, Document
 from retrieval_core.config import CacheConfig, EmbedderConfig
 from retrieval_core.config.adapters import SemanticCacheConfig
+from retrieval_core.ports import Change
 from retrieval_core.run.observe import Metrics
 from support.http_service import FAKE, hashed, opened, serving
 from support.tenants import (
@@ -178,6 +179,36 @@ def test_counts_are_the_tenants_own(tmp_path: Path) -> None:
             assert (one["points_count"], one["indexed_vectors_count"]) == (count, count)
 
     served(tmp_path, check)
+
+
+def test_vectors_to_come_are_the_tenants_own(tmp_path: Path) -> None:
+    """An index is yellow for those some of whose passages have no vector yet; the others do not hear of it."""
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db")
+        names = {"acme": ("a", "b", "c"), "globex": ("d",)}
+        chunks = tuple(
+            Chunk(each, each, f"All of {tenant}.", metadata={"tenant": tenant})
+            for tenant, owned in names.items()
+            for each in owned
+        )
+        await index.aadd([chunks[0], chunks[3]])
+        await index.store.upsert(Change(chunks[1:3], unembedded=frozenset({"b", "c"})))
+        async with serving({"index": index}, tokens=(hashed("one", "acme"), hashed("two", "globex"))) as service:
+            found = await service.ask("POST", "/v1/search", "one", json={"query_text": "all of acme"})
+            (note,) = found.json()["degraded"]
+            assert "vectors for 33 % of the passages" in note["reason"]
+            found = await service.ask("POST", "/v1/search", "two", json={"query_text": "all of globex"})
+            assert "degraded" not in found.json()
+            for token, count, embedded, status in (("one", 3, 1, "yellow"), ("two", 1, 1, "green")):
+                told = (await service.ask("GET", "/v1/indexes/index", token)).json()
+                assert (told["points_count"], told["indexed_vectors_count"], told["status"]) == (
+                    count,
+                    embedded,
+                    status,
+                )
+
+    asyncio.run(run())
 
 
 def test_a_tenant_without_passages_sees_an_empty_index(tmp_path: Path) -> None:

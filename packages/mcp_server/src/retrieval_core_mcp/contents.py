@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from retrieval_core.ports import Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
+from retrieval_core.errors import NotYetEmbeddedError
+from retrieval_core.ports import AddsVectors, Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
 from retrieval_core.ports.stores import ChunkRange
 from retrieval_core.types.filters import chunk_fields
 
@@ -184,7 +185,13 @@ async def _passages(
     if dimension is not None:
         # Nearest to an arbitrary direction: every store can do that, with any filter.
         direction: Any = [1.0] + [0.0] * (dimension - 1)
-        found = await store.search(SearchRequest(limit=most, vector=direction, filter=condition))
+        waiting: tuple[str, ...] = ()
+        try:
+            found = await store.search(SearchRequest(limit=most, vector=direction, filter=condition))
+        except NotYetEmbeddedError as error:
+            found = error.found
+            if isinstance(store, AddsVectors):
+                waiting = tuple(await store.unembedded())[: max(0, most - len(found))]
         for part in _parts(found):
             ids = tuple(candidate.chunk_id for candidate in part if candidate.chunk is None)
             read = await store.fetch(FetchRequest(chunk_ids=ids, filter=condition)) if ids else None
@@ -192,6 +199,8 @@ async def _passages(
                 *(candidate.chunk for candidate in part if candidate.chunk is not None),
                 *(read.chunks.values() if read is not None else ()),
             ]
+        for names in _parts(waiting):
+            yield tuple((await store.fetch(FetchRequest(chunk_ids=tuple(names), filter=condition))).chunks.values())
     elif isinstance(store, Catalog):
         seen = 0
         for part in _parts(await _of_files(store)):

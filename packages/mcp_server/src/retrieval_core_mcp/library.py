@@ -395,19 +395,21 @@ class Library:
         return await asyncio.to_thread(self._open_now)
 
     def _open_default(self, config: RetrievalConfig) -> Index:
-        from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - slow to import
-        from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise
+        from retrieval_core.index.builders.backends import build_usage, preloaded_embedder  # noqa: PLC0415 - slow to import
+
+        embedder = preloaded_embedder(config)
+        from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
         from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
 
         usage = build_usage(config)
         observers = (self._stages,) if usage is None else (self._stages, usage)
-        return open_index(config=config, observer=SeveralObservers(*observers))
+        return open_index(config=config, embedder=embedder, observer=SeveralObservers(*observers))
 
     def _open_now(self) -> _Opened:
-        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
-        from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
-
         index = self._open_index(self._settings.retrieval)
+        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
+        from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - likewise
+
         words = RetrievalPipeline(index.store, config=index.config)
         return _Opened(index, words, build_word_analyzer(index.config.analysis))
 

@@ -261,16 +261,21 @@ async def _info(served: ServedIndex, call: Call) -> CollectionInfo:
     manifest = told.manifest
     size = 0 if manifest is None or manifest.dimension is None else manifest.dimension
     count = told.chunks if call.condition is None else await served.count(call.condition)
-    return _about(served, size, count, "green")
+    waiting = told.unembedded
+    if waiting and call.condition is not None:
+        waiting = await served.unembedded(call.condition, size)
+    return _about(served, size, count, "yellow" if waiting else "green", waiting)
 
 
-def _about(served: ServedIndex, size: int, count: int, status: Literal["green", "red"]) -> CollectionInfo:
+def _about(
+    served: ServedIndex, size: int, count: int, status: Literal["green", "yellow", "red"], waiting: int = 0
+) -> CollectionInfo:
     return CollectionInfo(
         name=served.name,
         vector_size=size,
         distance_metric="Cosine",
         points_count=count,
-        indexed_vectors_count=count if size else 0,  # each is written with its passage
+        indexed_vectors_count=max(0, count - waiting) if size else 0,
         status=status,
     )
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from retrieval_core.compat.service import ValidationResult
-from retrieval_core.errors import RetrievalError
-from retrieval_core.ports import CountsChunks, FetchRequest
+from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
+from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
@@ -80,6 +80,19 @@ class ServedIndex:
             msg = f"the store of the index {self.name} cannot count the passages of a tenant"
             raise RequestError(501, msg)
         return await store.count_chunks(condition)
+
+    async def unembedded(self, condition: Filter, dimension: int) -> int:
+        """Return how many of some chunks have no vector yet: a search by vector says so, whatever it looks for.
+
+        Raises:
+            RetrievalError: The index cannot be read.
+        """
+        anywhere: Any = [1.0] + [0.0] * (dimension - 1)
+        try:
+            await self.index.store.search(SearchRequest(1, vector=anywhere, filter=condition))
+        except NotYetEmbeddedError as error:
+            return error.details["chunks"] - error.details["embedded"]
+        return 0
 
     async def validate(self, chunk_id: str) -> ValidationResult:
         """Hold a stored chunk against what was read.

@@ -69,7 +69,10 @@ async def run_index(call: Call) -> ToolAnswer:
     path = await asyncio.to_thread(_allowed, given.path, call.library.roots)
 
     def tell(progress: IndexProgress) -> None:
-        call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
+        if progress.to_embed:
+            call.step(f"words are searchable; {progress.embedded:,} of {progress.to_embed:,} passages embedded")
+        else:
+            call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
 
     report = await call.library.ingest(path, tell)
     return await asyncio.to_thread(indexed_answer, report, call)

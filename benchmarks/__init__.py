@@ -1,0 +1,1 @@
+"""Measurements of speed and memory, beside other libraries: ``python -m benchmarks``."""

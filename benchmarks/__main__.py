@@ -1,0 +1,27 @@
+"""``python -m benchmarks NAME``: see ``docs/measurements.md`` for what each one measures."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "speed": "milliseconds of a hybrid question beside other libraries, by number of passages",
+    "scale": "time to load, disk, memory, speed and recall with many passages, beside LanceDB",
+    "concurrency": "questions a second with many callers at once, beside other libraries",
+    "start": "from the start of a process to its first complete answer",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run one benchmark and return its exit code."""
+    if not argv or argv[0] not in COMMANDS:
+        print("usage: python -m benchmarks NAME [options], or NAME --help; NAME is one of", file=sys.stderr)
+        for name, meaning in COMMANDS.items():
+            print(f"  {name:12}{meaning}", file=sys.stderr)
+        return 0 if argv and argv[0] in {"-h", "--help"} else 2
+    return import_module(f"benchmarks.{argv[0]}").main(argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

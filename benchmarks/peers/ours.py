@@ -1,0 +1,109 @@
+"""This library, with its defaults; the result cache is off, since no question is asked twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.collection import CANDIDATES, DIMENSION, TOP_K, metadata
+from retrieval_core import Chunk, load_config, open_index
+from retrieval_core.types.filters import Eq, Lt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.collection import Collection, Question
+    from retrieval_core.index.index import Index
+    from retrieval_core.types import Matrix, Vector
+
+BATCH = 10_000
+"""Passages of one write."""
+STORES = {"retrieval-core-lancedb": "lancedb"}
+
+
+class KnownVectors:
+    """An embedder for texts whose vectors are there already."""
+
+    id = "known"
+    dimension = DIMENSION
+
+    def __init__(self, collection: Collection) -> None:
+        self._questions = dict(zip(collection.question_texts, collection.question_vectors, strict=True))
+        self.passages: dict[str, Vector] = {}
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return a question's vector."""
+        return self._questions[text]
+
+    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return passages' vectors."""
+        return np.stack([self.passages[text] for text in texts])
+
+
+class System:
+    """An index file."""
+
+    def __init__(self, collection: Collection, place: Path, settings: Mapping[str, str]) -> None:
+        self._collection = collection
+        self._place = place
+        self._settings = dict(settings)
+        self._store = STORES.get(self._settings.pop("system"), "sqlite")
+        self._index: Index | None = None
+
+    def load(self) -> None:
+        """Add all passages."""
+        index, embedder = self._opened()
+        for start in range(0, len(self._collection), BATCH):
+            texts = self._collection.texts(start, start + BATCH)
+            vectors = self._collection.vectors[start : start + BATCH]
+            embedder.passages = dict(zip(texts, vectors, strict=True))
+            index.add(
+                [Chunk(f"{row}#0", f"{row}", text, metadata=metadata(row)) for row, text in enumerate(texts, start)]
+            )
+        index.close()
+
+    def open(self) -> None:
+        """Open what was loaded, as another process would."""
+        self._index, _ = self._opened()
+
+    def search(self, question: Question) -> list[int]:
+        """Search."""
+        assert self._index is not None
+        return self._rows(self._index.retrieve(question.text, _filter(question), top_k=TOP_K, mode=question.mode))
+
+    async def asearch(self, question: Question) -> list[int]:
+        """Search on an event loop."""
+        assert self._index is not None
+        found = await self._index.aretrieve(question.text, _filter(question), top_k=TOP_K, mode=question.mode)
+        return self._rows(found)
+
+    def close(self) -> None:
+        """Close the index."""
+        if self._index is not None:
+            self._index.close()
+
+    def _opened(self) -> tuple[Index, KnownVectors]:
+        overrides: dict[str, Any] = {
+            "cache.enabled": False,
+            "search.candidates": CANDIDATES,
+            "store.kind": self._store,
+            **self._settings,
+        }
+        embedder = KnownVectors(self._collection)
+        index = open_index(self._place / "index", config=load_config(overrides=overrides), embedder=embedder)
+        return index, embedder
+
+    def _rows(self, found: Any) -> list[int]:
+        if found.degraded:
+            msg = f"an answer is not complete: {found.degraded}"
+            raise RuntimeError(msg)
+        return [int(hit.chunk.document_id) for hit in found.hits if hit.chunk.text]
+
+
+def _filter(question: Question) -> Eq | Lt | None:
+    condition = question.condition
+    if condition is None:
+        return None
+    return (Eq if condition.operator == "==" else Lt)(condition.field, condition.value)

@@ -1,0 +1,110 @@
+"""What many passages take: time to load, disk, memory, the first search of a new process, speed and recall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from benchmarks.collection import CANDIDATES, DIMENSION, FILTERS, TOP_K, make
+from benchmarks.peers import OURS, PEERS
+from benchmarks.report import Column, Report
+from benchmarks.systems import BLOCK, Systems, parser, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.report import Cell
+
+SYSTEMS = (OURS, "lancedb", "lancedb-ivf")
+COLUMNS = (
+    Column("passages", "passages"),
+    Column("system", "system"),
+    Column("load", "load, s"),
+    Column("loading", "memory of loading at most, MB"),
+    Column("disk", "disk, MB"),
+    Column("bytes", "bytes of disk a passage"),
+    Column("first", "open and first search, ms"),
+    Column("p50", "p50, ms"),
+    Column("p95", "p95, ms"),
+    Column("dense", "vectors alone, p50, ms"),
+    *(Column(f"p50, {share}", f"p50 where {share} pass a filter, ms") for share in FILTERS),
+    Column("recall", f"recall@{TOP_K}"),
+    Column("recall, dense", f"recall@{TOP_K} of vectors alone"),
+    Column("memory", "memory of searching, MB"),
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure each size, and return the exit code."""
+    arguments = parser("scale", __doc__ or "", SYSTEMS, (100_000,))
+    arguments.add_argument("--questions", type=whole(1), default=50, metavar="N", help="that each system is asked")
+    options = arguments.parse_args(argv)
+    settings = {"questions": options.questions, "dimension": DIMENSION, "set": options.set}
+    details = f"with vectors of {DIMENSION} numbers, {CANDIDATES} candidates a side, {TOP_K} hits"
+    report = Report("Many passages", details, COLUMNS, "passages", "system", "p50", settings)
+    for passages in options.passages:
+        with TemporaryDirectory(prefix="benchmark-") as folder:
+            collection = make(Path(folder), passages, options.questions + BLOCK)
+            with Systems(options, collection, report) as systems:
+                report.rows += measure(systems, collection.folder, passages, options.questions)
+    return report.give(options)
+
+
+def measure(systems: Systems, folder: Path, passages: int, questions: int) -> list[dict[str, Cell]]:
+    """Return a row for each system."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for name in systems.wanted:
+        row = load(systems, name, folder / name, passages)
+        if row is not None:
+            rows[name] = {"passages": passages, "system": PEERS[name].title, **row}
+    for name in [*rows]:
+        first = open_anew(systems, name)
+        if first is None:
+            del rows[name]
+        else:
+            rows[name]["first"] = first
+    asked = systems.search(list(rows), questions)
+    recall = systems.recall(asked)
+    dense = systems.search([name for name in asked if PEERS[name].dense], questions, mode="dense")
+    recall_dense = systems.recall(dense, mode="dense")
+    filtered = systems.filtered(asked, questions)
+    for name, answers in asked.items():
+        row = rows[name]
+        row["p50"], row["p95"], row["recall"] = answers.p50, answers.p95, recall[name]
+        row["dense"] = dense[name].p50 if name in dense else None
+        row["recall, dense"] = recall_dense.get(name)
+        row |= filtered.get(name, {})
+        memory = systems.ask(name, "memory")
+        row["memory"] = None if memory is None else memory["now"]
+    return [rows[name] for name in asked]
+
+
+def load(systems: Systems, name: str, place: Path, passages: int) -> dict[str, Cell] | None:
+    """Load the passages in a process of their own, which goes on where everything is in its memory."""
+    if not systems.start(name) or (loaded := systems.ask(name, "load")) is None:
+        return None
+    memory = systems.ask(name, "memory")
+    row: dict[str, Cell] = {"load": loaded["seconds"], "loading": None if memory is None else memory["most"]}
+    if PEERS[name].keeps_files:
+        systems.stop(name)
+        size = sum(room(file) for file in place.rglob("*") if file.is_file())
+        row["disk"], row["bytes"] = size / 2**20, size / passages
+    return row
+
+
+def open_anew(systems: Systems, name: str) -> float | None:
+    """Open what is on the disk in a new process, and return the milliseconds of that and of the first search."""
+    if PEERS[name].keeps_files and not systems.start(name):
+        return None
+    opened = systems.ask(name, "open")
+    found = None if opened is None else systems.ask(name, "search", numbers=[0])
+    if opened is None or found is None:
+        return None
+    return 1000 * opened["seconds"] + found["milliseconds"][0]
+
+
+def room(file: Path) -> int:
+    """Return the bytes that a file takes on the disk, which is less than its size where it has holes."""
+    status = file.stat()
+    return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size
