@@ -128,7 +128,7 @@ def test_garbage_is_collected_while_it_serves(monkeypatch: pytest.MonkeyPatch) -
     """It is switched off for the imports alone: else a service grows with each request."""
     seen: list[bool] = []
 
-    def note(*_arguments: Any) -> int:
+    def note(*_arguments: Any, **_options: Any) -> int:
         seen.append(gc.isenabled())
         return 0
 

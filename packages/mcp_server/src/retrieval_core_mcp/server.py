@@ -68,6 +68,8 @@ def create_server(
         title="retrieval-core",
         instructions=" ".join(filter(None, (INSTRUCTIONS, settings.about, contents))),
         lifespan=serving.lifespan,
+        # Else the whole list is made for each call, to hold the call's headers against the tool's arguments.
+        get_tool_input_schema=serving.input_schemas.get,
         on_list_tools=serving.list_tools,
         on_call_tool=serving.call_tool,
         on_list_resources=serving.list_resources,
@@ -94,6 +96,7 @@ class _Serving:
         self._at_once = at_once
         self._tools = Tools(settings, libraries)
         self._listed = ListToolsResult(tools=self._tools.list())
+        self.input_schemas = {tool.name: tool.input_schema for tool in self._listed.tools}
         self._resources = Resources(libraries)
         self._prompts = Prompts(libraries)
         self._subscriptions = Subscriptions(self._resources, libraries, clock)
