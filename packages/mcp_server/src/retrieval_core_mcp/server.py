@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcp.server.lowlevel import Server
@@ -93,7 +94,6 @@ class _Serving:
         self._libraries = libraries
         self._at_once = at_once
         self._tools = Tools(settings, libraries)
-        self._listed = ListToolsResult(tools=self._tools.list())
         self._resources = Resources(libraries)
         self._prompts = Prompts(libraries)
         self._subscriptions = Subscriptions(self._resources, libraries, clock)
@@ -136,6 +136,11 @@ class _Serving:
             await follow(library, self._subscriptions.look)
         except OSError as error:
             logger.error("the folders are not followed any more: %s", error)  # noqa: TRY400 - nobody needs the trace
+
+    @cached_property
+    def _listed(self) -> ListToolsResult:
+        """The tools with the schemas of their arguments, which the handshake does not wait for."""
+        return ListToolsResult(tools=self._tools.list())
 
     async def list_tools(self, _context: Context, _params: types.PaginatedRequestParams | None) -> ListToolsResult:
         return self._listed
