@@ -110,6 +110,7 @@ class Library:
         self._documents: dict[Filter | None, tuple[str, Sequence[str]]] = {}
         self._opening: asyncio.Task[_Opened] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._is_awaited = False
 
     def start(self) -> None:
         """Begin to open the index and to load the model, in the background. Starting twice is fine.
@@ -385,6 +386,7 @@ class Library:
         assert self._warming is not None  # noqa: S101 - start() made it
         if self._warming.done():
             return True
+        self._is_awaited = True
         await opened.index.adescribe()
         with suppress(TimeoutError):
             async with self._clock.timeout(max(0.0, self._settings.wait_seconds - (self._clock.now() - arrived))):
@@ -414,12 +416,13 @@ class Library:
         return _Opened(index, words, build_word_analyzer(index.config.analysis))
 
     async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
-        """Load the model, however long it takes, and then what the first dense search would load."""
+        """Load the model, however long it takes, and then what the first dense search loads, if none waits for that."""
         index = (await asyncio.shield(opening)).index
         if index.embedder is None:
             return
         await asyncio.gather(_embed(index.embedder), _load_tokenizer(index.embedder))
-        await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+        if not self._is_awaited:
+            await index.aretrieve(WARM_UP, top_k=1, mode="dense")
 
 
 def _joined(chunks: Iterable[Chunk]) -> str:

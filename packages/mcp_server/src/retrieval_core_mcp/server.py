@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcp.server.lowlevel import Server
@@ -69,7 +70,7 @@ def create_server(
         instructions=" ".join(filter(None, (INSTRUCTIONS, settings.about, contents))),
         lifespan=serving.lifespan,
         # Else the whole list is made for each call, to hold the call's headers against the tool's arguments.
-        get_tool_input_schema=serving.input_schemas.get,
+        get_tool_input_schema=serving.input_schema,
         on_list_tools=serving.list_tools,
         on_call_tool=serving.call_tool,
         on_list_resources=serving.list_resources,
@@ -95,8 +96,6 @@ class _Serving:
         self._libraries = libraries
         self._at_once = at_once
         self._tools = Tools(settings, libraries)
-        self._listed = ListToolsResult(tools=self._tools.list())
-        self.input_schemas = {tool.name: tool.input_schema for tool in self._listed.tools}
         self._resources = Resources(libraries)
         self._prompts = Prompts(libraries)
         self._subscriptions = Subscriptions(self._resources, libraries, clock)
@@ -139,6 +138,19 @@ class _Serving:
             await follow(library, self._subscriptions.look)
         except OSError as error:
             logger.error("the folders are not followed any more: %s", error)  # noqa: TRY400 - nobody needs the trace
+
+    @cached_property
+    def _listed(self) -> ListToolsResult:
+        """The tools with the schemas of their arguments, which the handshake does not wait for."""
+        return ListToolsResult(tools=self._tools.list())
+
+    @cached_property
+    def _input_schemas(self) -> dict[str, dict[str, Any]]:
+        return {tool.name: tool.input_schema for tool in self._listed.tools}
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema of a tool's arguments."""
+        return self._input_schemas.get(name)
 
     async def list_tools(self, _context: Context, _params: types.PaginatedRequestParams | None) -> ListToolsResult:
         return self._listed

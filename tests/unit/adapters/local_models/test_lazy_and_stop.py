@@ -62,20 +62,17 @@ def test_begun_in_a_thread_it_is_made_once() -> None:
     assert made != [threading.get_ident()]
 
 
-def test_a_failure_of_what_was_begun_is_met_by_who_asks() -> None:
+def test_a_failure_of_what_was_begun_is_met_by_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread says nothing of it."""
-    failures: list[BaseException | None] = []
+    failures: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
     lazy = Lazy(lambda: 1 / 0)
-    original, threading.excepthook = threading.excepthook, lambda failed: failures.append(failed.exc_value)
-    try:
-        lazy.begin()
-        with pytest.raises(ZeroDivisionError):
-            lazy.get()
-        for thread in threading.enumerate():
-            if thread.name == "lazy":
-                thread.join(30)
-    finally:
-        threading.excepthook = original
+    lazy.begin()
+    with pytest.raises(ZeroDivisionError):
+        lazy.get()
+    for thread in threading.enumerate():
+        if thread.name == "lazy":
+            thread.join(30)
     assert failures == []
 
 

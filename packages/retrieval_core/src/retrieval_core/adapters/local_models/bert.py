@@ -54,13 +54,14 @@ class RunsBert(ABC):
     def preload(self) -> None:
         """Begin to load model and tokenizer, each in a thread; where that fails, the first text meets the failure.
 
-        What runs the model is imported before this returns: imports at the same time only take turns, and all that
-        follows them, from the checksums on, runs beside whatever the caller does next.
+        What runs the model is imported before this returns: imports at the same time only take turns, as does the
+        tokenizer with them, while checksums and model let other threads run.
         """
-        self._tokenizer.begin()
+        self._files.begin()
         with suppress(MissingExtraError):
             self._import_onnx()
             self._onnx.begin()
+        self._tokenizer.begin()
 
     @property
     def is_loaded(self) -> bool:
