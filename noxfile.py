@@ -158,10 +158,10 @@ def schemathesis(session: nox.Session) -> None:
 def service(session: nox.Session) -> None:
     """Ask the service over HTTP for long, run its container's commands, and overload it (with wrk).
 
-    That is 10^5 calls as two tenants, and 10^4 random requests.
+    That is 10^6 calls as two tenants, and 10^4 random requests.
     """
     session.install(*editable(), *group("test"))
-    more = {"CALLS": "100000", "REQUESTS": "10000", "CONTAINER": "1"}
+    more = {"CALLS": "1000000", "REQUESTS": "10000", "CONTAINER": "1"}
     service = ("tests/mcp/http_ops", "tests/mcp/http_contract")
     # What takes so long is no hang, and showing where it is can end a process that has many threads.
     patience = ("--timeout", "7200", "-o", "faulthandler_timeout=0")

@@ -1,6 +1,6 @@
 """Whether the MCP server's memory stays flat: many calls of every tool that reads, by several servers on one index.
 
-    python benchmarks/mcp_soak.py [--calls N] [--servers N] [--index FILE]
+    python -m benchmarks.mcp_soak [--calls N] [--servers N] [--index FILE]
 
 The calls are shared by the servers, which take turns, while another process writes to the index now and then. Results
 that are kept are bounded to a hundred, so that these are full after the first calls. Prints the resident memory of each
@@ -24,7 +24,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mcp_start import QUESTIONS, ROOT, Session
+from benchmarks.start import QUESTIONS, ROOT, Session
 
 MOST_GROWTH = 1.1
 WRITES = 20

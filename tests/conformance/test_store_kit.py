@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.errors import UnsupportedFilterError
+from retrieval_core.errors import NotYetEmbeddedError, UnsupportedFilterError
 from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, SearchRequest, StoreInfo
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.base import StoreTestBase
@@ -150,9 +150,34 @@ def test_the_kit_catches_stores_of_several_vectors(tmp_path: Path, broken: type[
         getattr(Tests(), test)(tmp_path)
 
 
+class HidesWhatIsMissing(MemoryStore):
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        try:
+            return await super().search(request)
+        except NotYetEmbeddedError as error:
+            return error.found
+
+
+class AddsToAnyText(MemoryStore):
+    async def add_vectors(self, change: Change) -> int:
+        ids = tuple(each.id for each in change.chunks)
+        kept = (await self.fetch(FetchRequest(chunk_ids=ids))).chunks
+        return await super().add_vectors(replace(change, chunks=tuple(kept.get(e.id, e) for e in change.chunks)))
+
+
+class TellsNoVersionOfVectors(MemoryStore):
+    async def version(self) -> str | None:
+        info = await self.describe()
+        return f"{info.documents} {info.chunks}"
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
+        (HidesWhatIsMissing, "test_words_are_found_before_the_vectors_come"),
+        (HidesWhatIsMissing, "test_a_search_whose_chunks_all_have_vectors_is_complete"),
+        (AddsToAnyText, "test_what_does_not_wait_is_passed_over"),
+        (TellsNoVersionOfVectors, "test_adding_vectors_is_a_write"),
         (ForgetsTies, "test_equal_cosines_are_ordered_by_id"),
         (ForgetsTies, "test_equal_scores_are_ordered_by_id"),
         (FiltersAfterTheLimit, "test_filters_apply_before_the_limit"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
@@ -19,6 +22,7 @@ from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.library import Entry
 from retrieval_core_mcp.peek import peek
 from retrieval_core_mcp.tools.calling import Tools
+from retrieval_core_mcp.tools.citation import find_quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -281,6 +285,18 @@ def test_a_quote_is_checked(library: Library, entry: str, quote: str, verdict: s
     assert content["verdict"] == verdict
     if verdict == "found":
         assert content["text"].split() == quote.split()
+
+
+@given(st.text("ab \n\u00a0\u2003", max_size=30), st.text("ab \n", min_size=1, max_size=8))
+@example(text=" a  b\n\na", quote="b a")
+def test_the_place_of_a_quote(text: str, quote: str) -> None:
+    """It begins and ends with the quote's words, whatever white space there is; it is found wherever they stand."""
+    place = find_quote(quote, text)
+    words = " ".join(quote.split())
+    stands = quote in text or (words != "" and words in re.sub(r"\s+", " ", text))
+    assert (place is not None) == stands
+    if place is not None:
+        assert " ".join(text[slice(*place)].split()) == words
 
 
 def test_a_file_that_was_changed_is_said_so(tmp_path: Path) -> None:

@@ -360,6 +360,15 @@ def test_modes_and_links_stay(assistant: Assistant, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in real.parent.iterdir()} == {0o640}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
+def test_a_link_in_a_circle_is_an_error(assistant: Assistant) -> None:
+    """In one line, as every file that cannot be read."""
+    assistant.file.symlink_to(assistant.file)
+    with pytest.raises(OSError, match="symbolic links"):
+        assistant.install("--yes")
+    assert assistant.file.is_symlink()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

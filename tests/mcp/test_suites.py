@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -166,6 +169,27 @@ def test_a_service_that_does_not_answer_is_too_slow() -> None:
             asyncio.run(ServiceTarget(server.url, seconds=0.2).retrieve(Question("x", 5)))
 
 
+def test_an_answer_without_an_end_is_too_slow() -> None:
+    """However much of it comes in time."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+                while True:
+                    connection.sendall(b" ")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        with pytest.raises(ServiceTimeoutError):
+            asyncio.run(
+                ServiceTarget(f"http://127.0.0.1:{server.getsockname()[1]}", seconds=0.2).retrieve(Question("x", 5))
+            )
+        dripping.join()
+
+
 def test_a_token_goes_nowhere_else() -> None:
     """Neither where an answer redirects to, nor where a file says."""
     with WireServer(lambda _request: answered(200, {"indexes": []})) as other:
@@ -196,7 +220,20 @@ def test_an_unreachable_service_is_an_error_of_each_case() -> None:
     assert {problem.error for case in result.results for problem in case.problems} == {"ServiceConnectionError"}
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "file:///etc/passwd", "ftp://x", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "127.0.0.1:8000", "file:///etc/passwd", "ftp://x", "http://", "http://[::1", "http://x:99999", "http://x:y",
+        "http://127.0.0.1:9/a b", "http://127.0.0.1:9/\n",
+    ],
+)  # fmt: skip
 def test_an_address_has_to_be_one_of_the_web(url: str) -> None:
     with pytest.raises(InvalidParameterError, match="http://"):
         ServiceTarget(url)
+
+
+def test_an_address_with_a_password_is_refused_without_telling_it() -> None:
+    """It would be in every report."""
+    with pytest.raises(InvalidParameterError, match="no user and password") as raised:
+        ServiceTarget("http://me:secret@127.0.0.1:9")
+    assert "secret" not in str(raised.value)

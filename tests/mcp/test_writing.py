@@ -98,11 +98,15 @@ def test_a_folder_is_indexed_with_progress(notes: Path) -> None:
     talk(settings_of(notes), conversation)
 
 
-@pytest.mark.parametrize("path", ["../private/secret.md", "/etc/passwd", "nothing.md", "\0", "x" * 300, "link.md"])
+@pytest.mark.parametrize(
+    "path", ["../private/secret.md", "/etc/passwd", "nothing.md", "\0", "x" * 300, "link.md", "circle"]
+)
 def test_nothing_else_is_indexed(notes: Path, path: str) -> None:
     """What lies elsewhere, by whatever way, is answered as what is not there; nothing of it is told."""
     if path == "link.md":
         (notes / path).symlink_to(notes.parent / "private" / "secret.md")
+    if path == "circle":
+        (notes / path).symlink_to(path)
 
     async def conversation(client: Client) -> None:
         answer: Any = await client.call_tool("index_path", {"path": path})

@@ -173,6 +173,21 @@ def test_the_start_pays_for_nothing_that_is_not_used(folder: Path) -> None:
     assert with_help == 0, errors
 
 
+@pytest.mark.parametrize(("mode", "loads"), [("lexical", False), ("hybrid", True)])
+def test_a_search_loads_a_model_only_for_meaning(folder: Path, mode: str, loads: bool) -> None:
+    """A search by words leaves what runs models alone; any other begins to load it, even where there is no index."""
+    pytest.importorskip("onnxruntime", reason="the extra 'local' is not installed")
+    code = (
+        "import sys\nfrom retrieval_core.cli.commands import main\n"
+        f"try:\n    main(['search', 'moon', '--index', 'nowhere.db', '--mode', {mode!r}])\n"
+        f"finally:\n    assert ('onnxruntime' in sys.modules) == {loads}, 'loaded'"
+    )
+    ended, errors = finished((sys.executable, "-c", code), folder)
+    assert ended == 1
+    assert "nowhere.db" in errors
+    assert "AssertionError" not in errors
+
+
 @pytest.mark.parametrize("name", ["search", "index"])
 def test_a_standard_error_that_cannot_be_written_changes_nothing(folder: Path, name: str) -> None:
     """What the command does, and prints on standard output, is the same."""

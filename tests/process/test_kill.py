@@ -106,3 +106,71 @@ def test_a_killed_run_leaves_every_document_old_or_new_and_the_next_completes_it
     assert kills > KILLS // 2
     assert run_to_the_end(index, folder) == f"done {FILES} {FILES} 0"
     assert all(f"Edition {KILLS + 1}," in text for text in documents(index).values())
+
+
+WORDS_FIRST = """
+import sys
+from retrieval_core import open_index
+from retrieval_core.testing.fakes import FakeEmbedder
+
+texts = 0
+
+class Counting(FakeEmbedder):
+    async def embed_texts(self, given):
+        global texts
+        texts += len(given)
+        return await super().embed_texts(given)
+
+def tell(progress):
+    print(progress.chunks_done, progress.embedded, flush=True)
+
+with open_index(sys.argv[1], embedder=Counting()) as index:
+    index.ingest(sys.argv[2], tell)
+print("done", texts, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_first_run_that_is_killed_anywhere_embeds_in_the_next_what_has_no_vector(tmp_path: Path) -> None:
+    """Words, vectors and the note of what is missing agree after every kill; nothing acknowledged is embedded again."""
+    from retrieval_core import open_index
+    from retrieval_core.ports import SearchRequest
+    from retrieval_core.testing.fakes import FakeEmbedder
+
+    generator = random.Random(7)
+    folder = tmp_path / "files"
+    write_files(folder, edition=1)
+    hits: set[str] = set()
+    for number in range(KILLS):
+        index = tmp_path / f"{number}.db"
+        command = [sys.executable, "-c", WORDS_FIRST, index, folder]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(1 + number % 6)]  # three writes of words, three of vectors
+        for _ in range(generator.randint(0, 100_000)):  # a random moment of what the child does next
+            pass
+        child.kill()
+        lines += child.communicate(timeout=PATIENCE)[0].splitlines()
+        embedded = max((int(line.split()[1]) for line in lines if line and not line.startswith("done")), default=0)
+        with open_index(index, embedder=FakeEmbedder()) as opened:
+            info = opened.describe()
+            result = opened.retrieve("edition paragraph", top_k=1000)
+            told = [entry.reason for entry in result.degraded]
+            assert len(result.hits) == info.chunks  # each by its words at least
+            by_meaning = info.chunks - info.unembedded
+            assert embedded <= by_meaning
+            share = f"vectors for {100 * by_meaning // info.chunks} % of the passages"
+            assert [reason.partition(";")[0] for reason in told] == ([share] if info.unembedded else [])
+            hits.add("words" if info.chunks < FILES else "vectors" if info.unembedded else "nothing")
+        rest = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        assert int(rest.stdout.split()[-1]) == FILES - by_meaning
+        with open_index(index, embedder=FakeEmbedder()) as opened:
+            info = opened.describe()
+            assert (info.documents, info.chunks, info.unembedded) == (FILES, FILES, 0)
+            vector = opened.sync.run(FakeEmbedder().embed_query("file 299"))
+            found = opened.sync.run(opened.store.search(SearchRequest(1000, vector=vector)))
+            assert len(found) == FILES
+        with closing(sqlite3.connect(index)) as connection:
+            assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+            assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (FILES,)
+    assert {"words", "vectors"} <= hits

@@ -68,16 +68,40 @@ async def main():
 asyncio.run(main())
 """
 
+NAMER = """
+from retrieval_core.adapters.stores.sqlite import changes
+
+changes.SETTLED = -1.0  # a version is remembered at once
+
+async def main():
+    tell("ready")
+    for line in sys.stdin:
+        tell(await store.version())
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
 FORKER = """
+from retrieval_core.adapters.stores.sqlite import changes
+
+changes.SETTLED = -1.0
+
+async def version():
+    return [await store.version() for _ in range(3)][-1]
+
 async def search():
     assert await by_vector() == ["a"]
+    return await version()
 
-asyncio.run(search())
+before = asyncio.run(search())
 child = os.fork()
 if child == 0:
     async def write():
         assert await by_vector() == ["a"]
+        assert await version() == before
         await put(Chunk("b", "b", "text"))
+        assert await version() == await store.version() != before
         await store.aclose()
     try:
         asyncio.run(write())
@@ -88,8 +112,11 @@ _, status = os.waitpid(child, 0)
 assert status == 0, status
 
 async def finish():
+    changed = await version()
+    assert changed != before
     assert await by_vector() == ["a", "b"]
     await put(Chunk("c", "c", "text"))
+    assert await version() not in (before, changed)
     await store.aclose()
     tell("fine")
 
@@ -138,6 +165,27 @@ def test_processes_read_while_one_writes(tmp_path: Path) -> None:
                 for reader in (one, two):
                     assert lines(reader).readline() == f"{written - 1} {written - 1}\n"
                 await put(store, chunk(f"c{written}", "word"))
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_each_write_is_another_version_to_every_process(tmp_path: Path) -> None:
+    """Two children, which remember the version, tell that of each write of this process from its commit on."""
+    path = tmp_path / "index.db"
+
+    async def main() -> None:
+        store = open_store(path)
+        await put(store, chunk("first"))
+        with child(NAMER, path) as one, child(NAMER, path) as two:
+            for reader in (one, two):
+                assert lines(reader).readline() == "ready\n"
+            for written in range(12):
+                version = await store.version()
+                for reader in (one, two) * 3:
+                    say(reader)
+                    assert lines(reader).readline() == f"{version}\n"
+                await put(store, chunk(f"c{written}"))
         await store.aclose()
 
     asyncio.run(main())

@@ -23,6 +23,10 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
         blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
         # A synchronous method called where a loop is running blocks that loop's thread; it says so.
         blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
+        # Whether an index was written to is asked of every question, and takes microseconds: the entry of a file, and
+        # memory that SQLite's connections share.
+        for name in ("os.stat", "sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):
+            blocker.functions[name].can_block_in("sqlite/changes.py", {"file_id", "mark"})
         # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
         blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
         yield blocker

@@ -71,8 +71,7 @@ class Service:
     ) -> None:
         self.settings = HttpSettings(**settings)
         self.admission = Admission(self.settings.max_requests)
-        field = self.settings.tenant_field
-        served = [ServedIndex(name, index, self.settings.base_url, field) for name, index in indexes.items()]
+        served = [ServedIndex(name, index, self.settings.base_url) for name, index in indexes.items()]
         first = served[0].index
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
         mcp = create_server(own, {name: _library(own, index) for name, index in indexes.items()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import FrozenInstanceError, asdict, replace
 from itertools import product
@@ -399,24 +398,21 @@ def test_each_of_the_nine_errors_is_raised(memory: Index, tmp_path: Path, monkey
     assert kinds == [kind.__name__ for kind in (MissingDocumentError, RelevanceError, PerformanceError)]
 
 
-def test_a_point_without_its_payload_is_refused(tmp_path: Path) -> None:
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
-    with open_index(tmp_path / "i.db", config=config, embedder=FakeEmbedder()) as index:
-        index.add([replace(chunks()[0], total_chunks=1, timestamp=None)])
-        tester = RetrievalTester({"pages": index})
-        fetched = asyncio.run(_first(index))
-        query = RetrievalQuery("pages", tester.embed("pages", "tapirs"))
-        if fetched.timestamp is None:
-            with pytest.raises(SearchError, match="lacks timestamp"):
-                tester.search(query)
-        else:  # the index stamps what it is given without a time
-            assert tester.search(query)
+@pytest.mark.parametrize("lacks", ["timestamp", "embedding_model"])
+def test_a_point_without_its_payload_is_refused(memory: Index, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    """As another program may have written it: an index of this library fills in both."""
+    fetch = memory.store.fetch
 
+    async def lacking(request: Any) -> Any:
+        fetched = await fetch(request)
+        changed = {chunk_id: replace(chunk, **{lacks: None}) for chunk_id, chunk in fetched.chunks.items()}
+        return replace(fetched, chunks=changed)
 
-async def _first(index: Index) -> Any:
-    from retrieval_core.ports import FetchRequest
-
-    return (await index.store.fetch(FetchRequest(chunk_ids=("tapirs.md#0",)))).chunks["tapirs.md#0"]
+    monkeypatch.setattr(memory.store, "fetch", lacking)
+    tester = RetrievalTester({"pages": memory})
+    with pytest.raises(SearchError, match=f"lacks {lacks}"):
+        tester.search(RetrievalQuery("pages", tester.embed("pages", "tapirs")))
+    assert tester.run([case()]).test_results[0].status is TestStatus.ERROR
 
 
 def test_a_collection_says_what_it_holds(index: Index) -> None:

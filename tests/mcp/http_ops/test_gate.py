@@ -211,6 +211,17 @@ def test_a_wider_address_needs_a_token(tmp_path: Path) -> None:
     ]
 
 
+def test_a_token_is_of_one_tenant(tmp_path: Path) -> None:
+    """Else it would depend on the order of lines what it sees, to the point of everything; the same twice is fine."""
+    listed = tmp_path / "tokens"
+    listed.write_text(hashed("a", "acme"))
+    same = HttpSettings(tokens=(hashed("a", "acme"), hashed("b")), tokens_file=listed)
+    assert {token.tenant for token in same.known_tokens()} == {"acme", None}
+    for other in (hashed("a"), hashed("a", "globex")):
+        with pytest.raises(ConfigurationError, match="given twice, for different tenants"):
+            HttpSettings(tokens=(other,), tokens_file=listed).known_tokens()
+
+
 @pytest.mark.parametrize(
     "line", ["secret", "sha256:secret", f"sha256:{'0' * 63}", f"{hashed('a')}:", "md5:" + "0" * 32]
 )

@@ -5,22 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, unquote
 
 import pytest
 
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
-pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip install 'retrieval-core[local]'")
 
 from retrieval_core import Chunk, Document
-from retrieval_core.config import CacheConfig
+from retrieval_core.config import CacheConfig, EmbedderConfig
 from retrieval_core.config.adapters import SemanticCacheConfig
-from retrieval_core.ports import Candidate, Linked, QueryContext, Transformed
+from retrieval_core.ports import Change
 from retrieval_core.run.observe import Metrics
-from support.http_service import hashed, opened, serving
+from support.http_service import FAKE, hashed, opened, serving
+from support.tenants import (
+    HASHED,
+    MCP,
+    META,
+    MODERN,
+    PASSAGES,
+    TENANTS,
+    TOKENS,
+    Caller,
+    Questions,
+    contents_of,
+    filled,
+    ids_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,309 +39,85 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from retrieval_core import Index
     from support.http_service import Service
 
-CALLS = int(os.environ.get("CALLS", "2000"))
+CALLS = int(os.environ.get("CALLS", "4000"))
 """As many each night as the variable says."""
-TENANTS = ("acme", "globex")
-TOKENS = {"acme": "a-key", "globex": "g-key", None: "operator"}
-WORDS = ("engine", "boiler", "valve", "pump", "filter", "motor", "wheel", "clutch")
-PASSAGES = {"acme": 24, "globex": 1009}
-"""Passages that each has besides those of its files; so many that their number is found nowhere by chance."""
-RUN_NUMBERS = frozenset({"latency_ms", "milliseconds"})
-MCP = {"accept": "application/json, text/event-stream"}
-MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "a test", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+SIDE_BY_SIDE = 4
+"""Requests under way at a time."""
 
 
-class Everything:
-    """A retriever, and a transformer like a graph of all documents: they find all passages, and say what led there."""
-
-    id = "everything"
-
-    def __init__(self, chunks: list[Chunk]) -> None:
-        self.chunks = chunks
-
-    async def search(self, query: str, limit: int) -> tuple[Candidate, ...]:
-        return tuple(Candidate(chunk.id, 1.0, chunk) for chunk in self.chunks[-limit:])
-
-    async def transform(self, query: str, context: QueryContext) -> Transformed:
-        led = ", ".join(sorted({chunk.title or "" for chunk in self.chunks}))
-        linked = Linked("graph", led, tuple(Candidate(chunk.id, 1.0) for chunk in self.chunks))
-        return Transformed(linked=(linked,), reason=f"{led} of {len(self.chunks)} passages")
-
-
-def passages(tenant: str) -> list[Chunk]:
-    """Return passages whose every part has a word that no request says: title, text, a field and its value."""
-    return [
-        Chunk(
-            f"{tenant}/{row}#0",
-            f"{tenant}/{row}",
-            f"The {WORDS[row % 8]} of {tenant} and its {WORDS[row // 8 % 8]}, kept by {tenant}secret.",
-            title=f"{tenant}secret",
-            source=f"{tenant}/{row}.md",
-            metadata={"tenant": tenant, f"{tenant}_field": f"{tenant}secret", f"{tenant}secret": 1, "kind": "note"},
-        )
-        for row in range(PASSAGES[tenant])
-    ]
-
-
-async def filled(tmp_path: Path, metrics: Metrics, **settings: Any) -> Index:
-    """Return an index of both tenants: passages, and files with sections."""
-    folder = tmp_path / "files"
-    for tenant in TENANTS:
-        for number, word in enumerate(WORDS):
-            text = "".join(
-                f"# The {part} of {tenant}secret\n\n"
-                + f"How the {part} of a {word} of {tenant}secret is mended. " * 20
-                + "\n\n"
-                for part in ("case", "shaft", "seal")
-            )
-            path = folder / tenant / f"{number}.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"---\ntenant: {tenant}\n{tenant}secret: {tenant}secret\n---\n{text}")
-    chunks = [chunk for tenant in TENANTS for chunk in passages(tenant)]
-    knowing = {"all": Everything(chunks)}
-    parts = {"retrievers": knowing, "transformers": knowing, "observer": metrics}
-    index = opened(tmp_path / "index.db", parts=parts, **settings)
-    await index.aingest(folder)
-    await index.aadd(chunks)
-    return index
-
-
-class Caller:
-    """Asks at random, as somebody might who looks for what is not theirs."""
-
-    def __init__(self, service: Service, seed: int, ids: dict[str, list[str]], counts: frozenset[int]) -> None:
-        self.service = service
-        self.random = random.Random(seed)
-        self.ids = ids
-        self.counts = counts
-        self.found: dict[str, int] = dict.fromkeys(TENANTS, 0)
-        self.recent: list[tuple[str, str, dict[str, Any]]] = []
-
-    async def ask(self) -> None:
-        """Send one request, half of the time one that somebody sent just before, and check its answer."""
-        choose = self.random.choice
-        tenant = choose((*TENANTS, *TENANTS, None))
-        ways = (self.search, self.search, self.context, self.answer, self.chunk, self.indexes, self.mcp_search)
-        by_mcp = (self.mcp_search, self.mcp_fetch, self.mcp_tool, self.mcp_tool, self.mcp_other)
-        if not self.recent or self.random.random() < 0.5:
-            self.recent = [*self.recent[-4:], choose((*ways, *by_mcp, self.others))()]
-        method, path, request = choose(self.recent)
-        answer = await self.service.ask(method, path, TOKENS[tenant], **dict(request))
-        if tenant is not None:
-            self.check(tenant, path, request, answer)
-
-    def check(self, tenant: str, path: str, request: dict[str, Any], answer: httpx2.Response) -> None:
-        """Nothing of the other is in an answer: no secret word, no id but one that was asked for, no count."""
-        other = next(name for name in TENANTS if name != tenant)
-        asked = unquote(f"{path} {request}")
-        shown = f"{asked}\n{answer.text}"
-        assert answer.status_code in {200, 400, 403, 404, 405}, shown
-        assert f"{other}secret" not in answer.text, shown
-        for named in re.findall(rf"{other}/\w+", answer.text):
-            assert named in asked, shown
-        if tenant == "acme":
-            assert not self.counts & numbers_of(answer), shown
-        self.found[tenant] += f"{tenant}secret" in answer.text
-
-    def question(self) -> str:
-        choose = self.random.choice
-        return choose(
-            (
-                f"the {choose(WORDS)} and its {choose(WORDS)}",
-                f"its {choose(WORDS)} and the {choose(WORDS)}, please",
-                f"what does {choose(TENANTS)} keep",
-                choose(WORDS),
-            )
-        )
-
-    def filters(self) -> dict[str, Any] | None:
-        name = self.random.choice(TENANTS)
-        return self.random.choice(
-            (
-                None,
-                None,
-                {"tenant": name},
-                {"$or": [{"tenant": each} for each in TENANTS]},
-                {"$not": {"tenant": name}},
-                {"tenant": {"$exists": True}},
-                {"tenant": {"$in": list(TENANTS)}},
-                {"tenant": 1},
-                {f"{name}_field": 1},
-                {f"{name}_field": f"{name} value"},
-                {"no_such_field": 1},
-                {"kind": "note"},
-            )
-        )
-
-    def query(self, **more: Any) -> dict[str, Any]:
-        told = {"query_text": self.question(), "top_k": self.random.choice((1, 3, 20, 1000)), **more}
-        if (filters := self.filters()) is not None:
-            told["filters"] = filters
-        if self.random.random() < 0.3:
-            told["mode"] = self.random.choice(("hybrid", "dense", "lexical"))
-        return {"json": told}
-
-    def search(self) -> tuple[str, str, dict[str, Any]]:
-        threshold = self.random.choice((0.0, 0.0, 0.2))
-        return "POST", "/v1/search", self.query(explain=self.random.random() < 0.5, similarity_threshold=threshold)
-
-    def context(self) -> tuple[str, str, dict[str, Any]]:
-        return "POST", "/v1/context", self.query(max_tokens=self.random.choice((50, 900)))
-
-    def answer(self) -> tuple[str, str, dict[str, Any]]:
-        return "POST", "/v1/answer", self.query(max_tokens=self.random.choice((50, 900)))
-
-    def an_id(self) -> str:
-        return self.random.choice(self.ids[self.random.choice(TENANTS)])
-
-    def chunk(self) -> tuple[str, str, dict[str, Any]]:
-        return "GET", f"/v1/chunks/{self.an_id().replace('#', '%23')}", {}
-
-    def indexes(self) -> tuple[str, str, dict[str, Any]]:
-        return "GET", self.random.choice(("/v1/indexes", "/v1/indexes/index")), {}
-
-    def others(self) -> tuple[str, str, dict[str, Any]]:
-        return self.random.choice(
-            (
-                ("GET", "/metrics", {}),
-                ("GET", "/readyz", {}),
-                ("GET", "/mcp", {"headers": MCP}),
-                ("DELETE", f"/v1/documents?id={self.an_id().replace('#', '%23')}", {}),
-                ("POST", "/v1/documents", {"json": {"documents": [{"id": "a", "text": "a"}]}}),
-            )
-        )
-
-    def mcp_search(self) -> tuple[str, str, dict[str, Any]]:
-        given = self.query()["json"]
-        arguments = {"query": given["query_text"], "top_k": min(100, given["top_k"])}
-        arguments |= {name: given[name] for name in ("filters", "mode") if name in given}
-        return self.tool("search", arguments)
-
-    def mcp_fetch(self) -> tuple[str, str, dict[str, Any]]:
-        name = self.an_id()
-        return self.tool("fetch", {"id": self.random.choice((name, name.rpartition("#")[0]))})
-
-    def mcp_tool(self) -> tuple[str, str, dict[str, Any]]:
-        """One of the further tools, also those that write, which no tenant may."""
-        given = self.query()["json"]
-        question = {"query": given["query_text"], **({"filters": given["filters"]} if "filters" in given else {})}
-        name = self.an_id()
-        return self.tool(
-            *self.random.choice(
-                (
-                    ("retrieve_context", {**question, "max_tokens": self.random.choice((50, 900))}),
-                    ("answer", question),
-                    ("explain", {**question, "top_k": self.random.choice((1, 50))}),
-                    ("explain", {**question, "id": name}),
-                    ("get_neighbors", {"id": name, "before": 20, "after": 20, "max_characters": 20_000}),
-                    ("fetch", {"id": name, "around": 20, "max_characters": 20_000}),
-                    ("verify_citation", {"id": name, "quote": self.random.choice(WORDS)}),
-                    ("list_indexes", {}),
-                    ("describe_index", {"max_characters": 50_000}),
-                    ("remove_document", {"id": name.rpartition("#")[0]}),
-                    ("index_path", {"path": "files"}),
-                )
-            )
-        )
-
-    def mcp_other(self) -> tuple[str, str, dict[str, Any]]:
-        """Resources and completions."""
-        name = quote(self.an_id(), safe="")
-        document = quote(self.an_id().rpartition("#")[0], safe="")
-        prompt = {"type": "ref/prompt", "name": "compare"}
-        template = {"type": "ref/resource", "uri": "document://{index}/{id}"}
-        field = self.random.choice(("tenant", "title", *(f"{each}_field" for each in TENANTS)))
-        completing: tuple[tuple[dict[str, str], str, str], ...] = (
-            (prompt, "field", self.random.choice(("", "a", "g"))),
-            (prompt, "value", self.random.choice(("", *TENANTS))),
-            (template, "id", self.random.choice(("", "files/", *(f"{each}/" for each in TENANTS)))),
-            (template, "index", ""),
-        )
-        ref, argument, begin = self.random.choice(completing)
-        told = {"name": argument, "value": begin}
-        completion = {"ref": ref, "argument": told, "context": {"arguments": {"field": field}}}
-        ways: tuple[tuple[str, dict[str, Any], str], ...] = (
-            ("resources/list", {}, ""),
-            ("resources/templates/list", {}, ""),
-            ("resources/read", {"uri": f"chunk://index/{name}"}, f"chunk://index/{name}"),
-            ("resources/read", {"uri": f"document://index/{document}"}, f"document://index/{document}"),
-            ("completion/complete", completion, ""),
-        )
-        return self.asked(*self.random.choice(ways))
-
-    def tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-        return self.asked("tools/call", {"name": name, "arguments": arguments}, name)
-
-    def asked(self, method: str, params: dict[str, Any], name: str) -> tuple[str, str, dict[str, Any]]:
-        modern = self.random.random() < 0.5
-        headers = {**MCP, **({**MODERN, "mcp-method": method} if modern else {})}
-        if modern and name:
-            headers["mcp-name"] = name
-        call = {
-            "jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, **({"_meta": META} if modern else {})},
-        }  # fmt: skip
-        return "POST", "/mcp", {"json": call, "headers": headers}
-
-
-def numbers_of(answer: httpx2.Response) -> set[int]:
-    """Return all whole numbers of an answer in JSON, also those in its texts, but for how long things took."""
-    found: list[int] = []
-
-    def walk(value: Any, key: str = "") -> None:
-        if isinstance(value, dict):
-            for name, inner in cast("dict[str, Any]", value).items():
-                walk(inner, name)
-        elif isinstance(value, list):
-            for inner in cast("list[Any]", value):
-                walk(inner, key)
-        elif isinstance(value, int) and key not in RUN_NUMBERS:
-            found.append(value)
-        elif isinstance(value, str):
-            found.extend(int(number.replace(",", "")) for number in re.findall(r"\b\d[\d,]*\b", value))
-
-    for line in answer.text.splitlines() if "event-stream" in answer.headers.get("content-type", "") else [answer.text]:
-        if line.startswith(("data: ", "{")):
-            walk(json.loads(line.removeprefix("data: ")))
-    return set(found)
-
-
-async def ids_of(index: Index) -> dict[str, list[str]]:
-    """Return the ids of the passages of each tenant, as the index has them."""
-    found: dict[str, list[str]] = {}
-    for tenant in TENANTS:
-        result = await index.aretrieve("pump", {"tenant": tenant}, top_k=1000)
-        found[tenant] = [hit.id for hit in result.hits if hit.chunk.metadata["tenant"] == tenant]
-    return found
-
-
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("semantic", [False, True], ids=["cache", "semantic cache"])
-def test_random_calls_of_two_tenants_never_meet(tmp_path: Path, semantic: bool) -> None:
-    """Whatever is asked, with caches that an operator and both tenants fill: no word, id or count of the other."""
+def test_random_calls_of_two_tenants_never_meet(tmp_path: Path, semantic: bool, seed: int) -> None:
+    """Whatever is asked, with caches that an operator and both tenants fill: no word, id or count of the other.
+
+    Once with a graph and a retriever that know no tenants, then with a language model that tells all that it is asked.
+    """
+    calls = CALLS // 8
 
     async def run() -> None:
         cache = CacheConfig(semantic=SemanticCacheConfig(enabled=semantic))
         metrics = Metrics()
-        index = await filled(tmp_path, metrics, cache=cache)
-        ids = await ids_of(index)
+        index = await filled(tmp_path, PASSAGES, cache=cache, observer=metrics, graph=not seed, writes=bool(seed))
         everything = (await index.adescribe()).chunks
+        ids = await ids_of(index)
         others = everything - len(ids["acme"])
-        assert others > 1000
-        tokens = [hashed(token, tenant) for tenant, token in TOKENS.items()]
-        async with serving({"index": index}, tokens=tuple(tokens), allow_writes=False) as service:
-            caller = Caller(service, 17, ids, frozenset({PASSAGES["globex"], others, everything}))
-            for _ in range(CALLS // 2):
-                await caller.ask()
+        async with serving({"index": index}, tokens=HASHED, allow_writes=False) as service:
+            caller = Caller(service, Questions(seed, ids), frozenset({PASSAGES["globex"], others, everything}))
+            left = iter(range(calls))
+
+            async def ask_again_and_again() -> None:
+                for _ in left:
+                    await caller.ask()
+
+            await asyncio.gather(*(ask_again_and_again() for _ in range(SIDE_BY_SIDE)))
             # The calls that found something of the caller's own: else there would be nothing to keep apart.
-            assert all(count > CALLS // 20 for count in caller.found.values()), caller.found
-        assert metrics.snapshot().cache_hits > CALLS // 40
+            assert all(count > calls // 20 for count in caller.found.values()), caller.found
+        assert metrics.snapshot().cache_hits > calls // 40
+
+    asyncio.run(run())
+
+
+TIMES = frozenset({"latency_ms", "milliseconds", "ms", "timestamp", "query_embedded_at", "qdrant_query_time_ms"})
+
+
+def comparable(value: Any) -> Any:
+    """Return what an answer says without how long it took, and without the order in which two sides were done."""
+    if isinstance(value, dict):
+        told = cast("dict[str, Any]", value)
+        return {name: comparable(inner) for name, inner in told.items() if name not in TIMES}
+    if isinstance(value, list):
+        parts = [comparable(inner) for inner in cast("list[Any]", value)]
+        are_stages = bool(parts) and all(isinstance(part, dict) and "stage" in part for part in parts)
+        return sorted(parts, key=repr) if are_stages else parts
+    if isinstance(value, str):
+        text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "MOMENT", re.sub(r"[\d.]+ ms", "SOME ms", value))
+        return sorted(text.splitlines()) if " ms" in text else text
+    return value
+
+
+def test_an_answer_does_not_depend_on_what_others_have(tmp_path: Path) -> None:
+    """To the last digit of a score: the same requests to an index with the other tenant's passages, and without.
+
+    The other one has the same words, each twice as often, so that what is rarer than what, and so the order, is as
+    before.
+    """
+
+    async def run() -> None:
+        both = await filled(tmp_path / "both", {"acme": 64, "globex": 128}, graph=False)
+        alone = await filled(tmp_path / "alone", {"acme": 64}, graph=False)
+        ids = await ids_of(both)
+        questions = Questions(5, ids)
+        tokens = {"tokens": HASHED, "allow_writes": False}
+        async with serving({"index": both}, **tokens) as one, serving({"index": alone}, **tokens) as other:
+            for _ in range(400):
+                method, path, request = questions.next()
+                answers = [await each.ask(method, path, TOKENS["acme"], **dict(request)) for each in (one, other)]
+                assert answers[0].status_code == answers[1].status_code
+                if path != "/metrics":
+                    first, second = (comparable(contents_of(answer)) for answer in answers)
+                    assert first == second, (path, request)
 
     asyncio.run(run())
 
@@ -392,6 +179,36 @@ def test_counts_are_the_tenants_own(tmp_path: Path) -> None:
             assert (one["points_count"], one["indexed_vectors_count"]) == (count, count)
 
     served(tmp_path, check)
+
+
+def test_vectors_to_come_are_the_tenants_own(tmp_path: Path) -> None:
+    """An index is yellow for those some of whose passages have no vector yet; the others do not hear of it."""
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db")
+        names = {"acme": ("a", "b", "c"), "globex": ("d",)}
+        chunks = tuple(
+            Chunk(each, each, f"All of {tenant}.", metadata={"tenant": tenant})
+            for tenant, owned in names.items()
+            for each in owned
+        )
+        await index.aadd([chunks[0], chunks[3]])
+        await index.store.upsert(Change(chunks[1:3], unembedded=frozenset({"b", "c"})))
+        async with serving({"index": index}, tokens=(hashed("one", "acme"), hashed("two", "globex"))) as service:
+            found = await service.ask("POST", "/v1/search", "one", json={"query_text": "all of acme"})
+            (note,) = found.json()["degraded"]
+            assert "vectors for 33 % of the passages" in note["reason"]
+            found = await service.ask("POST", "/v1/search", "two", json={"query_text": "all of globex"})
+            assert "degraded" not in found.json()
+            for token, count, embedded, status in (("one", 3, 1, "yellow"), ("two", 1, 1, "green")):
+                told = (await service.ask("GET", "/v1/indexes/index", token)).json()
+                assert (told["points_count"], told["indexed_vectors_count"], told["status"]) == (
+                    count,
+                    embedded,
+                    status,
+                )
+
+    asyncio.run(run())
 
 
 def test_a_tenant_without_passages_sees_an_empty_index(tmp_path: Path) -> None:
@@ -474,3 +291,43 @@ def test_a_tenant_may_neither_write_nor_see_the_counters_of_all(tmp_path: Path) 
         assert read.json()["text"] == "All of globex."
 
     served(tmp_path, check, allow_writes=True)
+
+
+async def listed(service: Service, token: str) -> list[str]:
+    """Return the names of all resources."""
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"_meta": META, **({"cursor": cursor} if cursor else {})}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": params}
+        headers = {**MCP, **MODERN, "mcp-method": "resources/list"}
+        part = (await service.ask("POST", "/mcp", token, json=call, headers=headers)).json()["result"]
+        names += [resource["name"] for resource in part["resources"]]
+        if (cursor := part.get("nextCursor")) is None:
+            return names
+
+
+@pytest.mark.parametrize("kind", [FAKE.kind, "none"], ids=["with vectors", "words alone"])
+def test_a_tenant_is_told_of_all_of_its_documents(kind: str, tmp_path: Path) -> None:
+    """However many others have, whose names come before, and however many there are."""
+    for tenant, count in {"acme": 230, "aaa": 260}.items():
+        folder = tmp_path / "files" / tenant
+        folder.mkdir(parents=True)
+        for number in range(count):
+            (folder / f"{number:03}.md").write_text(f"---\ntenant: {tenant}\n---\nNote {number} of {tenant}.\n")
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db", embedder=EmbedderConfig(kind=kind))
+        await index.aingest(tmp_path / "files")
+        if kind != "none":  # which did not come from a file
+            await index.aadd([Chunk("acme#0", "acme", "One more of acme.", metadata={"tenant": "acme"})])
+        async with serving({"index": index}, tokens=HASHED) as service:
+            own = [f"files/acme/{number:03}.md" for number in range(230)]
+            others = [f"files/aaa/{number:03}.md" for number in range(260)]
+            more = [] if kind == "none" else ["acme"]
+            assert await listed(service, TOKENS["acme"]) == [*more, *own]
+            assert await listed(service, TOKENS[None]) == [*more, *others, *own]
+            told = (await called(service, TOKENS["acme"], "describe_index"))["structuredContent"]
+            assert "200 passages" in told["note"]
+
+    asyncio.run(run())

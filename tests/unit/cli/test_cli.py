@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
+from retrieval_core import open_index
 from retrieval_core.cli.commands import main
-from retrieval_core.types import EvaluationScores
+from retrieval_core.ports import Change
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types import Chunk, EvaluationScores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -438,3 +441,19 @@ def test_a_wrong_assignment_does_not_show_a_password(shell: Shell) -> None:
     assert result.exit_code == 2
     assert "--set takes KEY=VALUE" in result.stderr
     assert "canary" not in result.output
+
+
+def test_what_has_no_vector_yet_is_told_by_search_info_and_doctor(shell: Shell) -> None:
+    """And the next run of indexing makes up for it."""
+    shell("index", "docs")
+    with open_index(".retrieval/index.db", embedder=FakeEmbedder()) as index:
+        late = (Chunk("late", "late", "A late word about the moon."),)
+        index.sync.run(index.store.upsert(Change(late, unembedded=frozenset({"late"}))))
+    note = "vectors for 66 % of the passages; words alone find the others until indexing is done"
+    assert f"! dense: {note}" in shell("search", "moon").stdout
+    assert shell.json("search", "moon")["degraded"] == [{"stage": "dense", "reason": note}]
+    assert shell.json("info")["unembedded"] == 1
+    assert "1 of them not embedded yet" in shell("doctor").stdout
+    assert shell("index", "docs").exit_code == 0
+    assert shell.json("search", "moon")["degraded"] == []
+    assert shell.json("info")["unembedded"] == 0

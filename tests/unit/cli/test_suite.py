@@ -142,6 +142,42 @@ def test_a_regression_has_an_exit_code_of_its_own(folder: Path) -> None:
     assert (told["change"], told["difference"]) == ("no more than noise", 0.0)
 
 
+def test_an_earlier_report_that_has_too_little_in_common_is_no_fault_of_the_run(folder: Path) -> None:
+    few = {name: CASES[name] for name in ("far", "bakers")}
+    retrieval("run", written(folder, few), "--report", "few.json")
+    result = retrieval("run", written(folder, few), "--before", "few.json")
+    assert (result.exit_code, "! not compared: the runs have 2 cases" in result.output) == (0, True)
+    assert retrieval("compare", "few.json", "few.json", fake=False).exit_code == 2
+
+
+def test_cases_that_could_not_be_judged_do_not_pass_a_comparison(folder: Path) -> None:
+    many = {f"{name} {number}": case for number in range(2) for name, case in CASES.items()}
+    retrieval("run", written(folder, many), "--report", "before.json")
+    retrieval("run", written(folder, {**many, "far 0": {**CASES["far"], **BROKEN}}), "--report", "after.json")
+    compared = retrieval("compare", "before.json", "after.json", fake=False)
+    assert (compared.exit_code, "! 1 cases ended in an error" in compared.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "latin.retrieval.yaml"),
+        ("run", "zoo.retrieval.yaml", "--before", "latin.retrieval.yaml"),
+        ("run", "skipped.retrieval.yaml", "--index", "absent.db"),
+        ("draft", "--index", "absent.db"),
+        ("compare", "latin.retrieval.yaml", "latin.retrieval.yaml"),
+        ("import", "nothing.csv"),
+    ],
+)
+def test_what_cannot_be_done_has_another_exit_code_than_a_failed_case(folder: Path, arguments: tuple[str, ...]) -> None:
+    written(folder, {"later": {**CASES["far"], "skip": "not yet"}})
+    (folder / "zoo.retrieval.yaml").rename(folder / "skipped.retrieval.yaml")
+    written(folder)
+    (folder / "latin.retrieval.yaml").write_bytes("name: café".encode("latin-1"))
+    (folder / "nothing.csv").write_text("question,file\n,x\n")
+    assert retrieval(*arguments, fake=arguments[0] in {"run", "draft"}).exit_code == 2
+
+
 @pytest.mark.parametrize(
     "text", ["name: zoo\ncases:\n - {name: a, query: no}\n", "", "name: zoo\ncases: [{name: a, query: q}]\n"]
 )
@@ -165,12 +201,26 @@ def test_settings_are_tuned(folder: Path) -> None:
     assert (refused.exit_code, "NAME:KEY=VALUE" in refused.output) == (2, True)
 
 
+@pytest.mark.parametrize("names", [("as configured",), ("words", "words")])
+def test_settings_have_names_of_their_own(folder: Path, names: tuple[str, ...]) -> None:
+    options = [option for name in names for option in ("--try", f"{name}:search.mode=lexical")]
+    refused = retrieval("tune", written(folder), *options)
+    assert (refused.exit_code, "is the name of another setting already" in refused.output) == (2, True)
+
+
 def test_a_setting_may_have_an_index_of_its_own(folder: Path) -> None:
     assert (
         CliRunner().invoke(main, ["index", "moon.md", "owls.md", "bread.md", "--index", "b.db", *FAKE]).exit_code == 0
     )
     result = retrieval("tune", written(folder), "--try", "other:index=b.db", "--json")
     assert json.loads(result.stdout)["tried"][1]["gain"] == 0
+
+
+def test_the_index_of_a_setting_goes_before_that_of_the_command(folder: Path) -> None:
+    """One that is not there is told, and not quietly replaced."""
+    result = retrieval("tune", written(folder), "--index", "zoo.db", "--try", "other:index=absent.db")
+    assert result.exit_code == 2
+    assert "! other: 6 cases ended in an error and do not count, such as air: there is no index at" in result.output
 
 
 def test_drafts_are_suites(folder: Path) -> None:
@@ -186,6 +236,20 @@ def test_drafts_are_suites(folder: Path) -> None:
     (folder / "log.txt").write_text("how far away is the moon\n")
     from_log = json.loads(retrieval("draft", "--index", "zoo.db", "--log", "log.txt", "--json").stdout)
     assert from_log["cases"][0]["expect"]["documents"] == {"moon.md": 1}
+
+
+def test_a_drafted_file_names_its_index_as_seen_from_there(folder: Path) -> None:
+    (folder / "tests").mkdir()
+    (folder / "guide.md").write_text(
+        "# Guide\n\n## How do owls hunt at night?\n\n" + "Owls hunt by ear, silently. " * 20
+    )
+    CliRunner().invoke(main, ["index", "guide.md", "--index", "zoo.db", *FAKE])
+    drafting = ("draft", "--index", "zoo.db", "--output", "tests/drafted.retrieval.yaml")
+    assert retrieval(*drafting).exit_code == 0
+    assert retrieval("run", "tests/drafted.retrieval.yaml").exit_code == 0
+    (folder / "tests" / "drafted.retrieval.yaml").write_text("# looked at")
+    assert retrieval(*drafting).exit_code == 2
+    assert (folder / "tests" / "drafted.retrieval.yaml").read_text() == "# looked at"
 
 
 def test_other_programs_files_are_imported(folder: Path) -> None:

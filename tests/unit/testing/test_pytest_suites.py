@@ -109,6 +109,24 @@ def test_the_index_can_be_given(project: Path) -> None:
     assert "ServiceConnectionError" in run(project, "--retrieval-index", "http://127.0.0.1:9")[1]
 
 
+def test_the_time_of_loading_a_model_is_no_cases(project: Path) -> None:
+    """As the command does, the first question is asked beforehand."""
+    (project / "conftest.py").write_text("""
+from retrieval_core.evaluate.suite import IndexTarget
+
+retrieve = IndexTarget.retrieve
+
+async def told(self, question):
+    print("\\nasked", question.text)
+    return await retrieve(self, question)
+
+IndexTarget.retrieve = told
+""")
+    printed = run(project, "-s", "-k", "calves or hunters")[1]
+    asked = [line for line in printed.splitlines() if line.startswith("asked ")]
+    assert asked == ["asked stripes of a tapir calf"] * 2 + ["asked owls hunt"]
+
+
 def test_a_project_without_suites_imports_nothing(tmp_path: Path) -> None:
     """Neither a store nor what reads suites: it does not wait for them."""
     (tmp_path / "test_one.py").write_text("""

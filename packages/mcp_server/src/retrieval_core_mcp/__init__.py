@@ -1,4 +1,4 @@
-"""The MCP server of retrieval-core: its tools ``search`` and ``fetch`` let assistants read an index."""
+"""The MCP server of retrieval-core: tools, resources and prompts by which assistants search, read and cite an index."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
+    from retrieval_core.ports import Embedder
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
@@ -71,8 +72,9 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     if options.http is not None:
         with _quick_imports():
             settings = _settings(options)
-            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - for who serves over HTTP
-        raise SystemExit(serve_http(settings, options.index or (), options.log_level))
+            embedder = _preloaded(settings)
+            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - while the model loads
+        raise SystemExit(serve_http(settings, options.index or (), options.log_level, embedder=embedder))
     with _quick_imports():
         settings = _settings(options)
         if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
@@ -167,6 +169,18 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(WRONG_USE) from None
     return settings
+
+
+def _preloaded(settings: ServerSettings) -> Embedder | None:
+    """Return the embedder, whose model loads while the protocol's library is imported: nobody is answered before."""
+    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
+    from retrieval_core.index.builders.backends import preloaded_embedder  # noqa: PLC0415 - likewise
+
+    try:
+        return preloaded_embedder(settings.retrieval)
+    except ConfigurationError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(WRONG_USE) from None
 
 
 def _first(places: Sequence[str] | None) -> str | None:

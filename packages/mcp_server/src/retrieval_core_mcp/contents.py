@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from retrieval_core.ports import Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
+from retrieval_core.errors import NotYetEmbeddedError
+from retrieval_core.ports import AddsVectors, Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
 from retrieval_core.ports.stores import ChunkRange
 from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from retrieval_core.index.index import Index
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
+T = TypeVar("T")
 MOST_FIELDS = 40
 SAMPLE = 200
-"""How many passages are looked at for examples of values."""
+"""How many passages are looked at for examples of values, and read at a time."""
+MOST_LISTED = 10_000
+"""How many passages are looked at for the documents that they are of."""
 MOST_EXAMPLES = 5
 LONGEST_EXAMPLE = 60
 _NOT_TOLD = frozenset({"id", "document_id", "chunk_index", "parent_id", "timestamp"})
@@ -125,24 +129,31 @@ async def contents_of(index: Index, condition: Filter | None) -> Contents:
     )
 
 
-async def documents_of(index: Index, condition: Filter | None, begin: str = "") -> list[str]:
-    """Return the ids of documents that begin with some text, in order.
+async def documents_of(index: Index, condition: Filter | None) -> list[str]:
+    """Return the ids of documents that a caller may see, in order.
 
-    All of those that came from files, for who may see everything; otherwise those of some passages that may be seen.
+    Those that came from files are known by the catalogue. All others, and those of a caller who may see a part of the
+    passages, are found by their passages, of which at most :data:`MOST_LISTED` are looked at.
 
     Raises:
         RetrievalError: The index cannot be read.
     """
+    info = await index.adescribe()
     store = index.store
-    if condition is None and isinstance(store, Catalog) and (states := await store.sources()):
-        names: list[str] = []
-        for source in sorted(name for name in states if name.startswith(begin) or begin.startswith(name)):
-            one = states[source].documents == 1  # a file that is one document is called as that is
-            names += [source] if one else sorted(await store.documents_of(source))
-    else:
-        chunks = await _sample(index, await index.adescribe(), condition)
-        names = sorted({chunk.document_id for chunk in chunks})
-    return [name for name in names if name.startswith(begin)]
+    names = set(await _of_files(store)) if condition is None and isinstance(store, Catalog) else set[str]()
+    if condition is not None or len(names) < info.documents:
+        async for chunks in _passages(index, info, condition, MOST_LISTED):
+            names.update(chunk.document_id for chunk in chunks)
+    return sorted(names)
+
+
+async def _of_files(store: Catalog) -> list[str]:
+    """Return the ids of the documents that came from files, by these in order."""
+    names: list[str] = []
+    for source, state in sorted((await store.sources()).items()):
+        one = state.documents == 1  # a file that is one document is called as that is
+        names += [source] if one else sorted(await store.documents_of(source))
+    return names
 
 
 async def _counted(index: Index, info: StoreInfo, condition: Filter | None) -> Contents:
@@ -156,24 +167,54 @@ async def _counted(index: Index, info: StoreInfo, condition: Filter | None) -> C
 
 async def _sample(index: Index, info: StoreInfo, condition: Filter | None) -> list[Chunk]:
     """Return some passages that pass a condition, in the order of their ids."""
+    chunks = [chunk async for part in _passages(index, info, condition, SAMPLE) for chunk in part]
+    return sorted(chunks[:SAMPLE], key=lambda chunk: chunk.id)
+
+
+async def _passages(
+    index: Index, info: StoreInfo, condition: Filter | None, most: int
+) -> AsyncGenerator[Sequence[Chunk]]:
+    """Yield passages that pass a condition, in parts.
+
+    Where there are no vectors, these are the first passages of the documents that came from files, until there are
+    enough: how many documents others have does not matter.
+    """
     store, dimension = index.store, info.manifest.dimension if info.manifest is not None else None
     if dimension is None and index.embedder is not None and info.manifest is None:
         dimension = index.embedder.dimension
     if dimension is not None:
         # Nearest to an arbitrary direction: every store can do that, with any filter.
         direction: Any = [1.0] + [0.0] * (dimension - 1)
-        found = await store.search(SearchRequest(limit=SAMPLE, vector=direction, filter=condition))
-        ids = tuple(candidate.chunk_id for candidate in found if candidate.chunk is None)
-        given = [candidate.chunk for candidate in found if candidate.chunk is not None]
-        read = await store.fetch(FetchRequest(chunk_ids=ids, filter=condition)) if ids else None
-        chunks = [*given, *(read.chunks.values() if read is not None else ())]
+        waiting: tuple[str, ...] = ()
+        try:
+            found = await store.search(SearchRequest(limit=most, vector=direction, filter=condition))
+        except NotYetEmbeddedError as error:
+            found = error.found
+            if isinstance(store, AddsVectors):
+                waiting = tuple(await store.unembedded())[: max(0, most - len(found))]
+        for part in _parts(found):
+            ids = tuple(candidate.chunk_id for candidate in part if candidate.chunk is None)
+            read = await store.fetch(FetchRequest(chunk_ids=ids, filter=condition)) if ids else None
+            yield [
+                *(candidate.chunk for candidate in part if candidate.chunk is not None),
+                *(read.chunks.values() if read is not None else ()),
+            ]
+        for names in _parts(waiting):
+            yield tuple((await store.fetch(FetchRequest(chunk_ids=tuple(names), filter=condition))).chunks.values())
     elif isinstance(store, Catalog):
-        names = [name for source in sorted(await store.sources())[:SAMPLE] for name in await store.documents_of(source)]
-        ranges = tuple(ChunkRange(name, 0, 0) for name in names[:SAMPLE])
-        chunks = list((await store.fetch(FetchRequest(ranges=ranges, filter=condition))).chunks.values())
-    else:
-        chunks = []
-    return sorted(chunks, key=lambda chunk: chunk.id)
+        seen = 0
+        for part in _parts(await _of_files(store)):
+            ranges = tuple(ChunkRange(name, 0, 0) for name in part)
+            chunks = tuple((await store.fetch(FetchRequest(ranges=ranges, filter=condition))).chunks.values())
+            yield chunks
+            seen += len(chunks)
+            if seen >= most:
+                break
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for begin in range(0, len(items), SAMPLE):
+        yield items[begin : begin + SAMPLE]
 
 
 def _seen(chunks: Iterable[Chunk]) -> dict[str, _Seen]:

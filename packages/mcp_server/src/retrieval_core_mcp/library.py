@@ -14,9 +14,10 @@ from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreEr
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.progress import StageProgress
+from retrieval_core_mcp.tenancy import narrowed, own_pack, own_result
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from retrieval_core.config import RetrievalConfig
@@ -54,8 +55,8 @@ NO_VECTORS = (
 )
 WARM_UP = "warm up"
 _LAST_POSITION = 2**31
-MOST_DESCRIBED = 64
-"""Callers who may see different passages whose descriptions are kept: each asks for all fields of all passages."""
+MOST_KEPT = 64
+"""Callers who may see different passages for whom it is kept what an index holds: to find that takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Library:
         self._open_index = open_index or self._open_default
         self._clock = clock or SystemClock()
         self._stages = stages or StageProgress()
-        self._described: dict[Filter | None, tuple[str | None, Contents]] = {}
+        self._described: dict[Filter | None, tuple[str, Contents]] = {}
+        self._documents: dict[Filter | None, tuple[str, Sequence[str]]] = {}
         self._opening: asyncio.Task[_Opened] | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -155,14 +157,10 @@ class Library:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
             RetrievalError: As there.
         """
-        asked = _narrowed(filters, condition)
+        asked = narrowed(filters, condition)
         found, notice = await self._ask(mode, lambda engine, by: engine.aretrieve(query, asked, top_k=top_k, mode=by))
         found = replace(found, degraded=(*notice, *found.degraded))
-        if condition is None:
-            return found
-        from retrieval_core_mcp.tenancy import own_result  # noqa: PLC0415 - the handshake does not wait for it
-
-        return own_result(found)
+        return found if condition is None else own_result(found)
 
     async def context(
         self,
@@ -173,22 +171,18 @@ class Library:
         condition: Filter | None = None,
     ) -> ContextPack:
         """Return what a model should be shown, as :meth:`retrieval_core.Index.acontext` does; see :meth:`search`."""
-        asked = _narrowed(filters, condition)
+        asked = narrowed(filters, condition)
         pack, notice = await self._ask(
             None, lambda engine, by: engine.acontext(query, asked, max_tokens=max_tokens, mode=by)
         )
         pack = replace(pack, degraded=(*notice, *pack.degraded))
-        if condition is None:
-            return pack
-        from retrieval_core_mcp.tenancy import own_pack  # noqa: PLC0415 - the handshake does not wait for it
-
-        return own_pack(pack)
+        return pack if condition is None else own_pack(pack)
 
     async def answer(
         self, query: str, filters: Mapping[str, Any] | None = None, *, condition: Filter | None = None
     ) -> Answer:
         """Answer a question, as :meth:`retrieval_core.Index.aanswer` does; see :meth:`search`."""
-        asked = _narrowed(filters, condition)
+        asked = narrowed(filters, condition)
         answer, notice = await self._ask(None, lambda engine, by: engine.aanswer(query, asked, mode=by))
         return replace(answer, degraded=(*notice, *answer.degraded))
 
@@ -298,22 +292,31 @@ class Library:
         """
         from retrieval_core_mcp.contents import contents_of  # noqa: PLC0415 - the handshake does not wait for it
 
-        index = (await self._opened()).index
-        version = await self.version()
-        known = self._described.get(condition)
-        if known is not None and version is not None and known[0] == version:
-            return known[1]
-        contents = await contents_of(index, condition)
-        self._described[condition] = version, contents
-        while len(self._described) > MOST_DESCRIBED:
-            del self._described[next(iter(self._described))]
-        return contents
+        return await self._kept(self._described, contents_of, condition)
 
-    async def documents(self, condition: Filter | None = None, begin: str = "") -> list[str]:
-        """Return ids of documents that begin with some text, as far as a caller may see them."""
+    async def documents(self, condition: Filter | None = None) -> Sequence[str]:
+        """Return the ids of documents in order, as far as a caller may see them."""
         from retrieval_core_mcp.contents import documents_of  # noqa: PLC0415 - the handshake does not wait for it
 
-        return await documents_of((await self._opened()).index, condition, begin)
+        return await self._kept(self._documents, documents_of, condition)
+
+    async def _kept(
+        self,
+        kept: dict[Filter | None, tuple[str, T]],
+        read: Callable[[Index, Filter | None], Awaitable[T]],
+        condition: Filter | None,
+    ) -> T:
+        """Return what was read of the index for those who may see the same, anew where it has changed since."""
+        index = (await self._opened()).index
+        version = await self.version()
+        if (known := kept.get(condition)) is not None and version == known[0]:
+            return known[1]
+        value = await read(index, condition)
+        if version is not None:
+            kept[condition] = version, value
+        while len(kept) > MOST_KEPT:
+            del kept[next(iter(kept))]
+        return value
 
     async def ingest(self, paths: Path | Iterable[Path], on_progress: OnProgress | None = None) -> IndexReport:
         """Bring the index in step with files and folders; see :meth:`retrieval_core.Index.aingest`."""
@@ -392,19 +395,21 @@ class Library:
         return await asyncio.to_thread(self._open_now)
 
     def _open_default(self, config: RetrievalConfig) -> Index:
-        from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - slow to import
-        from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise
+        from retrieval_core.index.builders.backends import build_usage, preloaded_embedder  # noqa: PLC0415 - slow to import
+
+        embedder = preloaded_embedder(config)
+        from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
         from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
 
         usage = build_usage(config)
         observers = (self._stages,) if usage is None else (self._stages, usage)
-        return open_index(config=config, observer=SeveralObservers(*observers))
+        return open_index(config=config, embedder=embedder, observer=SeveralObservers(*observers))
 
     def _open_now(self) -> _Opened:
-        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
-        from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - slow to import
-
         index = self._open_index(self._settings.retrieval)
+        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
+        from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - likewise
+
         words = RetrievalPipeline(index.store, config=index.config)
         return _Opened(index, words, build_word_analyzer(index.config.analysis))
 
@@ -426,16 +431,6 @@ def _joined(chunks: Iterable[Chunk]) -> str:
         text += between + chunk.text[repeated:]
         end = None if chunk.span is None else chunk.span.end
     return text
-
-
-def _narrowed(filters: Mapping[str, Any] | None, condition: Filter | None) -> Mapping[str, Any] | Filter | None:
-    """Return a caller's filter with what every passage must pass; an empty one is how some assistants leave it out."""
-    if condition is None or not filters:
-        return condition or filters or None
-    from retrieval_core.types.filters import And  # noqa: PLC0415 - the handshake does not wait for it
-    from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - likewise
-
-    return And((condition, parse_filter(filters)))
 
 
 async def _holds_no_vectors(index: Index) -> bool:

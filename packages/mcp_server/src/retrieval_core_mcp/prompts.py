@@ -134,7 +134,7 @@ class Prompts:
             if isinstance(params.ref, PromptReference):
                 return _completion(_values(name, given.get("field"), await library.describe(condition)), begin)
             if name == "id":
-                return _completion(await library.documents(condition, begin), begin)
+                return _completion(await library.documents(condition), begin)
         except Exception as error:  # noqa: BLE001 - what cannot be completed can still be written out
             explain(error, library.settings.retrieval)
         return Completion(values=[])

@@ -98,7 +98,7 @@ class Resources:
             except Exception as error:  # noqa: BLE001 - an index that is not there yet has no resources
                 explain(error, library.settings.retrieval)
                 continue
-            for entry in sorted(ids):
+            for entry in ids:
                 if begin is not None and (name, entry) <= begin:
                     continue
                 if len(shown) == PAGE:

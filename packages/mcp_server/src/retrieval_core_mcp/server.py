@@ -147,7 +147,7 @@ class _Serving:
                 params.arguments or {},
                 _condition(context),
                 as_json=_reads_json(context),
-                may_write=getattr(getattr(context.request, "state", None), "may_write", True),
+                may_write=getattr(_http_call(context), "may_write", True),
                 step=step,
             )
 
@@ -191,9 +191,14 @@ class _Serving:
         return CompleteResult(completion=await self._prompts.complete(params, _condition(context)))
 
 
+def _http_call(context: Context) -> Any:
+    """Return what is known of a request over HTTP and who sends it; ``None`` of one that came otherwise."""
+    return getattr(getattr(context.request, "state", None), "call", None)
+
+
 def _condition(context: Context) -> Filter | None:
-    """Return what every passage must pass: the state of a request over HTTP says so, where a tenant asks."""
-    return getattr(getattr(context.request, "state", None), "condition", None)
+    """Return what every passage must pass; ``None`` for a caller who may see all."""
+    return getattr(_http_call(context), "condition", None)
 
 
 def _reads_json(context: Context) -> bool:

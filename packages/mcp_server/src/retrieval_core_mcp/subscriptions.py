@@ -25,7 +25,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.resources import read_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.session import ServerSession
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 2.0
 """Seconds between two looks."""
+PATIENCE = 10.0
+"""Seconds that a client of an earlier protocol may take for a message; it is told of a resource no more after that."""
 MOST_FOLLOWED = 1_000
 """Addresses that callers of one kind may follow at a time."""
 
@@ -49,7 +51,7 @@ class _Audience:
     """Callers who may see the same.
 
     Attributes:
-        bus: Carries events to the streams of the protocol of 2026.
+        bus: Carries events to the streams of the protocol of 2026, which the handler serves.
         streams: How many of these follow an address; the empty address stands for the list.
         sessions: Those of earlier protocols that follow an address, by their connection.
         known: What was known of an address at the last look.
@@ -57,9 +59,13 @@ class _Audience:
 
     condition: Filter | None
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    handler: ListenHandler = field(init=False)
     streams: Counter[str] = field(default_factory=Counter[str])
     sessions: dict[str, dict[Any, ServerSession]] = field(default_factory=dict[str, "dict[Any, ServerSession]"])
     known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+    def __post_init__(self) -> None:
+        self.handler = ListenHandler(self.bus)
 
     @property
     def followed(self) -> set[str]:
@@ -82,7 +88,6 @@ class Subscriptions:
         self._libraries = libraries
         self._clock = clock or SystemClock()
         self._audiences: dict[Filter | None, _Audience] = {}
-        self._handlers: dict[Filter | None, ListenHandler] = {}
         self._versions: dict[str, str | None] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -92,17 +97,15 @@ class Subscriptions:
         """Serve a stream of the protocol of 2026 until the client leaves it."""
         audience = self._audience(condition)
         wanted = params.notifications
-        followed = [*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])]
-        counted: list[str] = []
+        asked = [*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])]
+        followed = dict.fromkeys(asked)
+        self._check_room(audience, followed)
+        audience.streams.update(followed.keys())
         try:
-            for uri in dict.fromkeys(followed):
-                await self._follow(audience, uri)
-                audience.streams[uri] += 1
-                counted.append(uri)
-            handler = self._handlers.setdefault(condition, ListenHandler(audience.bus))
-            return await handler(context, params)
+            await self._begin(audience, followed)
+            return await audience.handler(context, params)
         finally:
-            for uri in counted:
+            for uri in followed:
                 audience.streams[uri] -= 1
                 if not audience.streams[uri]:
                     del audience.streams[uri]
@@ -117,12 +120,13 @@ class Subscriptions:
         if read_address(uri) is None:
             raise MCPError(INVALID_PARAMS, "Resource not found", {"uri": uri[:1_000]})
         audience = self._audience(condition)
-        await self._follow(audience, uri)
+        self._check_room(audience, (uri,))
         connection = _connection(context)
         sessions = audience.sessions.setdefault(uri, {})
         if connection not in sessions:
             connection.exit_stack.callback(self._unfollow, audience, uri, connection)
         sessions[connection] = context.session
+        await self._begin(audience, (uri,))
         return EmptyResult()
 
     async def unsubscribe(self, context: ServerRequestContext[Any], uri: str, condition: Filter | None) -> EmptyResult:
@@ -146,22 +150,33 @@ class Subscriptions:
         """End all streams, and look no more."""
         if self._looking is not None:
             self._looking.cancel()
-        for handler in self._handlers.values():
-            handler.close()
+        for audience in self._audiences.values():
+            audience.handler.close()
 
     def _audience(self, condition: Filter | None) -> _Audience:
         return self._audiences.setdefault(condition, _Audience(condition))
 
-    async def _follow(self, audience: _Audience, uri: str) -> None:
-        if uri not in audience.followed:
-            if len(audience.followed) >= MOST_FOLLOWED:
-                msg = f"no more than {MOST_FOLLOWED:,} resources can be followed"
-                raise MCPError(INVALID_PARAMS, msg)
-            audience.known[uri] = await self._fingerprint(audience, uri)
+    def _check_room(self, audience: _Audience, uris: Iterable[str]) -> None:
+        """Raise where too many would be followed; what is followed is noted before anything is waited for.
+
+        Else the last listener, who leaves meanwhile, would take the audience along.
+        """
+        if len(audience.followed.union(uris)) > MOST_FOLLOWED:
+            self._forget(audience)
+            msg = f"no more than {MOST_FOLLOWED:,} resources can be followed"
+            raise MCPError(INVALID_PARAMS, msg)
+
+    async def _begin(self, audience: _Audience, uris: Iterable[str]) -> None:
+        """Look at addresses for the first time, and again and again from now on."""
         if self._looking is None or self._looking.done():
-            for name, library in self._libraries.items():
-                self._versions[name] = await library.version()
+            self._versions.clear()
             self._looking = asyncio.create_task(self._look_again_and_again())
+        for name, library in self._libraries.items():
+            version = await library.version()  # before the texts, so that no change between the two is missed
+            self._versions.setdefault(name, version)
+        for uri in uris:
+            if uri not in audience.known:
+                audience.known.setdefault(uri, await self._fingerprint(audience, uri))
 
     def _unfollow(self, audience: _Audience, uri: str, connection: Any) -> None:
         if (sessions := audience.sessions.get(uri)) is not None:
@@ -175,7 +190,6 @@ class Subscriptions:
             del audience.known[uri]
         if not audience.followed:
             self._audiences.pop(audience.condition, None)
-            self._handlers.pop(audience.condition, None)
 
     async def _look_again_and_again(self) -> None:
         while self._audiences:
@@ -187,12 +201,21 @@ class Subscriptions:
 
     async def _tell(self, audience: _Audience, uri: str) -> None:
         now = await self._fingerprint(audience, uri)
-        if now == audience.known.get(uri, now):
+        if now == audience.known.setdefault(uri, now):
             return
         audience.known[uri] = now
         await audience.bus.publish(ResourcesListChanged() if uri == LIST else ResourceUpdated(uri=uri))
-        for session in tuple(audience.sessions.get(uri, {}).values()):
-            await session.send_resource_updated(uri)
+        sessions = tuple(audience.sessions.get(uri, {}).items())
+        await asyncio.gather(*(self._send(audience, uri, *session) for session in sessions))
+
+    async def _send(self, audience: _Audience, uri: str, connection: Any, session: ServerSession) -> None:
+        """Tell one client; whether it takes that does not matter to the others."""
+        try:
+            async with self._clock.timeout(PATIENCE):
+                await session.send_resource_updated(uri)
+        except Exception as error:  # noqa: BLE001 - it has left, or does not read
+            logger.info("a client is told of resources no more: %s", type(error).__name__)
+            self._unfollow(audience, uri, connection)
 
     async def _fingerprint(self, audience: _Audience, uri: str) -> str | None:
         try:

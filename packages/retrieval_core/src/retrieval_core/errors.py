@@ -15,6 +15,7 @@
     │   └── DimensionMismatchError             a vector has another length than the index
     ├── SearchError                            a search failed
     │   └── IncompleteSearchError              not everything that was asked for could be looked at
+    │       └── NotYetEmbeddedError            passages have no vector yet
     ├── StoreError                             an index cannot be used as asked
     │   ├── IndexNotFoundError                 there is no index at that place
     │   ├── IndexFormatError                   the file is no index, or of another format
@@ -224,6 +225,21 @@ class IncompleteSearchError(SearchError):
     def __init__(self, message: str, found: Sequence[Any], details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message, details)
         self.found = tuple(found)
+
+
+class NotYetEmbeddedError(IncompleteSearchError):
+    """Passages have no vector yet, as while a folder is indexed, so that a search by vector cannot find them.
+
+    Args:
+        chunks: How many passages could have been found.
+        embedded: How many of them have a vector.
+        found: The candidates among these, best first.
+    """
+
+    def __init__(self, chunks: int, embedded: int, found: Sequence[Any]) -> None:
+        share = 100 * embedded // chunks
+        msg = f"vectors for {share} % of the passages; words alone find the others until indexing is done"
+        super().__init__(msg, found, {"chunks": chunks, "embedded": embedded})
 
 
 class StoreError(RetrievalError):

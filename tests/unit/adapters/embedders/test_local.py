@@ -143,6 +143,18 @@ class TestWithoutLoading:
             with pytest.raises(MissingExtraError):
                 _ = fresh.tokenizer
 
+    @needs_extra
+    def test_a_missing_extra_is_left_to_the_first_text(
+        self, fresh: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Loading beforehand fails without a word; the tokenizer, which is installed, is loaded all the same."""
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        monkeypatch.delitem(sys.modules, "retrieval_core.adapters.local_models.onnx", raising=False)
+        fresh.preload()
+        assert fresh.count_tokens("a question") == 2
+        with pytest.raises(MissingExtraError):
+            asyncio.run(fresh.embed_query("question"))
+
     def test_a_folder_without_a_model(self, tmp_path: Path) -> None:
         """A configured folder is looked at when the embedder is made, so that a wrong one is told of at once."""
         with pytest.raises(ModelNotFoundError, match=r"has no model\.onnx and no tokenizer\.json"):

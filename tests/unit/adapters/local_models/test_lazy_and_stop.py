@@ -44,6 +44,41 @@ def test_a_failure_is_not_kept() -> None:
     assert lazy.get() is None
 
 
+def test_begun_in_a_thread_it_is_made_once() -> None:
+    """Whoever asks while a thread makes the value waits for it."""
+    may_end = threading.Event()
+    made: list[int] = []
+
+    def make() -> int:
+        assert may_end.wait(30)
+        made.append(threading.get_ident())
+        return len(made)
+
+    lazy = Lazy(make)
+    lazy.begin()
+    assert lazy.made is None
+    may_end.set()
+    assert lazy.get() == 1
+    assert made != [threading.get_ident()]
+
+
+def test_a_failure_of_what_was_begun_is_met_by_who_asks() -> None:
+    """The thread says nothing of it."""
+    failures: list[BaseException | None] = []
+    lazy = Lazy(lambda: 1 / 0)
+    original, threading.excepthook = threading.excepthook, lambda failed: failures.append(failed.exc_value)
+    try:
+        lazy.begin()
+        with pytest.raises(ZeroDivisionError):
+            lazy.get()
+        for thread in threading.enumerate():
+            if thread.name == "lazy":
+                thread.join(30)
+    finally:
+        threading.excepthook = original
+    assert failures == []
+
+
 def test_a_signal_reaches_what_runs() -> None:
     """Sent while the work runs, the signal interrupts it, once."""
     calls: list[str] = []

@@ -274,7 +274,7 @@ def as_before(path: Path, version: int, *, tokens: bool = True) -> None:
         for number, title, text in connection.execute("SELECT number, title, text FROM chunks").fetchall():
             terms = " ".join(ANALYZER.terms(f"{title or ''} {text}"))
             connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, terms))
-        for table in ("word_segments", "word_blocks", "stale_words", *(() if tokens else ("writes",))):
+        for table in ("word_segments", "word_blocks", "stale_words", "late_vectors", *(() if tokens else ("writes",))):
             connection.execute(f"DROP TABLE {table}")
         if not tokens:
             connection.execute("ALTER TABLE state DROP COLUMN token")

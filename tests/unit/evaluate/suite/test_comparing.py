@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.evaluate.suite import CaseStatus
 from retrieval_core.evaluate.suite.comparing import MEASURES, compare, tune
 from support.suites import made_up
 
@@ -83,6 +84,16 @@ def test_what_changed_is_listed() -> None:
     ]  # fmt: skip
     assert (compared.cases, compared.is_same_corpus) == (6, False)
     assert compare(before, made_up(dict.fromkeys("abcdef", 1.0), corpus=None)).is_same_corpus is None
+
+
+def test_what_could_not_be_judged_is_told() -> None:
+    """It has no measure, so it is not among those compared, and must not pass for well."""
+    before = made_up(dict.fromkeys("abcdef", 1.0))
+    broken = replace(before.results[0], status=CaseStatus.ERROR, measures={})
+    after = replace(before, results=(broken, *before.results[1:]))
+    compared = compare(before, after)
+    assert (compared.unjudged, compared.cases, compared.change) == (("a",), 5, "no more than noise")
+    assert compare(after, after).unjudged == ()
 
 
 def test_better_runs_are_improvements() -> None:

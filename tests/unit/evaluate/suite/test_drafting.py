@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,18 @@ def test_every_drafted_case_rests_on_a_text_of_its_document(index: Index) -> Non
             assert folded(part) in folded(document.text)
 
 
+def test_titles_are_drafted_last(tmp_path: Path) -> None:
+    """They ask for their document as nobody would, and are taken where there is nothing else."""
+    beside = "It is told here at length, in more than eight words."
+    (tmp_path / "a.md").write_text(f"# The title of one\n\n{beside}\n")
+    (tmp_path / "b.md").write_text(f"# The title of two\n\n## Feeding and watering\n\n{beside}\n")
+    config = load_config(overrides={"cache.enabled": False})
+    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
+        index.ingest([tmp_path / "a.md", tmp_path / "b.md"])
+        cases = asyncio.run(draft_from_index(index, 5))
+    assert [case.query for case in cases] == ["The title of two: Feeding and watering", "The title of one"]
+
+
 def test_no_more_are_drafted_than_asked_for(index: Index) -> None:
     assert len(asyncio.run(draft_from_index(index, 2))) == 2
     with pytest.raises(InvalidParameterError):
@@ -118,6 +131,19 @@ def test_questions_of_a_log_expect_what_is_first_today(tmp_path: Path) -> None:
     assert {case.skip for case in cases} == {TO_CONFIRM}
 
 
+def test_any_log_makes_a_suite_that_can_be_read(tmp_path: Path) -> None:
+    """Whatever was asked: texts without a visible letter, halves of characters, and long ones that begin alike."""
+    log = tmp_path / "log.jsonl"
+    asked = ["tapirs\u2028swim", "\u200b", "half \ud800", "x" * 200 + "1", "x" * 200 + "2", "a\0b"]
+    lines = [json.dumps({"query": text}) for text in asked[1:]]
+    log.write_text("\n".join([json.dumps({"query": asked[0]}, ensure_ascii=False), *lines]), encoding="utf-8")
+    questions = read_log(log)
+    assert questions == [*asked[:2], "half \ufffd", *asked[3:]]
+    with small_index(tmp_path) as index:
+        cases = asyncio.run(draft_from_log(IndexTarget(index), questions, 10, Analyzer()))
+    assert parse_suite(to_yaml("drafted", cases)).cases == cases
+
+
 def test_a_log_without_questions_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("\n{}\n")
@@ -130,7 +156,8 @@ def test_a_log_without_questions_is_refused(tmp_path: Path) -> None:
 def test_tables_are_imported(tmp_path: Path) -> None:
     table = tmp_path / "questions.csv"
     table.write_text(
-        'Question,expected_file\nhow?,a.md\n,b.md\nwhy?,\nhow?,a.md; b.md;a.md\n"two\nlines",c.md\n',
+        'Question,expected_file,Rating\nhow?,a.md,5\n,b.md\nwhy?,\nhow?,a.md; b.md;a.md\n"two\nlines",c.md\n'
+        "a\u2028b\x0cc,d.md\n",
         encoding="utf-8-sig",
     )  # fmt: skip
     imported = import_cases(table)
@@ -138,8 +165,13 @@ def test_tables_are_imported(tmp_path: Path) -> None:
         ("how?", "how?", ["a.md"]),
         ("how? (2)", "how?", ["a.md", "b.md"]),
         ("two lines", "two\nlines", ["c.md"]),
+        ("a b c", "a\u2028b\x0cc", ["d.md"]),
     ]
-    assert imported.left_out == ("line 3: it has no question", "line 4: it has no expected file")
+    assert imported.left_out == (
+        "the column 'Rating': cases have nothing like it",
+        "line 3: it has no question",
+        "line 4: it has no expected file",
+    )
 
 
 def test_what_promptfoo_says_of_texts_is_imported(tmp_path: Path) -> None:
@@ -157,19 +189,48 @@ tests:
   - vars: {topic: owls}
   - vars: {query: 'and now?'}
     assert: [{type: latency, threshold: 5}]
+  - vars: {query: 'who eats leaves?'}
+    assert: [{type: contains, value: tapir}, {type: contains-any, value: [calf, owl]}, {type: [1], value: x}]
+  - vars: {query: 'one alone?'}
+    assert: {type: contains, value: owl}
+  - vars: {query: 'no list?'}
+    assert: 5
+defaultTest: {assert: [{type: cost}]}
 """)
     imported = import_cases(file)
     assert [(c.query, list(c.expect.phrases), c.expect.matches) for c in imported.cases] == [
         ("what is a tapir?", ["trunk", "large", "animal"], "all"),
         ("who swims?", ["tapir", "owl"], "any"),
+        ("who eats leaves?", ["tapir"], "all"),
+        ("one alone?", ["owl"], "all"),
     ]
-    assert [line.split(":")[0] for line in imported.left_out] == ["test 1", "test 3", "test 4", "test 4"]
-    assert "'llm-rubric' says nothing of what is retrieved" in imported.left_out[0]
+    assert [line.split(":")[0] for line in imported.left_out] == [
+        "defaultTest", "test 1", "test 3", "test 4", "test 4", "test 5", "test 5", "test 7", "test 7",
+    ]  # fmt: skip
+    assert "'llm-rubric' says nothing of what is retrieved" in imported.left_out[1]
+    assert "'contains-any', since a case expects all of its texts or any of them" in imported.left_out[5]
+
+
+def test_promptfoos_json_may_have_tabs(tmp_path: Path) -> None:
+    file = tmp_path / "promptfoo.json"
+    test = {"vars": {"query": "who?"}, "assert": [{"type": "contains", "value": "owl"}]}
+    file.write_text(json.dumps({"tests": [test]}, indent="\t"))
+    assert [case.query for case in import_cases(file).cases] == ["who?"]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("a.csv", "x,y\n1,2\n"), ("a.yaml", "- ["), ("a.yaml", "name: x"), ("a.txt", "x"), ("a.json", "7"), ("a.csv", "")],
+    [
+        ("a.csv", "x,y\n1,2\n"),
+        ("a.yaml", "- ["),
+        ("a.yaml", "name: x"),
+        ("a.txt", "x"),
+        ("a.json", "7"),
+        ("a.csv", ""),
+        ("a.yaml", "tests: [2024-13-45]"),
+        ("a.json", "{"),
+        ("a.csv", 'question,file\n"' + "q" * 200_000 + '",x'),
+    ],
 )
 def test_other_files_are_refused(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)

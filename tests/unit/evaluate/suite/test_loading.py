@@ -52,6 +52,9 @@ MALFORMED = {
     "a word that is a Boolean": (BEGIN + "  - name: a\n    query: no", 4, 12, "'no' as true or false"),
     "a date": (BEGIN + "  - name: a\n    query: 2024-01-01", 4, 12, "'2024-01-01' as a date"),
     "an octal number": (BEGIN + "  - {name: a, query: q, top_k: 010}", 3, 32, "'010' as a number"),
+    "a number of thousands of digits": (
+        BEGIN + "  - {name: a, query: q, top_k: " + "1" * 5000 + "}", 3, 32, "a number has 100 digits at most",
+    ),
     "a number in base sixty": (BEGIN + "  - {name: a, query: 1:30}", 3, 22, "'1:30' as a number"),
     "a number for text": (BEGIN + "  - {name: a, query: 7, finds_nothing: true}", 3, 22, "it must be text"),
     "text for a number": (BEGIN + "  - {name: a, query: q, top_k: 'x'}", 3, 32, "valid integer"),
@@ -102,6 +105,12 @@ def test_a_good_file_is_read() -> None:
     assert calves.expect.phrases == {"stripes and spots": 1}
 
 
+def test_a_default_threshold_is_none_of_cases_that_find_nothing() -> None:
+    text = "name: zoo\ndefaults: {relevance_threshold: 0.5, top_k: 3}\ncases:\n" + ONE
+    case = parse_suite(text).cases[0]
+    assert (case.relevance_threshold, case.top_k) == (None, 3)
+
+
 def test_every_problem_is_told_at_once() -> None:
     text = BEGIN + "  - {name: a, query: q, top_k: 0}\n  - {name: b, qery: q}\n"
     with pytest.raises(SuiteFileError) as raised:
@@ -150,7 +159,12 @@ def test_json_is_read_by_its_own_rules(indent: int | str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line", "column"),
-    [('{"name": }', 1, 10), ('{\n"name": 7, "cases": [1]}', 2, 9), ('{"name": "a", "name": "b"}', 1, 15)],
+    [
+        ('{"name": }', 1, 10),
+        ('{"name": ' + "1" * 5000 + "}", 1, 10),
+        ('{\n"name": 7, "cases": [1]}', 2, 9),
+        ('{"name": "a", "name": "b"}', 1, 15),
+    ],
 )
 def test_json_that_is_wrong_is_told_with_its_place(text: str, line: int, column: int) -> None:
     with pytest.raises(SuiteFileError) as raised:

@@ -169,13 +169,15 @@ def test_the_page_asks_for_nothing() -> None:
     assert not re.search(r"https?://|url\(|@import|<script|javascript:", page)
 
 
-def test_a_thousand_cases_are_less_than_a_megabyte() -> None:
-    point = RetrievedPoint("a document/with a long path/page.md#12", 0.5, {"content": "word " * 500})
+@pytest.mark.parametrize("word", ["word ", "漢字仮名", "<&>", "\u202e"])
+def test_a_thousand_cases_are_less_than_a_megabyte(word: str) -> None:
+    """In whatever script, and with whatever has to be escaped."""
+    point = RetrievedPoint(f"a document/with a long path/{word * 9}.md#12", 0.5, {"content": word * 500})
     case = CaseResult(
         "",
-        "why is the sky blue? " * 20,
+        word * 100,
         CaseStatus.FAILED,
-        problems=(Problem("MissingDocumentError", "x " * 200),) * 3,
+        problems=(Problem("MissingDocumentError", word * 200),) * 3,
         points=(point,) * 10,
         explanation=("found: " + "page.md#12 (by meaning 1) " * 10,) * 20,
         ranks={"document:x": 3},
@@ -183,9 +185,7 @@ def test_a_thousand_cases_are_less_than_a_megabyte() -> None:
         retrieval_time_ms=12.0,
     )
     result = made_up({})
-    result = replace(
-        result, results=tuple(replace(case, name=f"a case with a name {number}") for number in range(1000))
-    )
+    result = replace(result, results=tuple(replace(case, name=f"{number} {word * 40}") for number in range(1000)))
     assert len(to_html(result, result).encode()) <= 1_000_000
 
 

@@ -20,7 +20,7 @@ from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_ca
 from retrieval_core.evaluate.suite.results import without_times
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
-from support.suites import chunks, made_up, one, run, small_index
+from support.suites import PAGES, chunks, made_up, one, run, small_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,8 +89,8 @@ def test_an_empty_collection_has_nothing_to_find(tmp_path: Path, store: str) -> 
     with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
         for document in ("tapirs.md", "trains.md", "bread.md", "owls.md"):
             index.delete(document)
-        result = run(index, {"query": "x", "finds_nothing": True}, CALVES)
-    assert [case.status.value for case in result.results] == ["passed", "error"]
+        result = run(index, {"query": "x", "finds_nothing": True}, CALVES, {"query": "x", "relevance_threshold": 0.1})
+    assert [case.status.value for case in result.results] == ["passed", "error", "error"]
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -135,7 +135,18 @@ def test_a_case_fails_that_finds_something_else(index: Index) -> None:
             "MissingDocumentError",
         ),
         ({"filter": {"kind": {"$eq": "zebra"}}, "relevance_threshold": 0.1}, "failed", "RelevanceError"),
-        ({"score_threshold": 0.99, "expect": {"keywords": ["calf"]}}, "failed", "ExpectationError"),
+        ({"score_threshold": 0.99, "expect": {"keywords": ["calf"]}}, "error", "InvalidParameterError"),
+        ({"score_threshold": 0.8, "expect": {"keywords": ["bread"]}}, "failed", "ExpectationError"),
+        (
+            {"relevance_threshold": 0.99, "top_k": 1, "expect": {"documents": ["owls.md"]}},
+            "error",
+            "InvalidParameterError",
+        ),
+        (
+            {"relevance_threshold": 0.2, "top_k": 1, "expect": {"documents": ["owls.md"]}},
+            "failed",
+            "MissingDocumentError",
+        ),
     ],
 )
 def test_how_a_case_ends(index: Index, case: dict[str, Any], status: str, error: str) -> None:
@@ -143,15 +154,19 @@ def test_how_a_case_ends(index: Index, case: dict[str, Any], status: str, error:
     assert (result.status.value, kinds(result)[0]) == (status, error), result.problems
 
 
-def test_a_document_with_another_path_is_proposed(tmp_path: Path) -> None:
-    folder = tmp_path / "pages" / "zoo"
-    folder.mkdir(parents=True)
-    (folder / "tapirs.md").write_text("# Tapirs\n\nTapirs swim.\n")
+@pytest.mark.parametrize(
+    ("expected", "meant"),
+    [("zoo/tapirs.md", "pages/zoo/tapirs.md"), ("docs/zoo/tapirs.md", "pages/zoo/tapirs.md"), ("lions.md", None)],
+)
+def test_what_ends_most_alike_is_proposed(tmp_path: Path, expected: str, meant: str | None) -> None:
+    for folder in ("farm", "zoo"):
+        (tmp_path / "pages" / folder).mkdir(parents=True)
+        (tmp_path / "pages" / folder / "tapirs.md").write_text(f"# Tapirs\n\nTapirs of the {folder} swim.\n")
     config = load_config(overrides={"cache.enabled": False})
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
-        index.ingest(folder)
-        told = one(index, query="tapirs", expect={"documents": ["tapirs.md"]}).problems[0].message
-    assert "did you mean 'pages/zoo/tapirs.md'?" in told
+        index.ingest(tmp_path / "pages")
+        told = one(index, query="tapirs", expect={"documents": [expected]}).problems[0].message
+    assert ("did you mean" in told, str(meant) in told) == (meant is not None, meant is not None)
 
 
 @pytest.mark.parametrize("query", ["zebras?", "Kafka log rotation"])
@@ -244,6 +259,36 @@ def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatc
     whole = asyncio.run(run_suite(IndexTarget(index), suite))
     assert kinds(whole.results[0]) == ["ZeroDivisionError"]
     assert criteria(whole)["SC-005"] == "missed"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_an_index_that_changes_during_a_run_makes_errors_of_failures(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no regression, nor a figure of what is not there any more."""
+    retrieve = IndexTarget.retrieve
+
+    with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
+
+        async def emptying(self: IndexTarget, question: Any) -> Any:
+            result = await retrieve(self, question)
+            for document in PAGES if question.text == "now" else ():
+                await index.adelete(document)
+            return result
+
+        monkeypatch.setattr(IndexTarget, "retrieve", emptying)
+        emptied = {"query": "now", "forbid": {"documents": ["x"]}}
+        before, now, after = run(index, CALVES, emptied, CALVES, concurrency=1).results
+    assert [case.status.value for case in (before, now, after)] == ["passed", "passed", "error"]
+    assert after.problems[0].message == "the index changed while the suite ran; run it again"
+    assert (kinds(after), after.measures) == (["SearchError", "MissingDocumentError"], {})
+
+
+def test_a_passage_that_is_not_there_by_its_id_is_no_figure(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_self: object, _chunk_id: str) -> None: ...
+
+    monkeypatch.setattr(IndexTarget, "fetch", nothing)
+    assert criteria(run(index, CALVES))["SC-001"] == "not measured"
 
 
 def test_runs_that_differ_are_told(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

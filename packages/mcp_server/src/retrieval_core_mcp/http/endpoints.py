@@ -23,7 +23,7 @@ from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
-from retrieval_core_mcp.tenancy import own_event, own_pack
+from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -102,12 +102,12 @@ class Endpoints:
             request.receive,
             served.index.acontext(
                 query.query_text,
-                served.condition(query.filters, call.tenant),
+                narrowed(query.filters, call.condition),
                 max_tokens=query.max_tokens,
                 **_options(query),
             ),
         )
-        told = pack_to_json(pack if call.tenant is None else own_pack(pack))
+        told = pack_to_json(pack if call.condition is None else own_pack(pack))
         told["degraded"] = degraded(pack.degraded, served)
         execution = call.execution(len(pack.citations))
         return json_response({"query": call.query, "status": "success", **told, "execution": execution, "errors": []})
@@ -119,7 +119,7 @@ class Endpoints:
         served = call.served = self._indexes.named(query.index)
         events = served.index.aanswer_stream(
             query.query_text,
-            served.condition(query.filters, call.tenant),
+            narrowed(query.filters, call.condition),
             max_tokens=query.max_tokens,
             verify=query.verify,
             **_options(query),
@@ -128,7 +128,7 @@ class Endpoints:
         async def told() -> AsyncGenerator[Mapping[str, Any]]:
             try:
                 async for event in events:
-                    shown = event if call.tenant is None else own_event(event)
+                    shown = event if call.condition is None else own_event(event)
                     yield _scrubbed(event_to_json(shown), served)
             finally:
                 await events.aclose()
@@ -150,7 +150,7 @@ class Endpoints:
     async def chunk(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``GET /v1/chunks/{id}``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        chunk = await served.chunk(request.path_params["chunk_id"], call.tenant)
+        chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
         told = chunk_to_json(chunk)
         return json_response({"text": told.pop("text"), "metadata": served.metadata(chunk), "fields": told})
 
@@ -158,7 +158,7 @@ class Endpoints:
     async def validate(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/chunks/{id}/validate``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        chunk = await served.chunk(request.path_params["chunk_id"], call.tenant)
+        chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
         return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
 
     @_answered
@@ -186,9 +186,9 @@ class Endpoints:
         """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
         if not self._allow_writes:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
-        if call.tenant is not None:
+        if call.condition is not None:
             raise RequestError(403, "a token of a tenant only reads")
-        if call.token is not None and not call.token.may_write:
+        if not call.may_write:
             raise insufficient(WRITE, OAuth.of(self.settings))
         return await (self._write if request.method == "POST" else self._remove)(request, call)
 
@@ -231,7 +231,7 @@ class Endpoints:
     async def metrics(self, request: Request) -> Response:
         """Answer ``GET /metrics``; a tenant's token may not, since everybody's questions are counted."""
         call: Call = request.state.call
-        if call.tenant is not None:
+        if call.condition is not None:
             return error_response(call, RequestError(403, "a token of a tenant may not see what all others do"))
         text = self._metrics.prometheus() + self._http_metrics.prometheus()
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
@@ -260,17 +260,22 @@ async def _info(served: ServedIndex, call: Call) -> CollectionInfo:
     told = await served.index.adescribe()
     manifest = told.manifest
     size = 0 if manifest is None or manifest.dimension is None else manifest.dimension
-    count = told.chunks if call.tenant is None else await served.count(call.tenant)
-    return _about(served, size, count, "green")
+    count = told.chunks if call.condition is None else await served.count(call.condition)
+    waiting = told.unembedded
+    if waiting and call.condition is not None:
+        waiting = await served.unembedded(call.condition, size)
+    return _about(served, size, count, "yellow" if waiting else "green", waiting)
 
 
-def _about(served: ServedIndex, size: int, count: int, status: Literal["green", "red"]) -> CollectionInfo:
+def _about(
+    served: ServedIndex, size: int, count: int, status: Literal["green", "yellow", "red"], waiting: int = 0
+) -> CollectionInfo:
     return CollectionInfo(
         name=served.name,
         vector_size=size,
         distance_metric="Cosine",
         points_count=count,
-        indexed_vectors_count=count if size else 0,  # each is written with its passage
+        indexed_vectors_count=max(0, count - waiting) if size else 0,
         status=status,
     )
 

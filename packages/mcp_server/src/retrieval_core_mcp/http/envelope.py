@@ -12,6 +12,7 @@ from starlette.responses import Response
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.http.indexes import ServedIndex
     from retrieval_core_mcp.http.tokens import Token
 
@@ -21,6 +22,7 @@ class Call:
     """One request on its way: what an answer has to repeat, as far as it is known.
 
     Attributes:
+        condition: What every passage must pass that the caller sees; ``None`` for one who may see all.
         query: The question as it arrived; ``None`` before the body was read.
         threshold: The valid one, 0 before it is known.
         served: The index that is asked; ``None`` before it is known.
@@ -28,10 +30,16 @@ class Call:
 
     request_id: str
     token: Token | None = None
+    condition: Filter | None = None
     query: str | None = None
     threshold: float = 0.0
     served: ServedIndex | None = None
     arrived: float = field(default_factory=time.monotonic)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the token allows writing, where the service and the tenant do."""
+        return self.token is None or self.token.may_write
 
     @property
     def tenant(self) -> str | None:

@@ -55,8 +55,8 @@ class Gate:
     """An ASGI application before another one.
 
     Every answer carries ``X-Request-Id``; every error is one of the contract. Who asks under a foreign name of the host
-    gets 421, a script of a foreign page 403, a wrong token 401. What passes has in its state ``call`` and, for a token
-    of a tenant, ``condition``: what every passage must pass that it sees.
+    gets 421, a script of a foreign page 403, a wrong token 401. What passes has in its state ``call``, which
+    knows what the caller may see.
 
     Args:
         app: Handles what passes.
@@ -130,7 +130,7 @@ class Gate:
                 await error_response(call, problem)(scope, receive, answer.send)
 
     async def _identify(self, scope: Scope, headers: Headers, call: Call) -> None:
-        """Put into a request's state who asks and what that allows.
+        """Note in a request's call who asks and what that allows.
 
         Raises:
             RequestError: Nobody may ask without a token, or the caller has asked too often.
@@ -139,9 +139,7 @@ class Gate:
             call.token = await self._check_token(headers)
         if scope["path"].startswith(SERVED):
             self._rate.check(_caller(scope, call))
-        state = scope["state"]
-        state["may_write"] = call.token is None or call.token.may_write
-        state["condition"] = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
+        call.condition = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
         if call.token is not None:  # whose sessions of MCP nobody else may use
             owner = AccessToken(token="", client_id=call.token.digest.hex(), scopes=[])
             scope["user"] = AuthenticatedUser(owner)

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from retrieval_core.compat.service import ValidationResult
-from retrieval_core.errors import RetrievalError
-from retrieval_core.ports import CountsChunks, FetchRequest
-from retrieval_core.types.filters import And, Eq
-from retrieval_core.types.filters.syntax import parse_filter
+from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
+from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import datetime
 
     from retrieval_core import Index
@@ -34,13 +32,11 @@ class ServedIndex:
     Attributes:
         name: By which requests name it.
         base_url: What the addresses of documents without one of their own begin with.
-        tenant_field: The field of a passage that names whose it is.
     """
 
     name: str
     index: Index
     base_url: str | None = None
-    tenant_field: str = "tenant"
 
     @property
     def store(self) -> str:
@@ -60,33 +56,21 @@ class ServedIndex:
         place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
         return f"{parts.scheme}://{place}" if place else str(address)
 
-    def condition(self, filters: Mapping[str, Any] | None, tenant: str | None) -> Filter | None:
-        """Return what every passage must pass: the caller's filter, and the tenant's, which no filter widens.
-
-        Raises:
-            FilterError: The filter is not well formed.
-        """
-        own = parse_filter(filters) if filters else None
-        if tenant is None:
-            return own
-        mandatory = Eq(self.tenant_field, tenant)
-        return mandatory if own is None else And((mandatory, own))
-
-    async def chunk(self, chunk_id: str, tenant: str | None) -> Chunk:
+    async def chunk(self, chunk_id: str, condition: Filter | None) -> Chunk:
         """Return a chunk.
 
         Raises:
-            RequestError: There is none of that id that the tenant may see.
+            RequestError: There is none of that id that passes a condition.
             RetrievalError: The index cannot be read.
         """
-        request = FetchRequest(chunk_ids=(chunk_id,), filter=self.condition(None, tenant))
+        request = FetchRequest(chunk_ids=(chunk_id,), filter=condition)
         chunk = (await self.index.store.fetch(request)).chunks.get(chunk_id)
         if chunk is None:
             raise RequestError(404, f"Chunk {chunk_id} not found")
         return chunk
 
-    async def count(self, tenant: str) -> int:
-        """Return how many chunks are a tenant's own.
+    async def count(self, condition: Filter) -> int:
+        """Return how many chunks pass a condition.
 
         Raises:
             RequestError: The store cannot tell.
@@ -95,7 +79,20 @@ class ServedIndex:
         if not isinstance(store, CountsChunks):
             msg = f"the store of the index {self.name} cannot count the passages of a tenant"
             raise RequestError(501, msg)
-        return await store.count_chunks(Eq(self.tenant_field, tenant))
+        return await store.count_chunks(condition)
+
+    async def unembedded(self, condition: Filter, dimension: int) -> int:
+        """Return how many of some chunks have no vector yet: a search by vector says so, whatever it looks for.
+
+        Raises:
+            RetrievalError: The index cannot be read.
+        """
+        anywhere: Any = [1.0] + [0.0] * (dimension - 1)
+        try:
+            await self.index.store.search(SearchRequest(1, vector=anywhere, filter=condition))
+        except NotYetEmbeddedError as error:
+            return error.details["chunks"] - error.details["embedded"]
+        return 0
 
     async def validate(self, chunk_id: str) -> ValidationResult:
         """Hold a stored chunk against what was read.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 KEPT_EVENTS = 200
 """Events of a session that a client can be told again, which had lost its connection."""
+KEPT_CHARACTERS = 4_000_000
+"""Of the JSON of these; the last one is kept however long it is."""
 SESSION = "mcp-session-id"
 
 
@@ -119,21 +121,26 @@ class RecentEvents(EventStore):
     """The last events of a session, in memory."""
 
     def __init__(self) -> None:
-        self._events: deque[tuple[int, str, JSONRPCMessage | None]] = deque(maxlen=KEPT_EVENTS)
+        self._events: deque[tuple[int, str, JSONRPCMessage | None, int]] = deque()
         self._last = 0
+        self._size = 0
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         """Keep an event, and return its id."""
         self._last += 1
-        self._events.append((self._last, stream_id, message))
+        size = 0 if message is None else len(message.model_dump_json())
+        self._events.append((self._last, stream_id, message, size))
+        self._size += size
+        while len(self._events) > KEPT_EVENTS or (self._size > KEPT_CHARACTERS and len(self._events) > 1):
+            self._size -= self._events.popleft()[-1]
         return str(self._last)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         """Send what followed an event in its stream, and return the stream's id; ``None`` where it is not kept."""
-        stream = next((each for number, each, _ in self._events if str(number) == last_event_id), None)
+        stream = next((each for number, each, *_ in self._events if str(number) == last_event_id), None)
         if stream is None:
             return None
-        for number, each, message in tuple(self._events):
+        for number, each, message, _ in tuple(self._events):
             if each == stream and number > int(last_event_id) and message is not None:
                 await send_callback(EventMessage(message, str(number)))
         return stream

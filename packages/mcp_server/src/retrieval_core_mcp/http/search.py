@@ -11,7 +11,7 @@ from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
 from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
-from retrieval_core_mcp.tenancy import own_stages
+from retrieval_core_mcp.tenancy import narrowed, own_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         "history": query.history,
         "score_threshold": threshold,
     }
-    condition = served.condition(query.filters, call.tenant)
+    condition = narrowed(query.filters, call.condition)
     try:
         result = await served.index.aretrieve(query.query_text, condition, **options)
     except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
@@ -52,6 +52,8 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
         result = await served.index.aretrieve(query.query_text, condition, **by_words)
         result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
+    if call.condition is not None:
+        result = own_result(result)
     without = [entry for entry in result.degraded if entry.stage == "embed"]
     if without and not query.allow_degraded:
         raise not_embedded(shown(without[0].reason, served))
@@ -66,9 +68,8 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     if result.degraded:
         answer["degraded"] = degraded(result.degraded, served)
     if query.explain:
-        records = result.trace if call.tenant is None else own_stages(result.trace)
         answer["trace"] = {
-            "stages": [_stage(record, served) for record in records],
+            "stages": [_stage(record, served) for record in result.trace],
             "hits": [_traced(hit) for hit in result.hits if similarity(hit) >= query.similarity_threshold],
         }
     return answer

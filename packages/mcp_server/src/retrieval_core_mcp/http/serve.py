@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
+    from retrieval_core.ports import Embedder
     from retrieval_core.run.observe import Observer
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.settings import ServerSettings
@@ -41,18 +42,21 @@ AFTERWARDS = 2
 """Seconds for answers to be sent, once what was left has been interrupted."""
 
 
-def serve_http(settings: ServerSettings, places: Sequence[str], log_level: str) -> int:
+def serve_http(
+    settings: ServerSettings, places: Sequence[str], log_level: str, *, embedder: Embedder | None = None
+) -> int:
     """Serve indexes until a signal comes, and return the exit code.
 
     Args:
         places: Index files, or ``NAME=FILE``; the configured one where there is none.
         log_level: Of uvicorn.
+        embedder: Of the first index, where its model has begun to load; the configured one where it is not given.
     """
     admission = Admission(settings.http.max_requests)
     metrics = Metrics()
     try:
         stages = StageProgress()
-        indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages)))
+        indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages), embedder))
         libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
         mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
@@ -126,7 +130,9 @@ class _Server(uvicorn.Server):
             sys.stderr.flush()
 
 
-def _opened(settings: ServerSettings, places: Sequence[str], observer: Observer) -> list[ServedIndex]:
+def _opened(
+    settings: ServerSettings, places: Sequence[str], observer: Observer, embedder: Embedder | None
+) -> list[ServedIndex]:
     config = settings.retrieval.model_copy(
         update={
             # A contract has errors, and every hit of it a score.
@@ -137,8 +143,8 @@ def _opened(settings: ServerSettings, places: Sequence[str], observer: Observer)
     served: list[ServedIndex] = []
     for name, path in named_indexes(places, config.index).items():
         own: RetrievalConfig = config.model_copy(update={"index": path})
-        index = open_index(config=own, observer=_observer(own, observer))
-        served.append(ServedIndex(name, index, settings.http.base_url, settings.http.tenant_field))
+        index = open_index(config=own, embedder=None if served else embedder, observer=_observer(own, observer))
+        served.append(ServedIndex(name, index, settings.http.base_url))
     return served
 
 

@@ -100,7 +100,8 @@ class HttpSettings(BaseModel):
         """Read all tokens.
 
         Raises:
-            ConfigurationError: One is not hashed, the file cannot be read, or there is none where one is needed.
+            ConfigurationError: One is not hashed, or of two tenants, the file cannot be read, or there is none where
+                one is needed.
         """
         found = read_tokens(self.tokens)
         if self.tokens_file is not None:
@@ -109,6 +110,10 @@ class HttpSettings(BaseModel):
             except (OSError, UnicodeDecodeError) as error:
                 msg = f"the file of tokens cannot be read: {type(error).__name__}"
                 raise ConfigurationError(msg) from error
+        tenants = {token.digest: token.tenant for token in found}
+        if any(tenants[token.digest] != token.tenant for token in found):
+            msg = "a token is given twice, for different tenants; it can be of one tenant, or of none and see all"
+            raise ConfigurationError(msg)
         if not found and not self.is_local and self.oauth_issuer is None:
             msg = (
                 f"to listen at {self.host}, where other machines reach it, the service needs a token: set "

@@ -68,7 +68,7 @@ def install(arguments: Sequence[str]) -> None:
             stream.reconfigure(errors="replace")
     options, entry = _options(arguments)
     client, name = CLIENTS[options.client], options.name
-    path = config_file(options.client, sys.platform, Path.home(), os.environ).resolve()
+    path = Path(os.path.realpath(config_file(options.client, sys.platform, Path.home(), os.environ)))
     _say(f"The configuration of {client.title} is {path}.")
     try:
         change = _taken_out(path, client, name) if options.undo else _put_in(path, client, name, entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -50,29 +51,39 @@ async def run(call: Call) -> ToolAnswer:
     if (chunk := entry.chunk) is not None:
         place = place_of(chunk)
         changed = chunk.id in await call.library.changed((chunk,))
-    if (found := _find(given.quote, entry)) is not None:
+    # A document may be long, and then looking through it takes a while.
+    if (found := await asyncio.to_thread(find_quote, given.quote, entry.text)) is not None:
         return _answer(_found("found", entry, place, found, changed=changed))
     if chunk is not None:
         document = await call.library.fetch(chunk.document_id, call.condition)
-        if document is not None and (found := _find(given.quote, document)) is not None:
+        found = None if document is None else await asyncio.to_thread(find_quote, given.quote, document.text)
+        if document is not None and found is not None:
             return _answer(_found("elsewhere", document, place, found, changed=changed))
     own = shorten(entry.text, _LONGEST_ECHO)
     return _answer(CitationAnswer(verdict="not_found", file_changed=changed, place=place, text=own))
 
 
-def _find(quote: str, entry: Entry) -> tuple[int, int] | None:
-    """Return where the words of a quote stand in a text, whatever white space is between them."""
-    start = entry.text.find(quote)
+def find_quote(quote: str, text: str) -> tuple[int, int] | None:
+    """Return where the words of a quote stand in a text, whatever white space is between them.
+
+    It takes time linear in both.
+    """
+    start = text.find(quote)
     if start >= 0:
         return start, start + len(quote)
     words = _SPACE.sub(" ", quote).strip()
-    plain: list[str] = []
-    places: list[int] = []
-    for match in re.finditer(r"\S|\s+", entry.text):
-        plain.append(" " if match[0].isspace() else match[0])
-        places.append(match.start())
-    at = "".join(plain).find(words)
-    return None if at < 0 or not words else (places[at], places[at + len(words) - 1] + 1)
+    at = _SPACE.sub(" ", text).find(words) if words else -1
+    return None if at < 0 else (_place(text, at), _place(text, at + len(words) - 1) + 1)
+
+
+def _place(text: str, plain: int) -> int:
+    """Return where a character of a text stands, by where it stands in the same with single spaces."""
+    shift = 0
+    for space in _SPACE.finditer(text):
+        if space.start() - shift >= plain:
+            break
+        shift += space.end() - space.start() - 1
+    return plain + shift
 
 
 def _found(

@@ -142,7 +142,8 @@ async def _expected(call: Call, expected: str, found: RetrievalResult, asked: in
     alone = await _search(call, {"$and": [own, given.filters]} if given.filters else own, 1)
     if alone.hits and alone.hits[0].id == expected:
         others = f"{len(deeper.hits)} others come before it"
-        last = f", the last with the score {deeper.hits[-1].score:.4g}" if deeper.hits else ""
+        worst = deeper.hits[-1].scores.final if deeper.hits else None
+        last = "" if worst is None else f", the last with the score {worst:.4g}"
         return _scored(alone.hits[0], None), f"It is not among the results: {others}{last}."
     if given.filters and (await _search(call, own, 1)).hits:
         return None, "The filter excludes it."
@@ -170,7 +171,7 @@ def _stage(record: StageRecord, call: Call) -> Stage:
 def _scored(hit: Hit, rank: int | None) -> ScoredPassage:
     scores = hit.scores
     given = {
-        "score": hit.score,
+        "score": scores.final,
         "cosine": scores.dense,
         "cosine_rank": scores.dense_rank,
         "bm25": scores.lexical,
@@ -190,7 +191,7 @@ def _scored(hit: Hit, rank: int | None) -> ScoredPassage:
 def _as_text(answer: ExplainAnswer) -> str:
     lines: list[str] = []
     if answer.why is not None:
-        lines.append(answer.why if answer.expected is None else f"{answer.why} {_line(answer.expected)}")
+        lines.append(answer.why if answer.expected is None else f"{answer.why}\n{_line(answer.expected)}")
     lines += [f"Note: {line}" for line in answer.degraded]
     lines.append("\n".join(_line(passage) for passage in answer.results) or "Nothing was found.")
     if answer.stages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -56,7 +57,8 @@ async def run(call: Call) -> ToolAnswer:
     if given.offset and given.offset >= len(entry.text):
         msg = f"offset: {shown(given.offset)} is behind the end of the text, which has {len(entry.text)} characters."
         raise ToolFailure(msg)
-    return fetch_answer(entry, given.offset, call.limit, call.settings.http.base_url if call.as_json else None)
+    base_url = call.settings.http.base_url if call.as_json else None
+    return await asyncio.to_thread(fetch_answer, entry, given.offset, call.limit, base_url)  # a text may be long
 
 
 def nothing_with(entry_id: str) -> ToolFailure:

@@ -69,7 +69,10 @@ async def run_index(call: Call) -> ToolAnswer:
     path = await asyncio.to_thread(_allowed, given.path, call.library.roots)
 
     def tell(progress: IndexProgress) -> None:
-        call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
+        if progress.to_embed:
+            call.step(f"words are searchable; {progress.embedded:,} of {progress.to_embed:,} passages embedded")
+        else:
+            call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
 
     report = await call.library.ingest(path, tell)
     return await asyncio.to_thread(indexed_answer, report, call)
@@ -91,12 +94,7 @@ def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
             removed=report.removed,
             documents=report.documents,
             passages=report.chunks,
-            failed=[
-                FailedPath(
-                    path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200)
-                )
-                for file in report.failed[:count]
-            ],
+            failed=failed[:count],
         )
         return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed)))
 
@@ -136,7 +134,7 @@ def _allowed(given: str, roots: Sequence[Path]) -> Path:
         try:
             allowed = root.resolve(strict=True)
             path = (allowed / given).resolve(strict=True)
-        except (OSError, ValueError):  # ValueError: no system has such names
+        except (OSError, ValueError, RuntimeError):  # no system has such names; links lead in a circle, before 3.13
             continue
         if path.is_relative_to(allowed):
             return path

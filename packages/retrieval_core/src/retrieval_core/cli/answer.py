@@ -55,9 +55,9 @@ def answer_command(
         config, condition = given.config(), given.condition()
         if config.llm.kind == "none":
             _tell_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
-        show = _print_line if given.as_json else _text_printer(verify=verify or config.answer.verify)
         went_well = False
         with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
+            show = _print_line if given.as_json else _text_printer(verify=verify or config.answer.verify)
             for event in events:
                 checks = None
                 if event.type == "done":

@@ -80,7 +80,10 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
         with progress_bar("chunks") as show:
 
             def on_progress(progress: IndexProgress) -> None:
-                show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+                if progress.to_embed:
+                    show("Embedding (words are searchable)", progress.embedded, progress.to_embed)
+                else:
+                    show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
 
             return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
 
@@ -148,12 +151,12 @@ def _keep_up(
 @question_options
 def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
     """Find the passages that answer QUERY, in one index or in several."""
-    from retrieval_core.cli.render import print_result  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import build_analyzer  # noqa: PLC0415 - help and completion need none of it
-    from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415
-
     config, condition = given.config(), given.condition()
     with given.open(config) as index:
+        from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
+        from retrieval_core.index.builders.backends import build_analyzer  # noqa: PLC0415 - likewise
+        from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415 - likewise
+
         result = index.retrieve(query, condition, transforms=transforms or None)
     if given.as_json:
         print_json(result_to_json(result, with_trace=trace))
@@ -174,11 +177,11 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
     The text goes to standard output, ready to be piped on; where each passage comes from, and whether its quotes still
     stand in the index, goes to standard error.
     """
-    from retrieval_core.cli.render import print_pack  # noqa: PLC0415
-    from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415
-
     config, condition = given.config(context__max_tokens=max_tokens), given.condition()
     with given.open(config) as index:
+        from retrieval_core.cli.render import print_pack  # noqa: PLC0415 - while the model loads
+        from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415 - likewise
+
         pack = index.context(query, condition)
         checks = index.verify(pack.sources)
     if given.as_json:

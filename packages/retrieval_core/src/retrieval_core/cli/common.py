@@ -80,9 +80,11 @@ class Given:
         Raises:
             FilterError: It is not well formed.
         """
-        from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - help and completion need no filter
+        if self.filter_json is None:
+            return None
+        from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - most questions have no filter
 
-        return None if self.filter_json is None else parse_filter(self.filter_json)
+        return parse_filter(self.filter_json)
 
     @contextmanager
     def open(self, config: RetrievalConfig) -> Generator[Index | FederatedIndex]:
@@ -93,10 +95,15 @@ class Given:
             whose are not.
         """
         if len(self.index_files) < 2:
-            from retrieval_core.index.builders.backends import build_usage  # noqa: PLC0415 - as above
-            from retrieval_core.index.open import open_index  # noqa: PLC0415
+            from retrieval_core.index.builders.backends import build_usage, preloaded_embedder  # noqa: PLC0415 - as above
 
-            with build_usage(config) or nullcontext() as usage, open_index(config=config, observer=usage) as index:
+            embedder = None if config.search.mode == "lexical" else preloaded_embedder(config)
+            from retrieval_core.index.open import open_index  # noqa: PLC0415 - while the model loads
+
+            with (
+                build_usage(config) or nullcontext() as usage,
+                open_index(config=config, embedder=embedder, observer=usage) as index,
+            ):
                 yield index
             return
         from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415

@@ -38,6 +38,7 @@ from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,
     IndexNotFoundError,
+    NotYetEmbeddedError,
     RetrievalError,
     install_line,
 )
@@ -375,7 +376,8 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
             await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
         elif config.store.kind in {"pinecone", "qdrant"} and embedder is not None:
             await _search_once(store, embedder.dimension)
-        return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks"
+        waiting = f", {info.unembedded:,} of them not embedded yet" if info.unembedded else ""
+        return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks{waiting}"
 
     try:
         return ask(seconds, look, store, embedder)
@@ -394,7 +396,8 @@ async def _search_once(store: Store, dimension: int | None, *, by_words: bool = 
         import numpy as np  # noqa: PLC0415 - slow to load
 
         vector = np.full(dimension, dimension**-0.5, dtype=np.float32)
-        await store.search(SearchRequest(1, vector=vector))
+        with suppress(NotYetEmbeddedError):
+            await store.search(SearchRequest(1, vector=vector))
 
 
 def ask(seconds: float, call: Callable[[], Awaitable[T]], *parts: object) -> T:

@@ -49,7 +49,8 @@ def print_suite(result: SuiteResult) -> None:
 
 def _failure(case: CaseResult) -> Text:
     sign = "✗" if case.status is CaseStatus.FAILED else "!"
-    text = Text(harmless(f"{sign} {case.name}: {case.query}\n"), style=_STYLES[case.status])
+    took = "" if case.retrieval_time_ms is None else f" ({case.retrieval_time_ms:.0f} ms)"
+    text = Text(harmless(f"{sign} {case.name}: {case.query}{took}\n"), style=_STYLES[case.status])
     for problem in case.problems:
         text.append(harmless(f"    {problem.error}: {problem.message}\n"), style="default")
     for line in case.explanation:
@@ -69,6 +70,8 @@ def print_comparison(compared: Comparison) -> None:
         console.print(f"  and {len(compared.changed) - MOST_CHANGES} more")
     if compared.is_same_corpus is False:
         console.print(Text("! the documents are not the same in both runs", style="yellow"))
+    if compared.unjudged:
+        console.print(Text(f"! {len(compared.unjudged)} cases ended in an error and are not compared", style="yellow"))
     told = (
         f"{compared.measure} {compared.before:.3f} → {compared.after:.3f}: {compared.difference:+.3f}, with 95 % "
         f"confidence from {compared.low:+.3f} to {compared.high:+.3f} ({compared.cases} cases): {compared.change}"

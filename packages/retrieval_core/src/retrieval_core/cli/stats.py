@@ -40,6 +40,7 @@ def info_command(*, given: Given) -> None:
         "location": info.location,
         "documents": info.documents,
         "chunks": info.chunks,
+        "unembedded": info.unembedded,
         "generation": info.generation,
         "embedder": manifest.embedder_id if manifest else None,
         "dimension": manifest.dimension if manifest else None,

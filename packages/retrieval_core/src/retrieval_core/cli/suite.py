@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,19 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.group("suite")
+class _SuiteGroup(click.Group):
+    """Ends with 2 where something could not be done at all: 1 says that a case failed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SystemExit as end:
+            if end.__cause__ is not None:
+                raise SystemExit(HAS_ERRORS) from end.__cause__
+            raise
+
+
+@click.group("suite", cls=_SuiteGroup)
 def suite_group() -> None:
     """Test what is found: run suites of cases, compare runs, choose settings.
 
@@ -68,6 +80,7 @@ def run_command(
     The index is that of --index, or the one that FILE names. The token for --url is read from RETRIEVAL_SUITE_TOKEN.
     """
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
     from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
     from retrieval_core.evaluate.suite.loading import read_suite  # noqa: PLC0415
     from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
@@ -84,7 +97,11 @@ def run_command(
     else:
         print_suite(result)
     if earlier is not None:
-        compared = compare(earlier, result)
+        try:
+            compared = compare(earlier, result)
+        except InvalidParameterError as error:  # which is no fault of this run
+            click.secho(f"! not compared: {error}", fg="yellow", err=True)
+            raise SystemExit(_exit_code(result)) from None
         if not given.as_json:
             print_comparison(compared)
         if compared.change == "regression":
@@ -112,6 +129,8 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
         print_comparison(compared)
     if compared.change == "regression":
         raise SystemExit(REGRESSION)
+    if compared.unjudged:
+        raise SystemExit(HAS_ERRORS)
 
 
 @suite_group.command("tune")
@@ -130,15 +149,22 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
     from dataclasses import asdict, replace  # noqa: PLC0415 - help needs none of this
 
     from retrieval_core.cli.render_suite import print_tuning  # noqa: PLC0415
+    from retrieval_core.evaluate.suite import CaseStatus  # noqa: PLC0415
     from retrieval_core.evaluate.suite.comparing import tune  # noqa: PLC0415
     from retrieval_core.evaluate.suite.loading import read_suite  # noqa: PLC0415
 
     suite = read_suite(file)
     runs: dict[str, SuiteResult] = {}
-    for name, assignments in {"as configured": (), **dict(map(_setting, settings))}.items():
-        own = replace(given, assignments=(*given.assignments, *assignments))
+    for name, assignments in _settings(settings).items():
+        has_index = any(assignment.startswith("index=") for assignment in assignments)
+        files = () if has_index else given.index_files
+        own = replace(given, assignments=(*given.assignments, *assignments), index_files=files)
         with _target(suite, file, own, None, None) as (sync, target):
             runs[name] = _run(sync, target, suite, 4, twice=False)
+        broken = [case for case in runs[name].results if case.status is CaseStatus.ERROR]
+        if broken:
+            told = f"! {name}: {len(broken)} cases ended in an error and do not count, such as {broken[0].name}"
+            click.secho(f"{told}: {broken[0].problems[0].message}", fg="yellow", err=True)
     tuned = tune(runs, measure=measure, folds=folds, seed=seed)
     if given.as_json:
         print_json(asdict(tuned))
@@ -150,8 +176,9 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
 @click.option("--log", type=_FILE, help="Questions that were asked, one a line, or JSON lines with 'query'.")
 @click.option("--count", type=click.IntRange(min=1), default=40, help="The most cases.  [default: 40]")
 @click.option("--name", default="drafted", help="Of the suite.  [default: drafted]")
+@click.option("--output", type=_NEW_FILE, help="A new file to write, in place of standard output.")
 @index_options
-def draft_command(*, log: Path | None, count: int, name: str, given: Given) -> None:
+def draft_command(*, log: Path | None, count: int, name: str, output: Path | None, given: Given) -> None:
     """Propose cases, as YAML on standard output, each with the text that it rests on.
 
     Without --log they ask for the headings of the documents. All are marked to be skipped until somebody has looked.
@@ -165,6 +192,9 @@ def draft_command(*, log: Path | None, count: int, name: str, given: Given) -> N
     from retrieval_core.evaluate.suite.targets import IndexTarget  # noqa: PLC0415
     from retrieval_core.index.builders.backends import build_analyzer, place_of  # noqa: PLC0415
 
+    if output is not None and output.exists():
+        msg = f"--output: there is a file {str(output)!r} already, and cases in it may have been looked at"
+        raise click.UsageError(msg)
     with _index(given) as index:
         if log is None:
             drafting = draft_from_index(index, count)
@@ -175,7 +205,12 @@ def draft_command(*, log: Path | None, count: int, name: str, given: Given) -> N
     if given.as_json:
         print_json({"cases": [case.model_dump(mode="json", exclude_unset=True) for case in cases]})
     else:
-        click.echo(to_yaml(name, cases, place), nl=False)
+        folder = Path.cwd() if output is None else output.resolve().parent
+        text = to_yaml(name, cases, os.path.relpath(place, folder))
+        if output is None:
+            click.echo(text, nl=False)
+        else:
+            output.write_text(text, encoding="utf-8")
 
 
 @suite_group.command("import")
@@ -198,8 +233,9 @@ def import_command(*, file: Path, name: str, given: Given) -> None:
         return
     for line in imported.left_out:
         click.secho(f"! not imported: {line}", fg="yellow", err=True)
-    if imported.cases:
-        click.echo(to_yaml(name, imported.cases), nl=False)
+    if not imported.cases:
+        raise SystemExit(HAS_ERRORS)
+    click.echo(to_yaml(name, imported.cases), nl=False)
 
 
 @suite_group.command("schema")
@@ -285,12 +321,19 @@ def _in_mode(suite: Suite, mode: str | None) -> Suite:
     return suite.model_copy(update={"cases": cases})
 
 
-def _setting(text: str) -> tuple[str, tuple[str, ...]]:
-    name, colon, assignments = text.partition(":")
-    if not colon or not name or "=" not in assignments:
-        msg = f"--try takes NAME:KEY=VALUE, for instance words:search.mode=lexical; got {text!r:.80}"
-        raise click.UsageError(msg)
-    return name, tuple(assignments.split(","))
+def _settings(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return what is configured, and each setting that is tried, by name."""
+    made: dict[str, tuple[str, ...]] = {"as configured": ()}
+    for text in texts:
+        name, _, assignments = text.partition(":")
+        if not name or "=" not in assignments:
+            msg = f"--try takes NAME:KEY=VALUE, for instance words:search.mode=lexical; got {text!r:.80}"
+            raise click.UsageError(msg)
+        if name in made:
+            msg = f"--try: {name!r:.80} is the name of another setting already"
+            raise click.UsageError(msg)
+        made[name] = tuple(assignments.split(","))
+    return made
 
 
 def _check_reports(reports: tuple[Path, ...]) -> None:

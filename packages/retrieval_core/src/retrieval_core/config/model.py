@@ -82,6 +82,14 @@ class ChunkingConfig(Settings):
     """Names of columns, and the metadata field that each becomes instead; a file need not have them."""
 
 
+class IndexingConfig(Settings):
+    """How files become an index."""
+
+    words_first: bool = True
+    """Whether many new passages are found by their words first, and by meaning when all words are written. Otherwise a
+    passage is written with its vector. Stores that cannot add vectors later are filled in this way in any case."""
+
+
 class QueryConfig(Settings):
     """How questions are prepared."""
 
@@ -307,6 +315,7 @@ class RetrievalConfig(Settings):
     store: StoreConfig = StoreConfig()
     embedder: EmbedderConfig = EmbedderConfig()
     chunking: ChunkingConfig = ChunkingConfig()
+    indexing: IndexingConfig = IndexingConfig()
     analysis: AnalysisConfig = AnalysisConfig()
     vectors: VectorsConfig = VectorsConfig()
     query: QueryConfig = QueryConfig()

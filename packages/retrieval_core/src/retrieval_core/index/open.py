@@ -160,6 +160,7 @@ def assemble_index(
         embedder,
         chunking=config.chunking,
         vectors=fields,
+        words_first=config.indexing.words_first,
         on_written=None if builder is None else builder.update,
         base=base_folder(location),
     )

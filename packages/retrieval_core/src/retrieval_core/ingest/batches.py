@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.ingest.report import ColumnNote, FailedFile, IndexProgress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from retrieval_core.ingest.files import FoundFile
     from retrieval_core.ports import SourceState
@@ -62,6 +63,8 @@ class Tally:
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    embedded: int = 0
+    to_embed: int = 0
     failed: list[FailedFile] = field(default_factory=list[FailedFile])
     notes: list[ColumnNote] = field(default_factory=list[ColumnNote])
 
@@ -83,7 +86,14 @@ class Tally:
     @property
     def progress(self) -> IndexProgress:
         """The run's progress."""
-        return IndexProgress(self.files, self.files_total, self.bytes, self.bytes_total, self.chunks)
+        return IndexProgress(
+            self.files, self.files_total, self.bytes, self.bytes_total, self.chunks, self.embedded, self.to_embed
+        )
+
+
+def chunks_in(batch: Batch) -> int:
+    """Return how many chunks a batch has."""
+    return sum(len(item.chunks) for item in batch if isinstance(item, Prepared))
 
 
 async def batches(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Batch]:
@@ -101,6 +111,16 @@ async def batches(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Ba
     finally:
         upcoming.cancel()
         await asyncio.gather(upcoming, return_exceptions=True)
+
+
+def equal_together(hashes: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the ids of :data:`CHUNKS_PER_WRITE` chunks at a time, those with the same hash next to each other."""
+    groups: dict[str, list[str]] = {}
+    for chunk_id, content_hash in hashes.items():
+        groups.setdefault(content_hash, []).append(chunk_id)
+    ids = chain.from_iterable(groups.values())
+    while batch := tuple(islice(ids, CHUNKS_PER_WRITE)):
+        yield batch
 
 
 async def _grouped(items: AsyncIterator[Prepared | Finished]) -> AsyncIterator[Batch]:

@@ -51,13 +51,31 @@ class ChunkVectors:
         model = str(self._embedder.id if self._embedder else None)
         return f"{model} {json.dumps(self._fields, sort_keys=True)}" if self._fields else model
 
-    async def passages(self, chunks: Sequence[Chunk]) -> Matrix | None:
-        """Return the vector of each passage with its headings; ``None`` for an index without vectors.
+    async def passages(self, chunks: Sequence[Chunk], known: Mapping[str, Vector] | None = None) -> Matrix | None:
+        """Return the vector of each passage with its headings; ``None`` without any, or for an index without vectors.
+
+        Equal texts are embedded once.
+
+        Args:
+            chunks: To be embedded.
+            known: Vectors of this embedder by their text, which is not embedded again.
 
         Raises:
             EmbeddingError: A text could not be embedded.
         """
-        return await self._embed([chunk.indexed_text for chunk in chunks])
+        if self._embedder is None or not chunks:
+            return None
+        texts = [chunk.indexed_text for chunk in chunks]
+        vectors = dict(known or {})
+        unknown = [text for text in dict.fromkeys(texts) if text not in vectors]
+        matrix = await self._embed(unknown)
+        if len(unknown) == len(texts):
+            return matrix
+        if matrix is not None:
+            vectors.update(zip(unknown, matrix, strict=True))
+        import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
+
+        return np.stack([vectors[text] for text in texts])
 
     async def named(self, chunks: Sequence[Chunk]) -> dict[str, dict[str, Vector]]:
         """Return the named vectors by name and chunk id, of those chunks that have a text for them.

@@ -10,8 +10,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from retrieval_core.adapters.stores.checks import check_change
-from retrieval_core.errors import ConfigurationError, IndexNotFoundError, UnreadableFileError
-from retrieval_core.ingest.batches import Batch, Finished, Prepared, Tally, batches
+from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
+from retrieval_core.ingest.batches import (
+    CHUNKS_PER_WRITE,
+    Batch,
+    Finished,
+    Prepared,
+    Tally,
+    batches,
+    chunks_in,
+    equal_together,
+)
 from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
 from retrieval_core.ingest.parsed import ParsedDocument
@@ -19,7 +28,7 @@ from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
-from retrieval_core.ports import Change, CountsTokens, Optimizes, SourceState
+from retrieval_core.ports import AddsVectors, Change, ChunkRange, CountsTokens, FetchRequest, Optimizes, SourceState
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -29,7 +38,11 @@ if TYPE_CHECKING:
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import ColumnNote, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
-    from retrieval_core.types import Chunk, Document, Section
+    from retrieval_core.types import Chunk, Document, Section, Vector
+
+
+LAST_POSITION = 2**31 - 1
+"""No document has a chunk behind it."""
 
 
 def approximate_tokens(text: str) -> int:
@@ -45,6 +58,8 @@ class Ingester:
         base: The folder that document ids and sources are relative to.
         vectors: The text of each named vector of a chunk: ``title``, ``section`` (the headings) or ``metadata.`` and
             the path of a field with text. The store's manifest must have the names.
+        words_first: Whether :meth:`index` writes the words of many new passages before it embeds any of them, where the
+            store can add their vectors later.
         on_written: Is given each change that was written, and awaited before the next one.
         now: The time stamped on documents and chunks.
 
@@ -60,6 +75,7 @@ class Ingester:
         chunking: ChunkingConfig,
         base: Path,
         vectors: Mapping[str, str] | None = None,
+        words_first: bool = True,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -69,6 +85,8 @@ class Ingester:
         self._base = base
         self._now = now
         self._on_written = on_written
+        self._late = store if embedder is not None and isinstance(store, AddsVectors) else None
+        self._words_first = words_first and self._late is not None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
         self._recipe = recipe_of(chunking, self._vectors.recipe)
@@ -91,7 +109,9 @@ class Ingester:
         """Bring the index in step with files and folders.
 
         Each document is replaced in one write: a run that is killed leaves every document either old or new, and the
-        next run completes it.
+        next run completes it. Passages that the index has vectors of are not embedded again. Where there are more new
+        ones than fit into a write, all are written without their vectors, so that they are found by their words, and
+        embedded afterwards; the next run embeds what a run left without.
 
         Args:
             paths: Files and folders.
@@ -114,14 +134,18 @@ class Ingester:
         for path, reason in discovery.refused:  # its name may not be valid Unicode
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
         writes = 0
+        words_first = False  # so a few changed passages are never without their vectors
         async for batch in batches(self._read_all(discovery.files, known, again)):
-            writes += await self._write(batch)
+            former = await self._former_vectors(batch) if again is None else {}
+            words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
+            writes += await self._write(batch, former, words_first=words_first)
             tally.count(batch)
             if on_progress is not None:
                 on_progress(tally.progress)
         removed, ignored = await self._forget_vanished(discovery, known)
         tally.removed += removed
         await self._optimize(writes)
+        await self._embed_the_rest(tally, on_progress)
         documents, chunks = await self._held()
         return IndexReport(
             documents=documents,
@@ -300,15 +324,58 @@ class Ingester:
         if writes > 1 and isinstance(self._store, Optimizes):
             await self._store.optimize()
 
-    async def _write(self, batch: Batch) -> bool:
-        """Write a batch, unless nothing of it has changed, and return whether it was written."""
+    async def _former_vectors(self, batch: Batch) -> dict[str, Vector]:
+        """Return the vectors that the index has of the former passages of a batch's documents, by their text."""
+        names = [item.document.id for item in batch if isinstance(item, Prepared) and not item.is_new]
+        if self._embedder is None or not names:
+            return {}
+        ranges = tuple(ChunkRange(name, 0, LAST_POSITION) for name in names)
+        try:
+            fetched = await self._store.fetch(FetchRequest(ranges=ranges, with_vectors=True))
+        except RetrievalError:  # what cannot be read is replaced, and embedded anew
+            return {}
+        model = self._embedder.id
+        chunks = (chunk for chunk in fetched.chunks.values() if chunk.embedding_model == model)
+        return {chunk.indexed_text: fetched.vectors[chunk.id] for chunk in chunks if chunk.id in fetched.vectors}
+
+    async def _embed_the_rest(self, tally: Tally, on_progress: OnProgress | None) -> None:
+        """Embed all passages that have no vector yet, of this run and of those before."""
+        if self._late is None:
+            return
+        waiting = await self._late.unembedded()
+        tally.to_embed = len(waiting)
+        known: dict[str, Vector] = {}
+        for ids in equal_together(waiting):
+            chunks = tuple((await self._store.fetch(FetchRequest(chunk_ids=ids))).chunks.values())
+            vectors = await self._vectors.passages(chunks, known)
+            if vectors is not None:
+                named = await self._vectors.named(chunks)
+                await self._late.add_vectors(Change(chunks=chunks, vectors=vectors, named_vectors=named))
+                known = {chunk.indexed_text: vector for chunk, vector in zip(chunks, vectors, strict=True)}
+            tally.embedded += len(ids)
+            if on_progress is not None:
+                on_progress(tally.progress)
+
+    async def _write(
+        self, batch: Batch, former: Mapping[str, Vector] | None = None, *, words_first: bool = False
+    ) -> bool:
+        """Write a batch, unless nothing of it has changed, and return whether it was written.
+
+        Args:
+            batch: What was read.
+            former: Vectors of this embedder by their text.
+            words_first: Whether only chunks whose vectors are among these get them now.
+        """
+        known = former or {}
         prepared = [item for item in batch if isinstance(item, Prepared)]
         finished = [item for item in batch if isinstance(item, Finished)]
         chunks = tuple(chunk for item in prepared for chunk in item.chunks)
+        embedded = tuple(chunk for chunk in chunks if not words_first or chunk.indexed_text in known)
         change = Change(
             chunks=chunks,
-            vectors=await self._vectors.passages(chunks),
-            named_vectors=await self._vectors.named(chunks),
+            vectors=await self._vectors.passages(embedded, known),
+            named_vectors=await self._vectors.named(embedded),
+            unembedded=frozenset(chunk.id for chunk in chunks) - {chunk.id for chunk in embedded},
             documents=tuple(item.document for item in prepared),
             sections=tuple(section for item in prepared for section in item.sections),
             removed_documents=tuple(document_id for item in finished for document_id in item.removed),

@@ -70,13 +70,20 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """The progress of an indexing run."""
+    """The progress of an indexing run.
+
+    Attributes:
+        embedded: Of many new passages the words are written first, and then their vectors: how many have theirs.
+        to_embed: How many passages had none when the words were written; 0 until then.
+    """
 
     files_done: int
     files_total: int
     bytes_done: int
     bytes_total: int
     chunks_done: int
+    embedded: int = 0
+    to_embed: int = 0
 
 
 OnProgress: TypeAlias = "Callable[[IndexProgress], None]"

@@ -35,7 +35,7 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     """
     check_names(options)
     settings = config.search
-    sides = _sides_of(parts.store)
+    sides = sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")
     wanted = settings.mode if wanted is None else wanted
     if wanted not in ("hybrid", "dense", "lexical"):
@@ -134,7 +134,7 @@ def checked_variants(variants: object) -> tuple[Variant, ...]:
     return sound
 
 
-def _sides_of(store: Store) -> frozenset[Side]:
+def sides_of(store: Store) -> frozenset[Side]:
     """Return the ways in which a store can be searched; one that does not say has both."""
     return getattr(store, "sides", frozenset({"dense", "lexical"}))
 

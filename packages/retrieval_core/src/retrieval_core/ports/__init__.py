@@ -4,7 +4,7 @@ No base class is needed: any object with these methods will do. A method may be 
 """
 
 from retrieval_core.ports.caches import ResultCache
-from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Reopening, TokenCounter
+from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Preloading, Reopening, TokenCounter
 from retrieval_core.ports.models import (
     LLM,
     Completion,
@@ -23,6 +23,7 @@ from retrieval_core.ports.pruners import Kept, Pruner
 from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import (
     LIST_TYPES,
+    AddsVectors,
     Candidate,
     Catalog,
     CataloguedStore,
@@ -50,6 +51,7 @@ __all__ = [
     "BOTH_SIDES",
     "LIST_TYPES",
     "LLM",
+    "AddsVectors",
     "Candidate",
     "Catalog",
     "CataloguedStore",
@@ -72,6 +74,7 @@ __all__ = [
     "Manifest",
     "Message",
     "Optimizes",
+    "Preloading",
     "Pruner",
     "QueryContext",
     "QueryTransformer",

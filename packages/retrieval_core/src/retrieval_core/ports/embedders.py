@@ -71,6 +71,15 @@ class Reopening(Protocol):
         ...
 
 
+@runtime_checkable
+class Preloading(Protocol):
+    """An optional protocol of embedders: loading the model before the first text, beside other work."""
+
+    def preload(self) -> None:
+        """Begin to load, in threads, and return; where that fails, the first text meets the failure."""
+        ...
+
+
 class TokenCounter(Protocol):
     """Counts the tokens of a text as some model would."""
 

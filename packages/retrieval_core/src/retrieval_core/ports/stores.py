@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class StoreInfo:
         generation: Grows with each write; ``None`` where the store cannot tell.
         sides: The kinds of search that the store does itself.
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
+        unembedded: How many of the chunks have no vector yet, see :class:`AddsVectors`.
     """
 
     location: str
@@ -55,6 +57,7 @@ class StoreInfo:
     chunks: int
     sides: frozenset[Side]
     filter_operators: frozenset[str]
+    unembedded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,12 @@ class Change:
     is not among them is added, or replaces the chunk with its id.
 
     Attributes:
-        vectors: Shape ``(len(chunks), dimension)``, of finite numbers, or ``None`` for an index without vectors.
+        vectors: Shape ``(n, dimension)``, of finite numbers, a row for each chunk that is not ``unembedded``; ``None``
+            where there are none, and for an index without vectors.
         removed_documents: Ids of documents to remove, with all that belongs to them.
         named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, which the
             manifest has, then by the chunk's id. A chunk need not have each of them.
+        unembedded: Ids of chunks whose vectors come later; only stores that follow :class:`AddsVectors` take such.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -99,6 +104,7 @@ class Change:
     sources: tuple[SourceState, ...] = ()
     removed_sources: tuple[str, ...] = ()
     named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
+    unembedded: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Convert vectors that came as lists.
@@ -116,6 +122,7 @@ class Change:
             object.__setattr__(self, "named_vectors", arrays)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search of one side: exactly one of ``vector`` and ``text`` is given.
@@ -147,6 +154,7 @@ class SearchRequest:
             object.__setattr__(self, "vector", as_vectors(self.vector))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A chunk that one side found.
@@ -171,6 +179,7 @@ class ChunkRange:
     last: int
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
     """Records to read by id; one request serves all hits of a query.
@@ -188,6 +197,7 @@ class FetchRequest:
     with_vectors: bool = False
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The records of a :class:`FetchRequest` that exist, by id; chunks of ranges are among the chunks."""
@@ -339,6 +349,40 @@ class Versioned(Protocol):
 
         Raises:
             StoreError: The index cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class AddsVectors(Protocol):
+    """An optional protocol of stores: chunks can be written before their vectors, and are found by words until then.
+
+    As long as chunks that pass the filter lack theirs, a search by the vectors of passages raises
+    :class:`NotYetEmbeddedError` with the candidates found.
+    """
+
+    async def unembedded(self) -> Mapping[str, str]:
+        """Return the content hash of each chunk that has no vector yet, by its id, in the order they were written.
+
+        Returns:
+            Nothing before the first write.
+
+        Raises:
+            EmbedderMismatchError: The index was built with another embedder than the store was opened with.
+            StoreError: The index cannot be read.
+        """
+        ...
+
+    async def add_vectors(self, change: Change) -> int:
+        """Add the vectors of chunks that were written without, all of them or none, and return how many got theirs.
+
+        A chunk is passed over that has its vector already, is gone, or has another indexed text by now.
+
+        Args:
+            change: Has chunks, and their ``vectors`` and ``named_vectors``, and nothing else.
+
+        Raises:
+            RetrievalError: As :meth:`Store.upsert`.
         """
         ...
 

@@ -32,9 +32,8 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of :mod:`time` and :mod:`asyncio`."""
 
-    def now(self) -> float:
-        """Return :func:`time.monotonic`."""
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
+    """As it is: it is asked more often than anything else."""
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Return :func:`asyncio.timeout`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class Lazy(Generic[T]):
             if self._made is None:
                 self._made = (self._make(),)
             return self._made[0]
+
+    def begin(self) -> None:
+        """Begin to make the value, in a thread; whoever asks for it meanwhile waits, and meets a failure by itself."""
+        Thread(target=self._attempt, name="lazy").start()
+
+    def _attempt(self) -> None:
+        with suppress(Exception):  # see begin()
+            self.get()
 
     def forget(self) -> None:
         """Drop the value; the next :meth:`get` makes it anew. Whoever has it may go on using it."""

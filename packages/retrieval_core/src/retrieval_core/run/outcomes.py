@@ -16,10 +16,12 @@ from retrieval_core.errors import (
     ServiceError,
     StoreError,
 )
+from retrieval_core.types.fast_init import fast_init
 
 T = TypeVar("T")
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Ok(Generic[T]):
     """A call that worked."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
@@ -10,6 +12,7 @@ from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
+from retrieval_core.run.steps import FirstStep
 from retrieval_core.types import StageRecord, Usage
 
 if TYPE_CHECKING:
@@ -174,9 +177,10 @@ class Run:
         A function that is no coroutine function runs in a thread; if it returns an awaitable, that is awaited.
         Errors become :class:`Failed`; cancellation of the caller passes through.
         """
-        bound = self._guard.timeouts.get(stage)
+        guard = self._guard
+        bound = guard.timeouts.get(stage)
         call = (self if bound is None else self._bound_for_a_call(*bound))._call  # noqa: SLF001 - of this run's part
-        observer = self._guard.observer
+        observer = guard.observer
         if observer is None:
             outcome, record = await call(stage, function, args, kwargs)
         else:
@@ -196,51 +200,34 @@ class Run:
     async def _call(
         self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Ok[T] | Failed, StageRecord]:
-        started = self._clock.now()
-        attempts = 0
-        wrong: MalformedAnswerError | None = None
+        now = self._clock.now
+        started = now()
+        calls = _Calls()
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
-
-        async def attempt() -> T:
-            nonlocal attempts, wrong
-            remaining = self._remaining()
-            if remaining is not None and remaining <= 0:
-                raise self._exceeded(stage)
-            attempts += 1
-            to_call, arguments = function, args
-            if self._repair is not None and wrong is not None:
-                to_call, arguments = cast("Callable[..., Awaitable[T]]", self._repair), (*args, wrong)
-            wrong = None
-            try:
-                return await self._attempt(stage, remaining, to_call, arguments, kwargs)
-            except Exception as error:
-                if self._has_begun is not None and self._has_begun():
-                    raise _Final(error) from error
-                wrong = error if isinstance(error, MalformedAnswerError) else None
-                raise
-
         try:
             if breaker is not None:
                 breaker.admit()
             try:
-                value = await attempt()
+                value = await self._attempt(stage, calls, function, args, kwargs)
             except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
-                value = await retry(error, attempt, self._policy, self._clock, self._remaining)
+                again = partial(self._attempt, stage, calls, function, args, kwargs)
+                value = await retry(error, again, self._policy, self._clock, self._remaining)
         except Exception as raised:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
             error = raised.error if isinstance(raised, _Final) else raised
+            attempts = calls.attempts
             _count(breaker if attempts else None, error)
             failed = Failed(stage, error, attempts)
-            took = (self._clock.now() - started) * 1000
+            took = (now() - started) * 1000
             return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts, round=self._round)
         if breaker is not None:
             breaker.succeeded()
-        took = (self._clock.now() - started) * 1000
+        took = (now() - started) * 1000
         usage = getattr(value, "usage", None)
         record = StageRecord(
             stage,
             took,
             count_out=_size(value),
-            attempts=attempts,
+            attempts=calls.attempts,
             usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
             round=self._round,
         )
@@ -259,23 +246,44 @@ class Run:
             return Failed(stage, error)
 
     def _remaining(self) -> float | None:
-        return None if self._limit is None else self._limit - (self._clock.now() - self._started)
+        limit = self._limit
+        return None if limit is None else limit - (self._clock.now() - self._started)
 
     async def _attempt(
         self,
         stage: str,
-        remaining: float | None,
+        calls: _Calls,
         function: Callable[..., Awaitable[T]],
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> T:
+        remaining = self._remaining()
+        if remaining is not None and remaining <= 0:
+            raise self._exceeded(stage)
+        calls.attempts += 1
+        if self._repair is not None and calls.wrong is not None:
+            function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
         try:
-            async with self._clock.timeout(remaining):
-                return await self._pool.call(function, *args, **kwargs)
-        except TimeoutError as error:
-            if isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000:
+            begun = FirstStep(self._pool.call(function, *args, **kwargs))
+            if begun.is_done:
+                return begun.value
+            with closing(begun):
+                async with self._clock.timeout(remaining):  # a timer costs as much as all the rest of a call
+                    return await begun
+        except Exception as raised:
+            error = raised
+            if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):
+                error = self._exceeded(stage)
+            if self._has_begun is not None and self._has_begun():
+                raise _Final(error) from raised
+            calls.wrong = error if isinstance(error, MalformedAnswerError) else None
+            if error is raised:
                 raise
-            raise self._exceeded(stage) from error
+            raise error from raised
+
+    def _is_of_the_deadline(self, error: TimeoutError) -> bool:
+        """Whether the call was ended because its time was over, and did not itself give up on something."""
+        return not (isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000)
 
     def _exceeded(self, stage: str) -> DeadlineExceededError:
         if self._bound_by is not None:
@@ -286,6 +294,16 @@ class Run:
             "raise deadline_seconds to allow more"
         )
         return DeadlineExceededError(msg)
+
+
+class _Calls:
+    """What has become of one stage's call so far: its attempts, and the last one's malformed answer."""
+
+    __slots__ = ("attempts", "wrong")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.wrong: MalformedAnswerError | None = None
 
 
 class _Final(Exception):  # noqa: N818 - never seen outside

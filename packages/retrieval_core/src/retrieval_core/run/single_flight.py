@@ -23,6 +23,15 @@ class _Flight(Generic[T]):
         self.task: asyncio.Task[T]
         self.waiting: set[asyncio.Future[T]] = set()
 
+    async def fly(self, start: Callable[[], Coroutine[Any, Any, T]], end: Callable[[], None]) -> T:
+        """Run the coroutine, and hand out its result at once; a task tells of its end a turn of the loop later."""
+        result = await start()
+        end()
+        for waiter in self.waiting:
+            if not waiter.done():
+                waiter.set_result(result)
+        return result
+
     def landed(self) -> None:
         """Hand the task's result, error or cancellation to those who still wait."""
         is_cancelled = self.task.cancelled()
@@ -54,10 +63,12 @@ class SingleFlight(Generic[T]):
             BaseException: What the coroutine raised, to each caller.
         """
         loop = asyncio.get_running_loop()
-        flights = self._flights.setdefault(loop, {})
+        flights = self._flights.get(loop)
+        if flights is None:
+            flights = self._flights.setdefault(loop, {})
         if (flight := flights.get(key)) is None:
             flight = flights[key] = _Flight()
-            flight.task = loop.create_task(start())
+            flight.task = loop.create_task(flight.fly(start, partial(_leave, flights, key, flight)))
             flight.task.add_done_callback(partial(_ended, flights, key, flight))
         waiter: asyncio.Future[T] = loop.create_future()
         flight.waiting.add(waiter)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.ports import CountsTokens, EmbedsQueries, Reopening
+from retrieval_core.ports import CountsTokens, EmbedsQueries, Preloading, Reopening
 from retrieval_core.testing.blocking import blocking_calls_fail
 
 if TYPE_CHECKING:
@@ -143,6 +143,17 @@ class EmbedderConformance:
         _run(embedder.reopen())
         np.testing.assert_allclose(_run(embedder.embed_query(QUESTIONS[0])), before, atol=_TOLERANCE)
         assert embedder.id == name
+
+    def test_loaded_beforehand_it_gives_the_same(self, embedder: Embedder) -> None:
+        """An embedder that can be loaded before the first text gives the same then, however often it is loaded."""
+        if not isinstance(embedder, Preloading):
+            pytest.skip("this embedder cannot be loaded beforehand")
+        before = _run(embedder.embed_query(QUESTIONS[0]))
+        if isinstance(embedder, Reopening):
+            _run(embedder.reopen())
+        embedder.preload()
+        embedder.preload()
+        np.testing.assert_allclose(_run(embedder.embed_query(QUESTIONS[0])), before, atol=_TOLERANCE)
 
     def test_the_event_loop_is_not_blocked(self, embedder: Embedder) -> None:
         """No call that blocks is made on the event loop; checked where BlockBuster is installed."""

@@ -112,8 +112,10 @@ class CaseFailedError(Exception):
     """A case did not pass."""
 
     def __init__(self, result: CaseResult) -> None:
-        lines = [f"asked: {result.query}", *(f"{problem.error}: {problem.message}" for problem in result.problems)]
-        super().__init__("\n".join([*lines, *(f"  {line}" for line in result.explanation)]))
+        took = "" if result.retrieval_time_ms is None else f" ({result.retrieval_time_ms:.0f} ms)"
+        problems = (f"{problem.error}: {problem.message}" for problem in result.problems)
+        explanation = (f"  {line}" for line in result.explanation)
+        super().__init__("\n".join([f"asked: {result.query}{took}", *problems, *explanation]))
 
 
 class _Opened:
@@ -131,7 +133,10 @@ class _Opened:
         """Return what a case is run on."""
         place = self._place(item)
         if place not in self._targets:
-            self._targets[place] = self._open(place)
+            from retrieval_core.evaluate.suite.running import load_models  # noqa: PLC0415 - with the first suite only
+
+            self._targets[place] = bridge, target = self._open(place)
+            bridge.run(load_models(target, item.case), seconds=None)
         return self._targets[place]
 
     def close(self) -> None:
@@ -175,7 +180,9 @@ _OPENED = pytest.StashKey[_Opened]()
 
 
 def _opened(config: pytest.Config) -> _Opened:
-    return config.stash.setdefault(_OPENED, _Opened(config))
+    if _OPENED not in config.stash:
+        config.stash[_OPENED] = _Opened(config)
+    return config.stash[_OPENED]
 
 
 def _is_address(place: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,7 @@ def freeze(value: Any, _depth: int = 0) -> Any:
             :data:`MAX_METADATA_DEPTH`.
     """
     if isinstance(value, str):
-        return valid_unicode(value)
+        return value if value.isascii() else valid_unicode(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -186,6 +187,7 @@ class Section:
         object.__setattr__(self, "path", tuple(map(valid_unicode, self.path)))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """The unit of search: a passage of a document, with everything needed to cite it.
@@ -226,11 +228,12 @@ class Chunk:
 
     def __post_init__(self) -> None:
         clean_texts(self, *_CHUNK_TEXTS)
-        object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
-        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
-        for name, kind in (("page_span", PageSpan), ("span", Span)):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
+        if self.section_path != ():
+            object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
+        if type(self.metadata) is not FrozenDict:
+            object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
+        for name, value, kind in (("page_span", self.page_span, PageSpan), ("span", self.span, Span)):
+            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 msg = f"{name} of the chunk {self.id!r} is a {kind.__name__} or None, got a {type(value).__name__}"
                 raise InvalidParameterError(msg)
         if not self.content_hash:

@@ -12,6 +12,7 @@ from retrieval_core.types.documents import (
     clean_texts,
     freeze,
 )
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,7 @@ class RewriteResult:
     relevance: float | None = None
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Scores:
     """A hit's score at each stage; ``None`` where a stage did not see it. Ranks count from 1.
@@ -117,6 +119,7 @@ class Origin:
     text: str
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A chunk that was found, with the score it is ordered by and the scores of all stages.
@@ -145,6 +148,7 @@ class Hit:
         return self.chunk.id
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Query:
     """A question on its way through the pipeline; lone surrogates in its texts become U+FFFD.
@@ -187,6 +191,7 @@ class DroppedPassage:
     reason: str = ""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class StageRecord:
     """One run of a stage.
@@ -235,6 +240,7 @@ class EvaluationScores:
         object.__setattr__(self, "methods", freeze(self.methods))
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
     """The result of one query.
@@ -264,8 +270,10 @@ class RetrievalResult:
     evaluation: EvaluationScores | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hits", tuple(self.hits))
-        object.__setattr__(self, "metadata", freeze(self.metadata))
+        if type(self.hits) is not tuple:
+            object.__setattr__(self, "hits", tuple(self.hits))
+        if type(self.metadata) is not FrozenDict:
+            object.__setattr__(self, "metadata", freeze(self.metadata))
 
     @property
     def documents(self) -> tuple[Chunk, ...]:

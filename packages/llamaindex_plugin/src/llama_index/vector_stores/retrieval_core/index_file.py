@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError, StoreError
 from retrieval_core.index.builders.backends import build_analyzer, build_store
+from retrieval_core.ports import AddsVectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,6 +97,11 @@ class IndexFileStore:
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested records that exist."""
         return await (await self._opened()).fetch(request)
+
+    async def unembedded(self) -> Mapping[str, str]:
+        """Return the content hash of each chunk that has no vector yet, by its id."""
+        store = await self._opened()
+        return await store.unembedded() if isinstance(store, AddsVectors) else {}
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""

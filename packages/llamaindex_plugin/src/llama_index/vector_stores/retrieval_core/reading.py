@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.errors import DimensionMismatchError, StoreError
-from retrieval_core.ports import Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
+from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore
+from retrieval_core.errors import DimensionMismatchError, NotYetEmbeddedError, StoreError
+from retrieval_core.ports import AddsVectors, Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Store, StoreInfo
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
+
+logger = logging.getLogger(__name__)
 
 LAST_POSITION = 2**31 - 1
 """No document has more chunks."""
@@ -56,8 +60,16 @@ async def all_chunks(store: Store, condition: Filter | None = None, *, most: int
     count = info.chunks if most is None else min(most, info.chunks)
     anything = np.zeros(dimension, dtype=np.float32)
     anything[0] = 1.0
-    found = await store.search(SearchRequest(limit=count, vector=anything, filter=condition))
-    return in_order((await chunks_by_id(store, found, {})).values())
+    request = SearchRequest(limit=count, vector=anything, filter=condition)
+    try:
+        found = await store.search(request)
+    except NotYetEmbeddedError as error:
+        found = error.found
+    chunks = await chunks_by_id(store, found, {})
+    if info.unembedded and isinstance(store, (AddsVectors, IndexFileStore)) and len(chunks) < count:
+        others = FetchRequest(chunk_ids=tuple(await store.unembedded()), filter=condition)
+        chunks |= (await store.fetch(others)).chunks
+    return in_order(list(chunks.values())[:count])
 
 
 async def _dimension(store: Store, info: StoreInfo) -> int:
@@ -82,6 +94,19 @@ async def chunks_by_id(store: Store, candidates: Sequence[Candidate], known: Map
     return {name: chunk for name, chunk in read.items() if chunk is not None}
 
 
+async def search(store: Store, request: SearchRequest) -> tuple[Candidate, ...]:
+    """Return the best candidates; of an index whose passages are still being embedded, of those that are.
+
+    Raises:
+        RetrievalError: As :meth:`Store.search`.
+    """
+    try:
+        return await store.search(request)
+    except NotYetEmbeddedError as error:
+        logger.warning("%s", error)
+        return error.found
+
+
 async def best_passing(store: Store, request: SearchRequest, passes: Callable[[Chunk], bool]) -> tuple[Candidate, ...]:
     """Return the best candidates whose chunks pass a test, with their chunks, at most as many as the limit.
 
@@ -91,7 +116,7 @@ async def best_passing(store: Store, request: SearchRequest, passes: Callable[[C
     known: dict[str, Chunk] = {}
     tested: dict[str, bool] = {}
     while True:
-        found = await store.search(replace(request, limit=wanted))
+        found = await search(store, replace(request, limit=wanted))
         known = await chunks_by_id(store, found, known)
         for name, chunk in known.items():
             if name not in tested:

@@ -32,6 +32,7 @@ from llama_index.vector_stores.retrieval_core.reading import (
     chunks_by_id,
     in_order,
     nearest,
+    search,
     whole,
 )
 from llama_index.vector_stores.retrieval_core.write_queue import WriteQueue
@@ -474,10 +475,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             vector_name=query.embedding_field,
         )
         if test.is_exact:
-            return await self._store.search(request)
+            return await search(self._store, request)
         if not test.names_few or query.embedding_field is not None:
             return await best_passing(self._store, request, test.passes)
-        await self._store.search(replace(request, limit=1))  # refuses a vector of another dimension
+        await search(self._store, replace(request, limit=1))  # refuses a vector of another dimension
         fetched = await self._store.fetch(test.fetch_request())
         return nearest(fetched, vector, test.passes)[:limit]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.files import find_files, read_folder
 from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.errors import MissingExtraError
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -49,6 +51,17 @@ class RunsBert(ABC):
         self._tokenizer = Lazy(self._load_tokenizer)
         self._onnx = Lazy(self._load_onnx)
 
+    def preload(self) -> None:
+        """Begin to load model and tokenizer, each in a thread; where that fails, the first text meets the failure.
+
+        What runs the model is imported before this returns: imports at the same time only take turns, and all that
+        follows them, from the checksums on, runs beside whatever the caller does next.
+        """
+        self._tokenizer.begin()
+        with suppress(MissingExtraError):
+            self._import_onnx()
+            self._onnx.begin()
+
     @property
     def is_loaded(self) -> bool:
         """Whether the model is in memory."""
@@ -74,11 +87,15 @@ class RunsBert(ABC):
             from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
         return load_tokenizer(self._files.get().paths[TOKENIZER])
 
-    def _load_onnx(self) -> OnnxModel:
+    def _import_onnx(self) -> type[OnnxModel]:
         with needing_extra("local", self._needed_for):
             from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
+        return OnnxModel
+
+    def _load_onnx(self) -> OnnxModel:
+        runs = self._import_onnx()
         path = self._files.get().paths[MODEL]
-        model = OnnxModel(path)
+        model = runs(path)
         if model.output_size is not None:
             self._check_output(path, model.output_size)
         return model

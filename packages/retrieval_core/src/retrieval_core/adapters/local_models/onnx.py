@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +55,7 @@ class OnnxModel:
         except Exception as error:  # the library's errors have no common base
             msg = f"{path} is not an ONNX model that can be run: {error}"
             raise ModelNotFoundError(msg) from error
+        _return_freed_memory()
         self.file_bytes = path.stat().st_size
         self._inputs = frozenset(str(node.name) for node in self._session.get_inputs())
 
@@ -73,3 +77,10 @@ class OnnxModel:
         options.log_severity_level = _SILENT
         with stop.reaching(lambda: setattr(options, "terminate", True)):
             return self._session.run(None, feed, options)[0][0]
+
+
+def _return_freed_memory() -> None:
+    """Hand back what was freed: glibc keeps what reading the file took, 25 MB for one of 34, for as long as it runs."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # other C libraries have no such function
+            ctypes.CDLL(None).malloc_trim(0)

@@ -39,6 +39,7 @@ class Identity:
         embedder_id: ``None`` to leave vectors alone: no dense search, and no writing to an index with vectors.
         dimension: Components of each vector; given exactly when the embedder is.
         vectors: Names of the further vectors that chunks may have; kept in alphabetical order. They need an embedder.
+        adds_vectors: Whether the store takes chunks whose vectors come later.
     """
 
     location: str
@@ -46,6 +47,7 @@ class Identity:
     embedder_id: str | None
     dimension: int | None
     vectors: tuple[str, ...] = ()
+    adds_vectors: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", tuple(sorted(self.vectors)))
@@ -115,19 +117,25 @@ class Identity:
 
     def _check_passage_vectors(self, change: Change, manifest: Manifest) -> None:
         vectors = change.vectors
+        if change.unembedded and not self.adds_vectors:
+            msg = f"{self.location}: this store takes no chunks without their vectors; got {len(change.unembedded)}"
+            raise InvalidParameterError(msg)
         if not change.chunks and (vectors is None or len(vectors) == 0):
             return
         if manifest.dimension is not None and self.embedder_id is None:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
         if manifest.dimension is None:
-            if vectors is not None:
+            if vectors is not None or change.unembedded:
                 raise EmbedderMismatchError(None, self.embedder_id or "an embedder", self.location)
             return
+        embedded = sum(chunk.id not in change.unembedded for chunk in change.chunks)
         if vectors is None:
-            msg = f"{self.location}: {len(change.chunks)} chunks came without vectors, and the index needs them"
-            raise InvalidParameterError(msg)
-        if vectors.ndim != 2 or len(vectors) != len(change.chunks):
-            msg = f"vectors must have the shape ({len(change.chunks)}, {manifest.dimension}), got {vectors.shape}"
+            if embedded:
+                msg = f"{self.location}: {embedded} chunks came without vectors, and the index needs them"
+                raise InvalidParameterError(msg)
+            return
+        if vectors.ndim != 2 or len(vectors) != embedded:
+            msg = f"vectors must have the shape ({embedded}, {manifest.dimension}), got {vectors.shape}"
             raise InvalidParameterError(msg)
         if vectors.shape[1] != manifest.dimension:
             raise DimensionMismatchError(manifest.dimension, vectors.shape[1], self.location)
@@ -175,9 +183,12 @@ def check_change(change: Change) -> None:
     """Refuse a change that no store can keep.
 
     Raises:
-        InvalidParameterError: An id occurs twice.
+        InvalidParameterError: An id occurs twice, or vectors are to come for what is no chunk of the change.
     """
     _check_ids("chunk", (chunk.id for chunk in change.chunks))
+    if unknown := change.unembedded - {chunk.id for chunk in change.chunks}:
+        msg = f"{min(unknown)!r:.80} is to be embedded later, and is no chunk of the change"
+        raise InvalidParameterError(msg)
     _check_ids("document", (document.id for document in change.documents))
     _check_ids("section", (section.id for section in change.sections))
 

@@ -138,6 +138,7 @@ class LocalStore(ABC, Generic[V, S]):
         analyzer: Analyzer | None,
         vectors: Sequence[str],
         busy_timeout: float,
+        adds_vectors: bool = False,
     ) -> None:
         if busy_timeout < 0:
             msg = f"busy_timeout must not be negative, got {busy_timeout}"
@@ -146,13 +147,15 @@ class LocalStore(ABC, Generic[V, S]):
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        self._identity = Identity(
+            str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors), adds_vectors=adds_vectors
+        )
         self._lock = Lock()
         self._session: S | None = None
         self._process_id = os.getpid()
         self._closed = False
-        self._counts = _Last[tuple[int, int]]()
-        self._catalogue = _Last["Mapping[str, FieldInfo]"]()
+        self._counts = Last[tuple[int, int]]()
+        self._catalogue = Last["Mapping[str, FieldInfo]"]()
 
     async def describe(self) -> StoreInfo:
         """Return the index's contents and abilities; cheap unless something was written since the last time."""
@@ -184,8 +187,7 @@ class LocalStore(ABC, Generic[V, S]):
 
     async def version(self) -> str | None:
         """Name the state of the index, which every write changes; ``None`` before the first one."""
-        state = await self._read_or(None, self._reader.read_state)
-        return None if state is None else f"{state[0]}:{state[1]}"
+        return await self._read_or(None, self._named)
 
     async def count_chunks(self, condition: Filter) -> int:
         """Return how many chunks pass a filter; looks at all of them."""
@@ -254,6 +256,9 @@ class LocalStore(ABC, Generic[V, S]):
         except IndexNotFoundError:
             return nothing
 
+    def _named(self, view: V) -> str:
+        return "{}:{}".format(*self._reader.read_state(view))
+
     async def _exists(self) -> bool:
         """Whether there is an index; raises for one that this store may not use."""
         return await self._read_or(None, self._checked_manifest) is not None
@@ -278,13 +283,14 @@ class LocalStore(ABC, Generic[V, S]):
         )
 
 
-class _Last(Generic[T]):
+class Last(Generic[T]):
     """A cache of one value, for the last state of an index."""
 
     def __init__(self) -> None:
         self._known: tuple[State, T] | None = None
 
     def get(self, state: State, compute: Callable[[], T]) -> T:
+        """Return the value of a state, computed where it is not the last one."""
         known = self._known
         if known is None or known[0] != state:
             known = self._known = state, compute()

@@ -6,7 +6,7 @@ Each search scans every chunk; it is meant for tests and small collections.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from math import log
@@ -18,7 +18,7 @@ from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
-from retrieval_core.errors import StoreError
+from retrieval_core.errors import NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
@@ -58,6 +58,11 @@ class _Contents:
     sections: dict[str, Section] = field(default_factory=dict[str, "Section"])
     sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
 
+    def unembedded(self) -> list[_Entry]:
+        """Return the chunks that have no vector yet; an index without vectors has none of these."""
+        embedder = None if self.manifest is None else self.manifest.embedder_id
+        return [] if embedder is None else [entry for entry in self.chunks.values() if entry.vector is None]
+
     def note_write(self) -> None:
         """Count a write, and name the new state by a random token, as a forked process goes on from a copy."""
         self.generation += 1
@@ -85,7 +90,9 @@ class MemoryStore:
         vectors: Sequence[str] = (),
     ) -> None:
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        self._identity = Identity(
+            "memory", self._analyzer.id, embedder_id, dimension, tuple(vectors), adds_vectors=True
+        )
         self._contents = _Contents()
         self._lock = Lock()  # calls may come from the loops of several threads
         self._closed = False
@@ -102,6 +109,7 @@ class MemoryStore:
             chunks=len(contents.chunks),
             sides=self._identity.sides(contents.manifest),
             filter_operators=OPERATORS,
+            unembedded=len(contents.unembedded()),
         )
 
     async def version(self) -> str | None:
@@ -128,6 +136,29 @@ class MemoryStore:
                 contents.sources.pop(source, None)
             contents.sources.update((state.source, state) for state in change.sources)
 
+    async def unembedded(self) -> Mapping[str, str]:
+        """Return the content hash of each chunk that has no vector yet, by its id, in the order they were written."""
+        return {entry.chunk.id: entry.chunk.content_hash for entry in self._open().unembedded()}
+
+    async def add_vectors(self, change: Change) -> int:
+        """Add the vectors of chunks that were written without, and return how many got theirs."""
+        check_change(change)
+        with self._lock:
+            contents = self._open()
+            self._identity.check_vectors(change, contents.manifest or self._identity.manifest())
+            waiting = {entry.chunk.id: entry.chunk.indexed_text for entry in contents.unembedded()}
+            entries = [
+                entry
+                for entry in self._entries(change)
+                if waiting.get(entry.chunk.id) == entry.chunk.indexed_text and entry.vector is not None
+            ]
+            for entry in entries:
+                kept = contents.chunks[entry.chunk.id]
+                contents.chunks[entry.chunk.id] = replace(kept, vector=entry.vector, named=entry.named)
+            if entries:
+                contents.note_write()
+            return len(entries)
+
     async def delete(self, document_ids: Sequence[str]) -> int:
         """Remove documents with all that belongs to them, and return how many chunks were removed."""
         with self._lock:
@@ -152,11 +183,17 @@ class MemoryStore:
                 query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
                 scores = _bm25(contents, query)
             found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
+            waiting: list[_Entry] = []
+            if request.vector is not None and request.vector_name is None:
+                waiting = [entry for entry in contents.unembedded() if entry.passes(request.filter)]
         found.sort(key=lambda item: (-item[0], item[1].chunk.id))
-        return tuple(
+        candidates = tuple(
             Candidate(entry.chunk.id, score, entry.chunk, entry.vector if request.with_vectors else None)
             for score, entry in found[: request.limit]
         )
+        if waiting:
+            raise NotYetEmbeddedError(len(found) + len(waiting), len(found), candidates)
+        return candidates
 
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested records that exist."""
@@ -220,11 +257,11 @@ class MemoryStore:
         return self._contents
 
     def _entries(self, change: Change) -> Iterator[_Entry]:
-        vectors = None if change.vectors is None else unit_rows(change.vectors)
-        for position, chunk in enumerate(change.chunks):
+        vectors = iter(() if change.vectors is None else unit_rows(change.vectors))
+        for chunk in change.chunks:
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
             named = {name: unit_rows(rows[chunk.id]) for name, rows in change.named_vectors.items() if chunk.id in rows}
-            yield _Entry(chunk, terms, None if vectors is None else vectors[position], named)
+            yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None), named)
 
 
 ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.of_store))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
+_LONGEST_MADE = 150
+"""Of a name that is made of a question, before a number that makes it unique."""
 
 
 def _not_blank(text: str) -> str:
@@ -211,13 +213,25 @@ class Suite(_Part):
                 msg = f"another case has the name {case.name!r} already; names are unique in a suite"
                 raise CaseError(number, "name", msg)
             names.add(case.name)
-            complete = case.model_copy(update={k: v for k, v in given.items() if k not in case.model_fields_set})
+            missing = {key: value for key, value in given.items() if key not in case.model_fields_set}
+            if case.finds_nothing:  # so there is nothing that could be similar enough
+                missing.pop("relevance_threshold", None)
+            complete = case.model_copy(update=missing)
             if not complete.expects_something:
                 msg = "it expects nothing; give it expect, forbid, finds_nothing, paraphrases, or a threshold"
                 raise CaseError(number, "name", msg)
             cases.append(complete)
         object.__setattr__(self, "cases", cases)
         return self
+
+
+def name_of(text: str, taken: set[str]) -> str:
+    """Return a name for a case that is made of its question, other than those that are taken, and add it to them."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    name = " ".join(plain.split())[:_LONGEST_MADE].strip() or "unnamed"
+    unique = next(each for each in (name, *(f"{name} ({number})" for number in range(2, 10**6))) if each not in taken)
+    taken.add(unique)
+    return unique
 
 
 def schema() -> dict[str, Any]:

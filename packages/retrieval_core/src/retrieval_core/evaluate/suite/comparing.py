@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.evaluate.suite.results import CaseStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from retrieval_core.evaluate.suite.results import CaseResult, CaseStatus, SuiteResult
+    from retrieval_core.evaluate.suite.results import CaseResult, SuiteResult
 
     Floats: TypeAlias = NDArray[np.float64]
 
@@ -47,6 +48,7 @@ class Comparison:
         cases: How many both have a measure of.
         before: The measure's mean over these, and ``after`` likewise.
         low: Bounds of the difference of the means, a paired bootstrap interval of 95 %, with ``high``.
+        unjudged: Cases with a measure before that ended in an error after, and are not among those compared.
         is_same_corpus: Whether both were run on the same documents; ``None`` where that is not known.
     """
 
@@ -58,6 +60,7 @@ class Comparison:
     high: float
     change: Change
     changed: tuple[ChangedCase, ...]
+    unjudged: tuple[str, ...]
     is_same_corpus: bool | None
 
     @property
@@ -108,6 +111,11 @@ def compare(before: SuiteResult, after: SuiteResult, *, measure: str = "recall@5
         high=high,
         change=change,
         changed=_changed(earlier, later, measure),
+        unjudged=tuple(
+            name
+            for name, case in earlier.items()
+            if _has(case, measure) and name in later and later[name].status is CaseStatus.ERROR
+        ),
         is_same_corpus=None if None in corpora else corpora[0] == corpora[1],
     )
 

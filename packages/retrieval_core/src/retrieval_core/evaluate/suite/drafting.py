@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
-from retrieval_core.evaluate.suite.cases import Case
+from retrieval_core.evaluate.suite.cases import Case, name_of
 from retrieval_core.evaluate.suite.judging import folded
 from retrieval_core.evaluate.suite.running import UNLIKELY
 from retrieval_core.evaluate.suite.targets import LAST, Question
 from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.pipeline.stages.excerpts import Excerpter
 from retrieval_core.ports import Catalog, ChunkRange, FetchRequest
+from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,8 +42,8 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
     """Return cases for the sections of an index's documents: each asks for a heading, and expects its document.
 
     A heading is taken where no other section has it, so that there is one document to expect; those that are questions
-    come first. Every document has its turn before one has its second, and where there are more documents than cases,
-    those are taken that lie evenly among all.
+    come first, and titles of documents, which ask for little, last. Every document has its turn before one has its
+    second, and where there are more documents than cases, those are taken that lie evenly among all.
 
     Args:
         count: The most cases, at least 1.
@@ -73,14 +74,17 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
         sorted((c for c in chunks if seen[folded(c.section_path[-1])] == 1), key=lambda c: not _asks(c))
         for chunks in firsts
     ]
+    below = [[chunk for chunk in chunks if not _is_title(chunk)] for chunks in wanted]
+    titles = [[chunk for chunk in chunks if _is_title(chunk)] for chunks in wanted]
     chosen: list[Chunk] = []
-    for turn in zip_longest(*wanted):
+    for turn in (*zip_longest(*below), *zip_longest(*titles)):
         chosen += _evenly([chunk for chunk in turn if chunk is not None], count - len(chosen))
     if not chosen:
         msg = "no document has a heading of its own to ask for; draft from a log of questions instead"
         raise InvalidParameterError(msg)
     analyzer = build_analyzer(index.config.analysis)
-    return [_case_of(chunk, analyzer) for chunk in chosen]
+    names: set[str] = set()
+    return [_case_of(chunk, analyzer, names) for chunk in chosen]
 
 
 async def draft_from_log(target: Target, questions: Iterable[str], count: int, analyzer: Analyzer) -> list[Case]:
@@ -93,9 +97,10 @@ async def draft_from_log(target: Target, questions: Iterable[str], count: int, a
     """
     checked_count(count, "count")
     cases: list[Case] = []
+    names: set[str] = set()
     for question in list(dict.fromkeys(questions))[:count]:
         result = await target.retrieve(Question(question, 10))
-        fields: dict[str, Any] = {"name": _named(question), "query": question, "skip": TO_CONFIRM}
+        fields: dict[str, Any] = {"name": name_of(question, names), "query": question, "skip": TO_CONFIRM}
         confidence = target.confidence(question, result)
         if not result.hits or (confidence is not None and confidence < UNLIKELY):
             told = "nothing was found" if confidence is None else f"confidence {confidence:.2f}"
@@ -115,14 +120,14 @@ def read_log(path: Path) -> list[str]:
         InvalidParameterError: It holds no question.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise UnreadableFileError(str(path), f"it cannot be opened: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UnreadableFileError(str(path), f"it is not UTF-8 at byte {error.start}") from error
     asked: dict[str, str] = {}
     for line in lines:
-        question = _question_in(line).strip()
+        question = valid_unicode(_question_in(line)).strip()
         if question:
             asked.setdefault(folded(question), question)
     if not asked:
@@ -183,20 +188,28 @@ def _asks(chunk: Chunk) -> bool:
     return chunk.section_path[-1].rstrip().endswith("?")
 
 
+def _is_title(chunk: Chunk) -> bool:
+    return chunk.section_path[-1] in _title_of(chunk)
+
+
+def _title_of(chunk: Chunk) -> str:
+    return chunk.title or chunk.section_path[0]
+
+
 def _question_of(chunk: Chunk) -> str:
     """Return a heading as a question: as it is where it asks, and behind the title of its document elsewhere."""
     heading = chunk.section_path[-1]
-    title = chunk.title or chunk.section_path[0]
+    title = _title_of(chunk)
     if _asks(chunk) or title in heading:
         return heading
     return title if heading in title else f"{title}: {heading}"
 
 
-def _case_of(chunk: Chunk, analyzer: Analyzer) -> Case:
+def _case_of(chunk: Chunk, analyzer: Analyzer, names: set[str]) -> Case:
     question = _question_of(chunk)
     return Case.model_validate(
         {
-            "name": _named(f"{chunk.document_id}: {chunk.section_path[-1]}"),
+            "name": name_of(f"{chunk.document_id}: {chunk.section_path[-1]}", names),
             "query": question,
             "expect": {"documents": [chunk.document_id]},
             "skip": TO_CONFIRM,
@@ -208,8 +221,3 @@ def _case_of(chunk: Chunk, analyzer: Analyzer) -> Case:
 def _support(chunk: Chunk, question: str, analyzer: Analyzer) -> str:
     text = Excerpter(question, analyzer).excerpt(chunk.text, LONGEST_SUPPORT) or chunk.text[:LONGEST_SUPPORT]
     return f"{chunk.id} says: {' '.join(text.split())}"
-
-
-def _named(text: str) -> str:
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(plain.split())[:150]

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from retrieval_core.evaluate.suite.results import CaseResult, SuiteResult
 
 LONGEST_DETAILS = 400_000
-"""Characters for all that is known of the cases that went wrong; behind that, cases are shown with a line."""
+"""Bytes for all that is known of the cases that went wrong; behind that, cases are shown with a line."""
 _LONGEST = 160
+_BYTES = 2.5
+"""For a character that is shown, on average: of texts that take more, less is shown."""
 _DEEPEST = 10
 _CONTROL = re.compile(f"(?![\t\n])[{CONTROLS}]")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -80,7 +82,7 @@ def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
         room = LONGEST_DETAILS
         for number, case in enumerate(wrong):
             details = "".join(_details(case))
-            room -= len(details)
+            room -= len(details.encode())
             if room < 0:
                 yield f'<p class="dim">{len(wrong) - number} more are in the table below.</p>'
                 break
@@ -103,12 +105,12 @@ def _figures(result: SuiteResult) -> Iterator[str]:
 
 
 def _criteria(result: SuiteResult) -> Iterator[str]:
-    yield '<h2>Criteria</h2><div class="scroll"><table><thead><tr><th>Code<th>What<th class="n">Measured'
-    yield '<th class="n">Wanted<th>Verdict</thead><tbody>'
+    yield '<h2>Criteria</h2><div class="scroll"><table><thead><tr><th>Code<th>Verdict<th>What'
+    yield '<th class="n">Measured<th class="n">Wanted</thead><tbody>'
     for criterion in result.criteria:
         values = "".join(f'<td class="n">{_number(value)}' for value in (criterion.value, criterion.target))
         verdict = f'<td class="c {criterion.verdict.split()[0]}">{criterion.verdict}'
-        yield f'<tr><td class="c">{criterion.code}<td class="t">{escape(criterion.text)}{values}{verdict}'
+        yield f'<tr><td class="c">{criterion.code}{verdict}<td class="t">{escape(criterion.text)}{values}'
     yield "</tbody></table></div>"
 
 
@@ -263,5 +265,8 @@ def _number(value: float | None) -> str:
 def _shown(text: str, longest: int = _LONGEST) -> str:
     """Return text for the page, cut, with what could steer or hide it written out, in a direction of its own."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    harmless = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
-    return f"<bdi>{escape(harmless)}</bdi>"
+    while True:
+        shown = escape(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", cut))
+        if len(shown.encode()) <= _BYTES * longest:
+            return f"<bdi>{shown}</bdi>"
+        cut = f"{cut[: len(cut) * 4 // 5]}…"

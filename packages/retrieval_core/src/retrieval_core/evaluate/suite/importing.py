@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
-from retrieval_core.evaluate.suite.cases import Case
+from retrieval_core.evaluate.suite.cases import Case, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,31 +64,25 @@ def import_cases(path: Path) -> Imported:
         if isinstance(fields, str):
             left_out.append(f"{place}: {fields}")
             continue
-        name = _unique(fields["query"], names)
         try:
-            cases.append(Case.model_validate({"name": name, **fields}))
-            names.add(name)
+            cases.append(Case.model_validate({"name": name_of(fields["query"], names), **fields}))
         except ValidationError as error:
             left_out.append(f"{place}: {error.errors(include_url=False)[0]['msg']}")
     return Imported(tuple(cases), tuple(left_out))
 
 
-def _unique(question: str, names: set[str]) -> str:
-    """Return a name for a case: its question in one line, with a number where another one has it."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in question)
-    name = " ".join(plain.split())[:150] or "empty"
-    return next(each for each in (name, *(f"{name} ({number})" for number in range(2, 10**6))) if each not in names)
-
-
 def _from_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    rows = csv.DictReader(text.splitlines(keepends=True))
+    rows = csv.DictReader(io.StringIO(text, newline=""))
     columns = {(name or "").strip().lower(): name for name in rows.fieldnames or ()}
     question = next((columns[name] for name in _QUESTIONS if name in columns), None)
     file = next((columns[name] for name in _FILES if name in columns), None)
     if question is None or file is None:
         msg = f"{path.name!r} needs the columns question and expected_file; it has {', '.join(columns) or 'none'}"
         raise InvalidParameterError(msg)
-    for row in rows:
+    for column in columns.values():
+        if column not in {question, file}:
+            yield f"the column {column!r:.80}", "cases have nothing like it"
+    for row in _rows(rows, path):
         files = [part.strip() for part in (row[file] or "").split(";") if part.strip()]
         asked = (row[question] or "").strip()
         if not asked or not files:
@@ -95,13 +91,26 @@ def _from_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any] | str
             yield f"line {rows.line_num}", {"query": asked, "expect": {"documents": list(dict.fromkeys(files))}}
 
 
-def _from_promptfoo(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+def _rows(rows: csv.DictReader[str], path: Path) -> Iterator[dict[str, str | None]]:
     try:
-        told = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        msg = f"{path.name!r} is no YAML: {error}"
+        yield from rows
+    except csv.Error as error:
+        msg = f"{path.name!r} is no CSV at line {rows.line_num + 1}: {error}"
         raise InvalidParameterError(msg) from error
-    tests = cast("dict[str, Any]", told).get("tests") if isinstance(told, dict) else told
+
+
+def _from_promptfoo(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    is_json = path.suffix.lower() == ".json"
+    try:
+        told = json.loads(text) if is_json else yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        msg = f"{path.name!r} is no {'JSON' if is_json else 'YAML'}: {error}"
+        raise InvalidParameterError(msg) from error
+    tests = told
+    if isinstance(told, dict):
+        tests = cast("dict[str, Any]", told).get("tests")
+        if "defaultTest" in told:
+            yield "defaultTest", "what it says of all tests belongs into each"
     if not isinstance(tests, list):
         msg = f"{path.name!r} is no file of promptfoo: it has no list of tests"
         raise InvalidParameterError(msg)
@@ -114,18 +123,31 @@ def _from_promptfoo(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]
         if question is None or not question.strip():
             yield place, f"it has no question; one of the variables {', '.join(_QUESTIONS)} has to be it"
             continue
-        phrases: dict[str, None] = {}
-        matches = "all"
-        for assertion in cast("list[Any]", fields.get("assert") or []):
-            own = cast("dict[str, Any]", assertion) if isinstance(assertion, dict) else {}
-            kind, value = own.get("type"), own.get("value")
-            texts = cast("list[Any]", value) if isinstance(value, list) else [value]
-            if kind in _TEXTS and texts and all(isinstance(each, str) and each.strip() for each in texts):
-                matches = "any" if _TEXTS[kind] == "any" and len(texts) > 1 else matches
-                phrases |= dict.fromkeys(cast("list[str]", texts))
-            else:
-                yield place, f"the assertion {kind!r:.80} says nothing of what is retrieved"
-        if phrases:
-            yield place, {"query": question, "expect": {"phrases": list(phrases), "matches": matches}}
+        expected, refused = _phrases(fields.get("assert") or [])
+        for complaint in refused:
+            yield place, complaint
+        if expected["phrases"]:
+            yield place, {"query": question, "expect": expected}
         else:
             yield place, "none of its assertions says which text has to be found"
+
+
+def _phrases(asserted: object) -> tuple[dict[str, Any], list[str]]:
+    """Return what a test's assertions expect to be found, and why the others are not taken over."""
+    phrases: dict[str, None] = {}
+    matches = "all"
+    refused: list[str] = []
+    for assertion in cast("list[Any]", asserted if isinstance(asserted, list) else [asserted]):
+        own = cast("dict[str, Any]", assertion) if isinstance(assertion, dict) else {}
+        kind, value = str(own.get("type")), own.get("value")
+        texts = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if kind not in _TEXTS or not texts or not all(isinstance(each, str) and each.strip() for each in texts):
+            refused.append(f"the assertion {kind!r:.80} says nothing of what is retrieved")
+            continue
+        is_choice = _TEXTS[kind] == "any" and len(texts) > 1
+        if phrases and (is_choice or matches == "any"):
+            refused.append(f"the assertion {kind!r}, since a case expects all of its texts or any of them")
+            continue
+        matches = "any" if is_choice else "all"
+        phrases |= dict.fromkeys(cast("list[str]", texts))
+    return {"phrases": list(phrases), "matches": matches}, refused

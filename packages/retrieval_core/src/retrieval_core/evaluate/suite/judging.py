@@ -121,7 +121,8 @@ def judged(case: Case, texts: Texts, milliseconds: float) -> Iterator[RetrievalE
     if case.relevance_threshold is not None:
         yield from _irrelevant(case, case.relevance_threshold, texts.hits)
     if case.latency_ms is not None and milliseconds > case.latency_ms:
-        yield PerformanceError(f"it took {milliseconds:.0f} ms, and may take {case.latency_ms:g}")
+        # How long is a field of the result, so that two runs say the same.
+        yield PerformanceError(f"it took longer than the {case.latency_ms:g} ms that it may take")
 
 
 def _unsound(hits: Sequence[Hit]) -> Iterator[SearchError]:

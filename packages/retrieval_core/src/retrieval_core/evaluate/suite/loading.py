@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 20_000_000
 MOST_REPETITION = 100_000
 """Values that aliases may stand for: few enough that no file becomes a much larger one in memory."""
+MOST_DIGITS = 100
+"""Of a whole number: Python refuses to read thousands of them."""
 MOST_PROBLEMS = 20
 """Problems of one file that are told."""
 
@@ -97,7 +99,7 @@ class _Reader:
         text = self._text
         if self._is_json:
             try:
-                json.loads(text)
+                json.loads(text, parse_int=str)  # however long
             except json.JSONDecodeError as error:
                 raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
             except RecursionError:
@@ -171,9 +173,11 @@ class _Reader:
         if node.style is not None:
             self._check_tag(node, "str")
             return _SURROGATES.sub(_joined, text) if self._is_json else text
+        tag = node.tag.removeprefix(_TAG)
+        if tag == "int" and len(text) > MOST_DIGITS:
+            raise self._problem(node, f"a number has {MOST_DIGITS} digits at most, and this one {len(text):,}")
         if self._is_json:
             return json.loads(text)
-        tag = node.tag.removeprefix(_TAG)
         if tag == "str":
             return text
         if tag == "null":

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core import errors
-from retrieval_core.errors import ExpectationError, InvalidParameterError, RelevanceError, RetrievalError, checked_count
+from retrieval_core.errors import ExpectationError, InvalidParameterError, RetrievalError, SearchError, checked_count
 from retrieval_core.evaluate.suite.explaining import explained
 from retrieval_core.evaluate.suite.judging import Texts, judged, measures_of, ranks_of
 from retrieval_core.evaluate.suite.results import (
@@ -89,6 +89,12 @@ async def run_case(target: Target, case: Case) -> CaseResult:
     return await _judge(target, case, lacking)
 
 
+async def load_models(target: Target, case: Case) -> None:
+    """Ask a first question, whose time would be no question's; where it fails, its case will tell."""
+    with suppress(Exception):
+        await target.retrieve(question_of(case, case.query))
+
+
 def _ignore(_name: str, _status: CaseStatus, _done: int, _total: int) -> None: ...
 
 
@@ -112,7 +118,7 @@ class _Run:
             chunks = {chunk: None for case in cases for chunk in case.expect.chunks}
             lacking = await self.target.lacking(tuple(documents), tuple(chunks))
             if cases:
-                await self._load_models(cases[0])
+                await load_models(self.target, cases[0])
         except RetrievalError as error:
             if not cases:
                 raise  # there is no case that could tell
@@ -133,6 +139,8 @@ class _Run:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(self.concurrency, len(cases))):
                 tasks.create_task(work())
+        if problem is None and await self._has_changed(subject):
+            results = [_unjudged(result) if result.status is CaseStatus.FAILED else result for result in results]
         results.sort(key=lambda result: result.name)
         performance = performance_of([r.retrieval_time_ms for r in results if r.retrieval_time_ms is not None])
         made = SuiteResult(
@@ -147,10 +155,20 @@ class _Run:
         fetched = None if problem else await _time_fetches(self.target, results)
         return replace(made, criteria=tuple(_criteria(self.suite.criteria, self.suite.cases, made, fetched)))
 
-    async def _load_models(self, case: Case) -> None:
-        """Ask a first question, whose time would be no question's; where it fails, its case will tell."""
-        with suppress(Exception):
-            await self.target.retrieve(question_of(case, case.query))
+    async def _has_changed(self, subject: Subject) -> bool:
+        try:
+            has_changed = await self.target.describe() != subject
+        except RetrievalError:
+            has_changed = True
+        if has_changed:
+            logger.warning("the index %s changed while the suite ran; run it again", self.target.location)
+        return has_changed
+
+
+def _unjudged(result: CaseResult) -> CaseResult:
+    """Return a failed case of an index that changed: it may have failed for that alone, and has no measures."""
+    problem = _problem(SearchError("the index changed while the suite ran; run it again"), None)
+    return replace(result, status=CaseStatus.ERROR, problems=(problem, *result.problems), measures={})
 
 
 def _skipped(case: Case) -> CaseResult:
@@ -188,16 +206,8 @@ async def _asked(target: Target, case: Case) -> CaseResult:
         if case.finds_nothing and (error := _found_something(target, wording, result)):
             problems.append((wording, error))
     problems += _disagreements(case, wordings, found)
-    if case.relevance_threshold is not None and any(isinstance(e, RelevanceError) for _, e in problems):
-        for wording in wordings:
-            nearest = await target.nearest(wording)
-            if nearest is not None and nearest < case.relevance_threshold:
-                msg = (
-                    f"no passage of the index reaches the relevance_threshold {case.relevance_threshold:g}: the most "
-                    f"similar one has {nearest:.3f}"
-                )
-                problems = [(wording, InvalidParameterError(msg))]
-                break
+    if problems and (unreachable := await _beyond_reach(target, case, wordings, found)):
+        problems = [unreachable]
     raised = [error for _, error in problems]
     measures = [measures_of(case.expect, ranks_of(case.expect, held), case.top_k) for held in texts]
     result = found[0]
@@ -239,6 +249,24 @@ async def _retrieve(target: Target, case: Case, text: str) -> RetrievalResult:
         for hit in result.hits
     ]
     return replace(result, hits=tuple(hits))
+
+
+async def _beyond_reach(
+    target: Target, case: Case, wordings: Sequence[str], found: Sequence[RetrievalResult]
+) -> tuple[str, InvalidParameterError] | None:
+    """Return a threshold that no passage of the index reaches, with the wording it is beyond reach of."""
+    thresholds = {name: getattr(case, name) for name in ("relevance_threshold", "score_threshold")}
+    for wording, result in zip(wordings, found, strict=True):
+        best = max((hit.scores.dense for hit in result.hits if hit.scores.dense is not None), default=-1.0)
+        beyond = {name: threshold for name, threshold in thresholds.items() if threshold and best < threshold}
+        nearest = await target.nearest(wording) if beyond else None
+        for name, threshold in beyond.items():
+            if nearest is not None and nearest < threshold:
+                msg = (
+                    f"no passage of the index reaches the {name} {threshold:g}: the most similar one has {nearest:.3f}"
+                )
+                return wording, InvalidParameterError(msg)
+    return None
 
 
 def _found_something(target: Target, wording: str, result: RetrievalResult) -> ExpectationError | None:
@@ -289,9 +317,12 @@ async def _time_fetches(target: Target, results: Sequence[CaseResult]) -> float 
     for chunk_id in list(ids)[:FETCHES]:
         started = time.perf_counter()
         try:
-            await target.fetch(chunk_id)
+            held = await target.fetch(chunk_id)
         except RetrievalError as error:
             logger.warning("the passage %r could not be read by its id: %s", chunk_id, error)
+            return None
+        if held is None:
+            logger.warning("the passage %r was found, and is not there by its id", chunk_id)
             return None
         times.append((time.perf_counter() - started) * 1000)
     return percentile(times, 95) if times else None

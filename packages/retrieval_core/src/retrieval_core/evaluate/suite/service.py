@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LARGEST_ANSWER = 50_000_000
 SECONDS = 30.0
+_AT_ONCE = 65_536
 LEAST = 1e-12
 """A threshold that next to nothing is below, with which every result has its similarity."""
 
@@ -49,16 +50,13 @@ class ServiceTarget:
         seconds: How long one answer may take.
 
     Raises:
-        InvalidParameterError: It is no address of the web.
+        InvalidParameterError: It is no address of the web, or has a user's name and password in it.
     """
 
     def __init__(
         self, url: str, *, index: str | None = None, token: str | None = None, seconds: float = SECONDS
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            msg = f"the address of a service begins with http:// or https:// and a host, got {url!r:.200}"
-            raise InvalidParameterError(msg)
+        _check_address(url)
         self._url = url.rstrip("/")
         self._index = index
         self._headers = {"Content-Type": "application/json"}
@@ -151,7 +149,7 @@ class ServiceTarget:
             asked["index"] = self._index
         found = await self._call("POST", "/v1/search", asked)
         with self._of_this_form():
-            return found["results"][0]["similarity_score"] if found["results"] else None
+            return found["results"][0]["similarity_score"] if found["results"] else 0.0
 
     def confidence(self, text: str, result: RetrievalResult) -> float | None:
         """Return how likely what was found bears on a question, by the words of English."""
@@ -163,9 +161,14 @@ class ServiceTarget:
         return await asyncio.to_thread(self._answer, request)
 
     def _answer(self, request: Request) -> dict[str, Any]:
+        deadline = time.monotonic() + self._seconds
+        text = bytearray()
         try:
             with self._opener.open(request, timeout=self._seconds) as answer:
-                text = answer.read(LARGEST_ANSWER)
+                while (part := answer.read1(_AT_ONCE)) and len(text) < LARGEST_ANSWER:
+                    text += part
+                    if time.monotonic() > deadline:  # the timeout is that of a part, and there may be no end of them
+                        raise self._too_slow()
         except HTTPError as error:
             with error:
                 raise _refused(error.code, error.read(LARGEST_ANSWER), self._url) from error
@@ -201,6 +204,20 @@ class _NoRedirects(HTTPRedirectHandler):
 
     def redirect_request(self, *_args: Any, **_more: Any) -> None:
         return None
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        parts, is_address = None, False
+    if parts is not None and "@" in parts.netloc:  # which every report would show
+        msg = "the address of a service has no user and password in it; give a token in their place"
+        raise InvalidParameterError(msg)
+    if not is_address or not url.isprintable() or " " in url:
+        msg = f"the address of a service begins with http:// or https:// and a host, got {url!r:.200}"
+        raise InvalidParameterError(msg)
 
 
 def _refused(status: int, text: bytes, url: str) -> RetrievalError:

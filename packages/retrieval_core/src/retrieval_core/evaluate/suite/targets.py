@@ -8,6 +8,7 @@ import platform
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
@@ -101,7 +102,9 @@ class Target(Protocol):
         ...
 
     async def nearest(self, text: str) -> float | None:
-        """Return the highest cosine similarity of any passage with a text, in [0, 1]; ``None`` without vectors.
+        """Return the highest cosine similarity of any passage with a text, in [0, 1].
+
+        It is 0 where there is no passage, and ``None`` where there are no vectors.
 
         Raises:
             RetrievalError: It cannot be searched.
@@ -174,7 +177,7 @@ class IndexTarget:
         store = self._index.store
         absent = await documents_lacking(store, documents)
         known = list(await self._sources()) if absent else []
-        meant = {name: next((other for other in known if other.endswith(f"/{name}")), None) for name in absent}
+        meant = {name: _alike(name, known) for name in absent}
         held = await store.fetch(FetchRequest(chunk_ids=tuple(chunks)))
         lacking: dict[tuple[str, str], str | None] = {("document", name): other for name, other in meant.items()}
         return lacking | {("chunk", chunk): None for chunk in chunks if chunk not in held.chunks}
@@ -192,12 +195,23 @@ class IndexTarget:
             return None
         request = SearchRequest(limit=1, vector=await embedder.embed_query(text))
         found = await self._index.store.search(request)
-        return max(0.0, min(1.0, found[0].score)) if found else None
+        return max(0.0, min(1.0, found[0].score)) if found else 0.0
 
     def confidence(self, text: str, result: RetrievalResult) -> float | None:
         """Return how likely what was found bears on a question."""
         embedder = self._index.embedder
         return confidence_in(text, result, None if embedder is None else embedder.id, self._analyzer)
+
+
+def _alike(name: str, known: Sequence[str]) -> str | None:
+    """Return the document whose path ends most like a name, in its last part at least."""
+
+    def shared(other: str) -> int:
+        pairs = zip(reversed(name.split("/")), reversed(other.split("/")), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    best = max(known, key=shared, default=None)
+    return best if best is not None and shared(best) else None
 
 
 async def documents_lacking(store: Store, documents: Sequence[str]) -> list[str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, AdapterParts
+from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
+from retrieval_core.ports import Preloading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +30,19 @@ if TYPE_CHECKING:
 def build_embedder(config: EmbedderConfig) -> Embedder | None:
     """Return the configured embedder, not yet loaded; ``None`` for the kind ``none``."""
     return EMBEDDERS.make(config.kind, config, AdapterParts())
+
+
+def preloaded_embedder(config: RetrievalConfig) -> Embedder | None:
+    """Return the configured embedder, whose model loads beside what follows; for who is about to ask by meaning.
+
+    Raises:
+        ConfigurationError: As of :func:`~retrieval_core.open_index`.
+    """
+    check_complete(config)
+    embedder = build_embedder(config.embedder)
+    if isinstance(embedder, Preloading):
+        embedder.preload()
+    return embedder
 
 
 def build_llm(config: LLMConfig) -> LLM | None:

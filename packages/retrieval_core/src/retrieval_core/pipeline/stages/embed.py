@@ -142,8 +142,10 @@ def checked(vector: Vector, dimension: int, query: str) -> Vector:
         raise EmbeddingError(msg, query) from error
     if array.shape != (dimension,):
         raise DimensionMismatchError(dimension, array.size, "the embedding of the query")
-    array = array.astype("float32", copy=False)
-    if not array.any():
+    import numpy as np  # noqa: PLC0415 - whoever has a vector has loaded it
+
+    array = array.astype(np.float32, copy=False)
+    if not np.count_nonzero(array):
         msg = "the embedder gave a vector of zeros, which is equally far from everything"
         raise EmbeddingError(msg, query)
     return array

@@ -18,10 +18,12 @@ distribution-based fusion as 0.5.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import frexp, fsum, ldexp, sqrt
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.types import Scores
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +36,7 @@ RRF_RANK_CONSTANT = 60
 """From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet", SIGIR 2009."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """A chunk's place in the common order, before the chunk itself is read."""
@@ -67,10 +70,9 @@ def fuse(
     Returns:
         Best first; equal scores are ordered by chunk id.
     """
-    places = _places(dense), _places(lexical)
     if dense is None or lexical is None:
-        alone = list(places[0] or places[1])[:limit]
-        return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=None)) for chunk_id in alone])
+        return _alone(dense, lexical, limit)
+    places = _places(dense), _places(lexical)
     dense_values, dense_absent = _normalized(places[0], method)
     lexical_values, lexical_absent = _normalized(places[1], method)
     fused = {
@@ -80,6 +82,19 @@ def fuse(
     }
     order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))[:limit]
     return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order])
+
+
+def _alone(
+    dense: Sequence[Candidate] | None, lexical: Sequence[Candidate] | None, limit: int | None
+) -> tuple[Ranked, ...]:
+    """Return what one side found, in its own order."""
+    if dense is None:
+        places = islice(_places(lexical).items(), limit)
+        ranked = [Ranked(name, Scores(lexical=score, lexical_rank=rank, final=score)) for name, (rank, score) in places]
+    else:
+        places = islice(_places(dense).items(), limit)
+        ranked = [Ranked(name, Scores(cosine_to_score(score), rank, final=score)) for name, (rank, score) in places]
+    return tuple(ranked)
 
 
 def merge(
@@ -146,7 +161,7 @@ def _scores(
     dense: Mapping[str, tuple[int, float]],
     lexical: Mapping[str, tuple[int, float]],
     *,
-    fused: float | None,
+    fused: float,
 ) -> Scores:
     dense_rank, dense_score = dense.get(chunk_id, _NOWHERE)
     lexical_rank, lexical_score = lexical.get(chunk_id, _NOWHERE)
@@ -156,7 +171,7 @@ def _scores(
         lexical=lexical_score,
         lexical_rank=lexical_rank,
         fused=fused,
-        final=fused if fused is not None else dense_score if dense_score is not None else lexical_score,
+        final=fused,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from retrieval_core.types.fast_init import fast_init
+
 if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.pipeline.stages.fuse import FusionMethod
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The settings of one query.
@@ -60,4 +63,4 @@ class Plan:
     @property
     def shortlist(self) -> int:
         """How many hits the search hands on, at least ``top_k``."""
-        return max(self.top_k, self.reranked)
+        return self.reranked if self.reranked > self.top_k else self.top_k  # noqa: FURB136 - asked for at each stage

@@ -13,7 +13,8 @@ from retrieval_core.pipeline.stages.combine import combine_vectors
 from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.ports import Candidate, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
-from retrieval_core.types import Chunk
+from retrieval_core.types import Chunk, Query
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Query, Vector
+    from retrieval_core.types import Vector
 
 Candidates: TypeAlias = "tuple[Candidate, ...]"
 
@@ -30,6 +31,7 @@ BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchResults:
     """What the sides found; ``None`` for a side that was not asked, or failed.
@@ -133,7 +135,7 @@ async def _search_meaning(run: Run, store: Store, questions: Questions, query: Q
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, None, embedded)
-    query = replace(query, embedding=embedded.value)
+    query = Query(query.original, query.text, query.truncated, embedded.value)
     own = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
     if not plan.vectors:
         return _found(query, await own, None)

@@ -13,6 +13,7 @@ from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.types import Degradation, Hit
+from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Vector
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The hits, and what could not be done for them."""
@@ -84,13 +86,15 @@ async def _fetch(
     at_hand: dict[str, Chunk] = {}
     for expansion in expansions:
         at_hand.update(expansion.chunks)
-    at_hand.update([(item.chunk_id, item.chunk) for item in found.candidates if item.chunk is not None])
+    for side in found.sides:
+        at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()
     if found.query.embedding is not None:
         to_score = {item.chunk_id for item in pool if item.scores.dense is None}
     needed = [item.chunk_id for item in pool]
-    missing = tuple([name for name in needed if to_compare or name in to_score or name not in at_hand])
+    everything = to_compare or not at_hand
+    missing = tuple([name for name in needed if everything or name in to_score or name not in at_hand])
     if not missing:
         return Fetched(chunks=at_hand), None, ()
     request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
@@ -114,10 +118,10 @@ def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> Dimens
 
 
 def _with_dense_scores(
-    pool: Sequence[Ranked], vectors: Mapping[str, Vector], embedding: Vector | None
+    pool: tuple[Ranked, ...], vectors: Mapping[str, Vector], embedding: Vector | None
 ) -> tuple[Ranked, ...]:
     if embedding is None or not vectors:
-        return tuple(pool)
+        return pool
     return tuple(
         replace(item, scores=replace(item.scores, dense=cosine_to_score(float(vector @ embedding))))
         if item.scores.dense is None and (vector := vectors.get(item.chunk_id)) is not None

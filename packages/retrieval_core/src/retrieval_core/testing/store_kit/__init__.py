@@ -19,6 +19,7 @@ from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
+from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
 from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
@@ -38,6 +39,7 @@ class StoreConformance(
     FieldTests,
     FetchTests,
     HostileInputTests,
+    LateVectorTests,
     NamedVectorTests,
     RunningTests,
     VersionTests,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import finalize
 
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
+from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
 from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
 from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
 from retrieval_core.run.threads import ThreadPool
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
+    from retrieval_core.adapters.stores.sqlite.changes import FileId, Mark
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
 
 T = TypeVar("T")
@@ -51,18 +53,6 @@ class _AbandonedError(Exception):
     """The caller was cancelled; nobody sees this."""
 
 
-class _FileId(NamedTuple):
-    """The identity of a file, which differs after it was replaced or copied over.
-
-    In WAL mode the file itself changes only at checkpoints.
-    """
-
-    device: int
-    inode: int
-    size: int
-    changed: int
-
-
 class _Known(NamedTuple):
     """A thread's connection.
 
@@ -71,7 +61,7 @@ class _Known(NamedTuple):
         is_frozen: Whether it was opened as ``immutable``, so that reads are invalid once the file has changed.
     """
 
-    file: _FileId | None
+    file: FileId | None
     connection: sqlite3.Connection
     is_frozen: bool = False
 
@@ -109,15 +99,18 @@ class Connections:
     Args:
         path: The file; the first write makes it, and its folder.
         busy_timeout: Seconds that a writer waits for another process that writes.
+        now: The time of day in seconds, by the clock of the file system.
     """
 
-    def __init__(self, path: Path, busy_timeout: float) -> None:
+    def __init__(self, path: Path, busy_timeout: float, now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._busy_timeout = busy_timeout
         self._readers = ThreadPool("sqlite-read", READERS)
         self._writer = ThreadPool("sqlite-write", 1)
         self._of_thread = threading.local()
         self._open: list[sqlite3.Connection] = []
+        self._changes = ChangeDetector(path, self._rest, self._connect_to_count, self._open, now)
+        self._named: tuple[Mark, str | None] | None = None
         # What is collected without having been closed lets go of the file as quietly.
         finalize(self, _close_all, self._open).atexit = False
 
@@ -146,6 +139,32 @@ class Connections:
                             return result
 
         return await self._run(self._readers, work, call)
+
+    async def version(self, name: Callable[[sqlite3.Connection], str]) -> str | None:
+        """Return what names the state of the index, read only where that may have changed since the last time.
+
+        Args:
+            name: Reads it.
+
+        Raises:
+            IndexNotFoundError: There is no index yet.
+            StoreError: The index cannot be read.
+        """
+        # Marked before it is read: what is committed in between has the next mark, and is read again.
+        mark, known = self._changes.mark(), self._named
+        if mark is not None and known is not None and known[0] == mark:
+            return known[1]
+
+        def work(connection: sqlite3.Connection) -> str:
+            named = name(connection)
+            if mark is None:
+                self._changes.renew()
+            return named
+
+        named = await self.read(work)
+        if mark is not None and self._changes.is_settled(mark):
+            self._named = mark, named
+        return named
 
     async def write(self, function: Callable[[sqlite3.Connection], T], prepare: Preparation) -> T:
         """Run a function in a write transaction, which is on the disk when this returns.
@@ -211,7 +230,7 @@ class Connections:
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
-            self._of_thread.known = _Known(self._file_id(), connection)  # the commit may have changed the file
+            self._of_thread.known = _Known(self._changes.file_id(), connection)  # the commit may have changed the file
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -220,7 +239,7 @@ class Connections:
 
     def _known(self, *, writing: bool) -> _Known:
         """Return this thread's connection, opened anew where the file was deleted, replaced or copied over."""
-        found = self._file_id()
+        found = self._changes.file_id()
         known: _Known | None = getattr(self._of_thread, "known", None)
         if known is not None:
             if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
@@ -242,7 +261,7 @@ class Connections:
                 raise StoreError(msg) from error
             connection, is_frozen = self._connect("ro&immutable=1", writing=False), True
         else:
-            found = self._file_id()
+            found = self._changes.file_id()
         self._open.append(connection)
         self._of_thread.known = known = _Known(found, connection, is_frozen)
         return known
@@ -258,7 +277,7 @@ class Connections:
 
     def _is_as_it_was(self, known: _Known) -> bool:
         """Whether a read is valid: a file that was opened as immutable must not have changed meanwhile."""
-        return not known.is_frozen or (known.file == self._file_id() and not self._has_rest)
+        return not known.is_frozen or (known.file == self._changes.file_id() and not self._has_rest)
 
     @property
     def _rest(self) -> Path:
@@ -272,12 +291,22 @@ class Connections:
         except FileNotFoundError:
             return False
 
+    def _connect_to_count(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._uri("rw"), uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _uri(self, mode: str) -> str:
+        return f"{self._path.absolute().as_uri()}?mode={mode}"
+
     def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
         check_sqlite()
         if writing:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
+            self._uri(mode),
             uri=True,
             timeout=min(BUSY_STEP, self._busy_timeout) if writing else self._busy_timeout,
             isolation_level=None,
@@ -296,13 +325,6 @@ class Connections:
                 raise OldFormatError(version)
             raise self._not_found()
         return connection
-
-    def _file_id(self) -> _FileId | None:
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return _FileId(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _not_found(self) -> IndexNotFoundError:
         return IndexNotFoundError(f"there is no index at {self._path}; make one with: retrieval index PATH…")

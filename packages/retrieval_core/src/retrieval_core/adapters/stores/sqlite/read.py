@@ -63,7 +63,8 @@ def follows(connection: Connection, token: str, generation: int) -> bool:
 def fetch(connection: Connection, request: FetchRequest) -> Fetched:
     """Return those of the requested records that exist."""
     numbered = {number: CHUNKS.from_row(row) for number, *row in _chunk_rows(connection, request)}
-    numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
+    if request.filter is not None:
+        numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
     sections = map(SECTIONS.from_row, _by_id(connection, _SECTIONS, request.section_ids))
     documents = map(DOCUMENTS.from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
     fields_of = FieldReader()

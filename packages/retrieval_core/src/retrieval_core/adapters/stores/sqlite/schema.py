@@ -34,7 +34,8 @@ CONVERTED_AT_ONCE = 1000
 # A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
 # "removed". Long texts are the last columns, so that reading the others does not touch them. A copy of a file has its
 # generations too, so each write leaves a random token; "writes" has those of the last generations, by which readers see
-# whether their cache is a former state of this very file.
+# whether their cache is a former state of this very file. "late_vectors" has the chunks that were written without their
+# vector, and the generation that brought it, NULL until then, by which cached arrays are updated.
 _TABLES = """
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE state (identity TEXT NOT NULL, generation INTEGER NOT NULL);
@@ -67,6 +68,11 @@ CREATE TABLE sources (
 _TOKENS = """
 ALTER TABLE state ADD COLUMN token TEXT NOT NULL DEFAULT '';
 CREATE TABLE writes (generation INTEGER PRIMARY KEY, token TEXT NOT NULL);
+"""
+
+_LATE_VECTORS = """
+CREATE TABLE late_vectors (number INTEGER PRIMARY KEY, generation INTEGER);
+CREATE INDEX late_vectors_by_generation ON late_vectors (generation);
 """
 
 _NAMED_VECTORS = """
@@ -118,7 +124,8 @@ def read_format(connection: Connection, path: Path) -> int:
 
 def create_tables(connection: Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the open transaction."""
-    _execute(connection, _TABLES + _TOKENS + _WORDS + (_NAMED_VECTORS if manifest.vectors else ""))
+    tables = _TABLES + _TOKENS + _WORDS + _LATE_VECTORS + (_NAMED_VECTORS if manifest.vectors else "")
+    _execute(connection, tables)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
@@ -141,7 +148,7 @@ def convert_tables(connection: Connection, analyzer: Analyzer) -> None:
 
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         _execute(connection, _TOKENS)
-    _execute(connection, _WORDS + "DROP TABLE words;")
+    _execute(connection, _WORDS + _LATE_VECTORS + "DROP TABLE words;")
     chunks = connection.execute(f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks ORDER BY number")  # noqa: S608 - constants
     while rows := chunks.fetchmany(CONVERTED_AT_ONCE):
         texts = ((number, CHUNKS.from_row(row).indexed_text) for number, *row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -12,6 +13,7 @@ import numpy as np
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.rows import FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
+from retrieval_core.adapters.stores.sqlite.late import came_since
 from retrieval_core.adapters.stores.sqlite.read import FIELDS, follows, read_state, vectors_from
 from retrieval_core.types.filters import paths_of
 
@@ -41,11 +43,15 @@ class Snapshot:
         numbers: The chunks' numbers, ascending; some of the chunks may be removed.
         passing: Which rows exist, have the requested vector, and match the filter.
         matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
+        chunks: How many exist and match the filter.
+        embedded: How many of these have the requested vector.
     """
 
     numbers: NDArray[np.int64]
     passing: Mask
     matrix: Matrix
+    chunks: int
+    embedded: int
 
 
 class SnapshotCache:
@@ -87,15 +93,19 @@ class SnapshotCache:
             self._refresh(connection)
             paths = frozenset[str]() if condition is None else paths_of(condition)
             columns = self._columns.filled(paths, self._numbers, partial(_fields, connection))
-            numbers, passing = self._numbers, self._alive
+            numbers, passing, present = self._numbers, self._alive, None
             matrix = np.zeros((len(numbers), 0), dtype=np.float32)
             if dimension is not None:
                 vectors = self._vectors.setdefault(name, _Vectors(dimension, name))
                 matrix, present = vectors.filled(connection, numbers)
-                passing = passing & present
+                present = present.copy()  # others may come while this search is under way
         if condition is not None:
             passing = passing & evaluate(condition, columns, len(numbers))
-        return Snapshot(numbers, passing, matrix)
+        chunks = embedded = int(np.count_nonzero(passing))
+        if present is not None:
+            passing = passing & present
+            embedded = int(np.count_nonzero(passing))
+        return Snapshot(numbers, passing, matrix, chunks, embedded)
 
     def _refresh(self, connection: Connection) -> None:
         state = read_state(connection)
@@ -108,6 +118,7 @@ class SnapshotCache:
             raise StaleReadError
         if follows(connection, *self._state):
             self._drop_removed(connection)
+            self._read_late(connection)
         else:
             self._clear()
         last = int(self._numbers[-1]) if len(self._numbers) else 0
@@ -128,6 +139,15 @@ class SnapshotCache:
         self._alive = alive
         if np.count_nonzero(alive) < len(alive) // 2:
             self._clear()  # mostly gaps: reading it all again is cheaper than keeping them
+
+    def _read_late(self, connection: Connection) -> None:
+        """Read the vectors that came since, later than their chunks; those of what is not read yet come with that."""
+        if not self._vectors:
+            return
+        came = np.array(came_since(connection, self._state[1]), dtype=np.int64)
+        came = came[np.isin(came, self._numbers)]
+        for vectors in self._vectors.values():
+            vectors.add(connection, self._numbers, came)
 
 
 def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
@@ -155,20 +175,35 @@ class _Vectors:
         if self._length < len(numbers):
             self._reserve(len(numbers))
             last = int(numbers[self._length - 1]) if self._length else 0
-            rows = self._read(connection, last)
-            while batch := rows.fetchmany(BATCH):
-                positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
-                joined = b"".join(blob for _, blob in batch)
-                self._rows[positions] = vectors_from(joined, len(batch), self._rows.shape[1])
-                self._present[positions] = True
+            self._put(self._read(connection, last), numbers)
             self._length = len(numbers)
         return self._rows[: self._length], self._present[: self._length]
+
+    def add(self, connection: Connection, numbers: NDArray[np.int64], came: NDArray[np.int64]) -> None:
+        """Read the vectors of rows that were read without; a search under way does not look at these."""
+        came = came[np.searchsorted(numbers, came) < self._length]
+        for start in range(0, len(came), BATCH):
+            self._put(self._read_some(connection, came[start : start + BATCH].tolist()), numbers)
+
+    def _put(self, rows: Cursor, numbers: NDArray[np.int64]) -> None:
+        while batch := rows.fetchmany(BATCH):
+            positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
+            joined = b"".join(blob for _, blob in batch)
+            self._rows[positions] = vectors_from(joined, len(batch), self._rows.shape[1])
+            self._present[positions] = True
 
     def _read(self, connection: Connection, last: int) -> Cursor:
         if self._name is None:
             return connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
         sql = "SELECT number, vector FROM named_vectors WHERE name = ? AND number > ? ORDER BY number"
         return connection.execute(sql, (self._name, last))
+
+    def _read_some(self, connection: Connection, numbers: list[int]) -> Cursor:
+        some = "number IN (SELECT value FROM json_each(?))"
+        if self._name is None:
+            return connection.execute(f"SELECT number, vector FROM vectors WHERE {some}", (json.dumps(numbers),))  # noqa: S608
+        sql = f"SELECT number, vector FROM named_vectors WHERE name = ? AND {some}"  # noqa: S608
+        return connection.execute(sql, (self._name, json.dumps(numbers)))
 
     def _reserve(self, length: int) -> None:
         if length > len(self._rows):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.compounds import word_query
-from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
-from retrieval_core.adapters.stores.sqlite import read, schema
+from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
+from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
+from retrieval_core.errors import IndexNotFoundError, NotYetEmbeddedError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from sqlite3 import Connection
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.stores.sqlite.lexical import WordIndex, WordIndexCache
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
-    from retrieval_core.ports import Change, SearchRequest
+    from retrieval_core.ports import Change, SearchRequest, StoreInfo
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
 
@@ -66,7 +69,9 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             analyzer=analyzer,
             vectors=vectors,
             busy_timeout=busy_timeout,
+            adds_vectors=True,
         )
+        self._unembedded = Last[int]()
         self._inherited: list[_Session] = []
 
     @property
@@ -79,6 +84,32 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         """Bytes of these arrays: vectors, and values of the fields that filters named."""
         session = self._session
         return 0 if session is None else session.loaded_bytes
+
+    async def unembedded(self) -> Mapping[str, str]:
+        """Return the content hash of each chunk that has no vector yet, by its id, in the order they were written."""
+
+        def work(connection: Connection) -> Mapping[str, str]:
+            self._checked_manifest(connection)
+            return late.unembedded(connection)
+
+        return await self._read_or({}, work)
+
+    async def add_vectors(self, change: Change) -> int:
+        """Add the vectors of chunks that were written without, and return how many got theirs."""
+        check_change(change)
+
+        def work(connection: Connection) -> int:
+            from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
+            self._identity.check_vectors(change, self._checked_manifest(connection))
+            return write.add_vectors(connection, change)
+
+        return await self._current().write(work, self._prepare) if await self._exists() else 0
+
+    def _describe(self, view: Connection) -> StoreInfo:
+        info = super()._describe(view)
+        waiting = self._unembedded.get(read.read_state(view), lambda: late.count_unembedded(view))
+        return replace(info, unembedded=waiting)
 
     async def optimize(self) -> None:
         """Arrange what was written for faster searches.
@@ -96,6 +127,16 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         if await self._exists():
             await self._current().write(work, self._prepare)
+
+    async def version(self) -> str | None:
+        """Name the state of the index, which every write changes; ``None`` before the first one.
+
+        While nothing is written, this takes microseconds and no thread.
+        """
+        try:
+            return await self._current().version(self._named)
+        except IndexNotFoundError:
+            return None
 
     def _open(self) -> _Session:
         return _Session(self._path, self._busy_timeout, self._prepare)
@@ -139,6 +180,9 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             self._identity.check_query_vector(request.vector, manifest, request.vector_name)
             snapshot = session.snapshot(view, request.filter, manifest.dimension, request.vector_name)
             found = search_vectors(view, snapshot, request.vector, request.limit)
+            if request.vector_name is None and snapshot.embedded < snapshot.chunks:
+                candidates = _candidates(view, found, with_vectors=request.with_vectors)
+                raise NotYetEmbeddedError(snapshot.chunks, snapshot.embedded, candidates)
         else:
             words = session.words(view)
             query = word_query(self._analyzer, request.text or "", partial(words.count_passages, view))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
+from retrieval_core.adapters.stores.sqlite import late
 from retrieval_core.adapters.stores.sqlite.postings import (
     add_postings,
     has_small_segments,
@@ -17,7 +18,7 @@ from retrieval_core.adapters.stores.sqlite.postings import (
 from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.ports import Change
@@ -65,6 +66,24 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
+def add_vectors(connection: Connection, change: Change) -> int:
+    """Add the vectors of chunks that still wait for them, and return how many these are.
+
+    Args:
+        change: Was checked before.
+    """
+    waiting = late.waiting(connection, change.chunks)
+    if change.vectors is None or not waiting:
+        return 0
+    generation = next_generation(connection)
+    for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
+        if (number := waiting.get(chunk.id)) is not None:
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector.tobytes()))
+    _insert_named_vectors(connection, change, waiting)
+    late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
+    return len(waiting)
+
+
 def optimize(connection: Connection) -> None:
     """Arrange the words for faster searches, where they are not; this counts as a write."""
     if has_small_segments(connection):
@@ -102,6 +121,7 @@ def _remove_chunks(
 ) -> None:
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM late_vectors WHERE number = ?", numbers)
     connection.executemany("INSERT INTO stale_words VALUES (?)", numbers)
     if vectors:
         named = ((name, number) for name, (number,) in product(vectors, numbers))
@@ -118,15 +138,22 @@ def _insert_chunks(
     numbers = range(last + 1, last + 1 + len(change.chunks))
     rows = ((number, *CHUNKS.to_row(chunk)) for number, chunk in zip(numbers, change.chunks, strict=True))
     connection.executemany(_INSERT_CHUNK, rows)
+    number_of = {chunk.id: number for number, chunk in zip(numbers, change.chunks, strict=True)}
     if change.vectors is not None:
+        embedded = (number for name, number in number_of.items() if name not in change.unembedded)
         vectors = (vector.tobytes() for vector in unit_rows(change.vectors))
-        connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, vectors, strict=True))
-    for name, by_chunk in change.named_vectors.items():
-        named = (
-            (name, number, unit_rows(by_chunk[chunk.id]).tobytes())
-            for number, chunk in zip(numbers, change.chunks, strict=True)
-            if chunk.id in by_chunk
-        )
-        connection.executemany("INSERT INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", named)
+        connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(embedded, vectors, strict=True))
+    late.begin(connection, (number_of[name] for name in change.unembedded))
+    _insert_named_vectors(connection, change, number_of)
     terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
     add_postings(connection, list(zip(numbers, terms, strict=True)))
+
+
+def _insert_named_vectors(connection: Connection, change: Change, number_of: Mapping[str, int]) -> None:
+    for name, by_chunk in change.named_vectors.items():
+        named = (
+            (name, number_of[chunk_id], unit_rows(vector).tobytes())
+            for chunk_id, vector in by_chunk.items()
+            if chunk_id in number_of
+        )
+        connection.executemany("REPLACE INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", named)
