@@ -3,7 +3,7 @@
 Words follow the law of Zipf and Mandelbrot, ``1 / (rank + 2.7)``. The most frequent ones are English stop words that
 every analysis knows; the others are made of consonants, so that no stemmer shortens them. A passage has 30 to 90 words.
 Vectors have 384 components, unit length, and lie around 500 centres, as those of texts do. A question consists of 4 to
-10 words of one passage, and its vector lies near that of the same passage.
+10 different words of one passage, and its vector lies near that of the same passage.
 
 What was made is kept in a folder, as arrays that other processes map into memory. Needs numpy alone: the environment of
 each system reads it.
@@ -151,8 +151,8 @@ def make(folder: Path, passages: int, questions: int) -> Collection:
     np.save(folder / "question_vectors.npy", _unit(vectors[asked] + DISTANCE * noise))
     chosen: list[list[int]] = []
     for row in asked.tolist():
-        own = words[ends[row] - lengths[row] : ends[row]]
-        chosen.append(generator.choice(own, size=generator.integers(*QUESTION_LENGTHS, endpoint=True)).tolist())
+        own = generator.permutation(words[ends[row] - lengths[row] : ends[row]]).tolist()
+        chosen.append(list(dict.fromkeys(own))[: generator.integers(*QUESTION_LENGTHS, endpoint=True)])
     (folder / "questions.json").write_text(json.dumps(chosen), "utf-8")
     vectors.flush()
     return Collection(folder)

@@ -1,7 +1,8 @@
 """What a search that compares everything finds, to hold the systems' results against.
 
-Words are scored with BM25 (``k1 = 1.2``, ``b = 0.75``, the inverse document frequency of Lucene), without stop words.
-The systems' own formulas and lists of stop words differ from this a little, so that even an exact one may not reach 1.
+Words are scored with BM25 (``k1 = 1.2``, ``b = 0.75``, the inverse document frequency of Lucene). Stop words of a
+question are left out; those of a passage count in its length. What the systems do differs a little: some score stop
+words, some leave them out of the length, some have another ``k1``. So even an exact one may not reach 1.
 """
 
 from __future__ import annotations
@@ -103,9 +104,7 @@ def _lexical(collection: Collection, questions: int, condition: Condition | None
     # Each pair of a word and a passage once, with how often the one is in the other; ordered by word.
     pairs, counts = np.unique(words.astype(np.int64) * len(collection) + rows, return_counts=True)
     words, rows = np.divmod(pairs, len(collection))
-    starts = np.concatenate([[0], collection.ends[:-1]])
-    lengths = np.isin(collection.words, np.arange(len(STOP_WORDS)), invert=True)
-    length = np.add.reduceat(lengths, starts, dtype=np.int64)
+    length = np.diff(collection.ends, prepend=0)
     norm = K1 * (1 - B + B * length / length.mean())
     found: list[Scores] = []
     for question in asked:

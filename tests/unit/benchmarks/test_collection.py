@@ -84,17 +84,17 @@ def test_a_filter_passes_its_share(share: str, part: float) -> None:
 
 def _bm25(texts: list[str], question: str) -> dict[int, float]:
     """Score every passage from the formula alone."""
-    passages = [[word for word in text.split() if word not in STOP_WORDS] for text in texts]
+    passages = [text.split() for text in texts]
     mean = sum(map(len, passages)) / len(passages)
     scores: dict[int, float] = {}
-    for row, words in enumerate(passages):
-        for word in {word for word in question.split() if word not in STOP_WORDS}:
-            having = sum(word in other for other in passages)
-            frequency = math.log(1 + (len(passages) - having + 0.5) / (having + 0.5))
-            count = words.count(word)
-            score = frequency * count / (count + K1 * (1 - B + B * len(words) / mean))
+    for word in {word for word in question.split() if word not in STOP_WORDS}:
+        having = [row for row, words in enumerate(passages) if word in words]
+        frequency = math.log(1 + (len(passages) - len(having) + 0.5) / (len(having) + 0.5))
+        for row in having:
+            count = passages[row].count(word)
+            score = frequency * count / (count + K1 * (1 - B + B * len(passages[row]) / mean))
             scores[row] = scores.get(row, 0) + score
-    return {row: score for row, score in scores.items() if score}
+    return scores
 
 
 @pytest.mark.parametrize("share", [None, *FILTERS])
