@@ -62,4 +62,4 @@ def test_it_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         one.size = 4  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(FrozenInstanceError):
-        del one.size
+        del one.size  # pyright: ignore[reportAttributeAccessIssue]

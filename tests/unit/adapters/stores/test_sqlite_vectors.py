@@ -255,11 +255,11 @@ def test_quantization_is_a_setting(tmp_path: Path) -> None:
     config = load_config(overrides={"store.sqlite.quantization": "int8", "index": str(tmp_path / "index.db")})
     with open_index(config=config, embedder=FakeEmbedder()) as index:
         index.add([chunk("a", "word")])
-        assert index.retrieve("word").hits[0].chunk_id == "a"
+        assert index.retrieve("word").hits[0].chunk.id == "a"
         assert isinstance(index.store, SqliteStore)
         stored = index.store.loaded_bytes
     with open_index(config.index, embedder=FakeEmbedder()) as index:
-        assert index.retrieve("word").hits[0].chunk_id == "a"
+        assert index.retrieve("word").hits[0].chunk.id == "a"
         assert isinstance(index.store, SqliteStore)
         assert index.store.loaded_bytes > stored
     with pytest.raises(ConfigurationError, match=r"store\.sqlite\.quantization"):
