@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import finalize
 
@@ -109,7 +110,7 @@ class Connections:
         self._writer = ThreadPool("sqlite-write", 1)
         self._of_thread = threading.local()
         self._open: list[sqlite3.Connection] = []
-        self._changes = ChangeDetector(path, self._rest, self._connect_to_count, self._open, now)
+        self._changes = ChangeDetector(path, self._rest, partial(_connect_to_count, path), self._open, now)
         self._named: tuple[Mark, str | None] | None = None
         # What is collected without having been closed lets go of the file as quietly.
         finalize(self, _close_all, self._open).atexit = False
@@ -291,22 +292,12 @@ class Connections:
         except FileNotFoundError:
             return False
 
-    def _connect_to_count(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._uri("rw"), uri=True, timeout=0, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA query_only = ON")
-        return connection
-
-    def _uri(self, mode: str) -> str:
-        return f"{self._path.absolute().as_uri()}?mode={mode}"
-
     def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
         check_sqlite()
         if writing:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
-            self._uri(mode),
+            _uri(self._path, mode),
             uri=True,
             timeout=min(BUSY_STEP, self._busy_timeout) if writing else self._busy_timeout,
             isolation_level=None,
@@ -365,6 +356,16 @@ class Connections:
         except OSError as error:
             msg = f"{self._path}: {error.strerror}"
             raise StoreError(msg) from error
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
+def _connect_to_count(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(_uri(path, "rw"), uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def _close_all(connections: list[sqlite3.Connection]) -> None:

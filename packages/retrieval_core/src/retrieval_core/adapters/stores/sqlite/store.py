@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
+    from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.lexical import WordIndex, WordIndexCache
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
@@ -76,6 +77,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         )
         self._unembedded = Last[int]()
         self._quantized = quantized
+        # It refers to nothing that refers to it: a store that nobody closed goes as soon as its last call has ended.
+        self._prepare = partial(_prepared, self._identity, self._analyzer, self._path)
         self._inherited: list[_Session] = []
 
     @property
@@ -169,13 +172,6 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         return await self._current().write(work, self._prepare)
 
-    def _prepare(self, connection: Connection) -> None:
-        if schema.read_format(connection, self._path):
-            self._checked_manifest(connection)
-            schema.convert_tables(connection, self._analyzer)
-        else:
-            schema.create_tables(connection, self._identity.manifest())
-
     def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
         manifest = self._checked_manifest(view)
         if request.vector is not None:
@@ -195,6 +191,15 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
                 allowed = session.snapshot(view, request.filter, None)
             found = words.search(view, query, request.limit, allowed)
         return _candidates(view, found, with_vectors=request.with_vectors)
+
+
+def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Connection) -> None:
+    """Make the tables of a new index, or bring those of an older format to the present one."""
+    if schema.read_format(connection, path):
+        identity.check_manifest(read.read_manifest(connection))
+        schema.convert_tables(connection, analyzer)
+    else:
+        schema.create_tables(connection, identity.manifest())
 
 
 ADAPTER = Adapter(
