@@ -27,7 +27,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.ports import Change, FetchRequest, SearchRequest
+from retrieval_core.ports import Change, FetchRequest, Manifest, SearchRequest
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit, units
 from retrieval_core.testing.store_kit.writing import FULL
 from retrieval_core.text.analysis import Analyzer
@@ -248,6 +248,29 @@ def test_an_index_without_vectors(tmp_path: Path) -> None:
 def test_settings_are_checked(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError):
         open_store(tmp_path / "x.db", **settings)
+
+
+def test_an_index_that_is_made_while_its_format_is_read_is_one(tmp_path: Path) -> None:
+    """Whoever comes between is seen as a whole or not at all, and never taken for another program."""
+    path = tmp_path / "index.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as reader,
+        closing(sqlite3.connect(path, isolation_level=None)) as writer,
+    ):
+        writer.execute("PRAGMA journal_mode = WAL")
+        seen: list[str] = []
+
+        def make(statement: str) -> None:
+            seen.append(statement)
+            if len(seen) == 2:
+                writer.execute("BEGIN IMMEDIATE")
+                schema.create_tables(writer, Manifest("e", 7, "a"))
+                writer.execute("COMMIT")
+
+        reader.set_trace_callback(make)
+        assert schema.read_format(reader, path) in (0, schema.FORMAT)
+        assert schema.read_format(reader, path) == schema.FORMAT
+        assert len(seen) > 1
 
 
 def test_an_unfit_sqlite_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

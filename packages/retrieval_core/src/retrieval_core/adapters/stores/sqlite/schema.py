@@ -94,6 +94,13 @@ CREATE TABLE stale_words (number INTEGER PRIMARY KEY);
 """
 
 
+# One statement sees one state: between several, another process may make the tables.
+_FORMAT = """
+SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+    (SELECT count(*) FROM sqlite_schema)
+"""
+
+
 def check_sqlite() -> None:
     """Raise :class:`IndexFormatError` where SQLite is older than 3.40."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -107,9 +114,7 @@ def read_format(connection: Connection, path: Path) -> int:
     Raises:
         IndexFormatError: The file belongs to another program, or to a newer version of this library.
     """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    application, version, tables = connection.execute(_FORMAT).fetchone()
     if (application, tables) == (0, 0):
         return 0
     if application != APPLICATION_ID:
