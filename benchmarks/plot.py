@@ -56,18 +56,19 @@ def draw(title: str, beneath: Sequence[str], groups: Mapping[str, Mapping[str, f
             parts.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2"/>')
             parts.append(f'<text x="{left + length + 6:.1f}" y="{base}">{figure}</text>')
             y += ROW
-    height = y + MARGIN
+    return picture(title, WIDTH, y + MARGIN, STYLE, parts)
+
+
+def picture(title: str, width: int, height: int, style: str, parts: Sequence[str]) -> str:
+    """Return what was drawn as a file.
+
+    Args:
+        title: For those who cannot see it.
+        style: Rules for the parts; ``.back`` is the ground.
+    """
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(title, quote=True)}">'
     )
-    return "\n".join(
-        [
-            head,
-            f"<style>{STYLE}</style>",
-            f'<rect class="back" width="{WIDTH}" height="{height}"/>',
-            *parts,
-            "</svg>",
-            "",
-        ]
-    )
+    ground = f'<rect class="back" width="{width}" height="{height}"/>'
+    return "\n".join([head, f"<style>{style}</style>", ground, *parts, "</svg>", ""])

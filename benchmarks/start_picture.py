@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.plot import picture
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -74,21 +76,8 @@ def draw(runs: Sequence[Mapping[str, Any]]) -> str:
         parts.append(_bar(x, y - 9, 11, 11, f'fill="{COLOURS[what]}"'))
         parts.append(f'<text class="fine" x="{x + 16:.0f}" y="{y}">{NAMES[what]}</text>')
         x += width
-    height = y + 14
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        'aria-label="What each thread does from the start of a process to its first complete answer">'
-    )
-    return "\n".join(
-        [
-            head,
-            f"<style>{STYLE}</style>",
-            f'<rect class="back" width="{WIDTH}" height="{height}"/>',
-            *parts,
-            "</svg>",
-            "",
-        ]
-    )
+    title = "What each thread does from the start of a process to its first complete answer"
+    return picture(title, WIDTH, y + 14, STYLE, parts)
 
 
 def _bar(x: float, y: float, width: float, height: float, rest: str) -> str:

@@ -75,7 +75,7 @@ def test_wrong_settings_are_named(name: str, value: str, expected: str) -> None:
         ("/a=b/notes.db", {"notes": "/a=b/notes.db"}),
         (r"C:\a=b\notes.db", {"x": r"C:\a=b\notes.db"}),
         ("wiki=/a=b/notes.db", {"wiki": "/a=b/notes.db"}),
-        ("/home/handbook/.retrieval/index.db", {"handbook": "/home/handbook/.retrieval/index.db"}),
+        ("/wiki/handbook/.retrieval/index.db", {"handbook": "/wiki/handbook/.retrieval/index.db"}),
     ],
 )
 def test_a_path_may_have_an_equals_sign(place: str, expected: dict[str, str]) -> None:

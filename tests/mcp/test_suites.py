@@ -27,7 +27,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, ServiceTarget, Suite, run_suite
 from retrieval_core.evaluate.suite.results import CaseResult
-from retrieval_core.evaluate.suite.targets import Question
+from retrieval_core.evaluate.suite.targets import SuiteQuestion
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.http_process import http_process
@@ -159,14 +159,14 @@ def test_every_fault_of_a_service_has_its_error(fault: str) -> None:
     with WireServer(lambda _request: answered(status, body)) as server:
         target = ServiceTarget(server.url, seconds=5)
         with pytest.raises(kind):
-            asyncio.run(target.retrieve(Question("x", 5)))
+            asyncio.run(target.retrieve(SuiteQuestion("x", 5)))
 
 
 def test_a_service_that_does_not_answer_is_too_slow() -> None:
     with WireServer(lambda _request: answered(200, {})) as server:
         server.fail(Hang())
         with pytest.raises(ServiceTimeoutError):
-            asyncio.run(ServiceTarget(server.url, seconds=0.2).retrieve(Question("x", 5)))
+            asyncio.run(ServiceTarget(server.url, seconds=0.2).retrieve(SuiteQuestion("x", 5)))
 
 
 def test_an_answer_without_an_end_is_too_slow() -> None:
@@ -185,7 +185,9 @@ def test_an_answer_without_an_end_is_too_slow() -> None:
         dripping.start()
         with pytest.raises(ServiceTimeoutError):
             asyncio.run(
-                ServiceTarget(f"http://127.0.0.1:{server.getsockname()[1]}", seconds=0.2).retrieve(Question("x", 5))
+                ServiceTarget(f"http://127.0.0.1:{server.getsockname()[1]}", seconds=0.2).retrieve(
+                    SuiteQuestion("x", 5)
+                )
             )
         dripping.join()
 
@@ -197,7 +199,7 @@ def test_a_token_goes_nowhere_else() -> None:
         with WireServer(lambda _request: moved) as server:
             target = ServiceTarget(server.url, token="secret")
             with pytest.raises(ServiceError):
-                asyncio.run(target.retrieve(Question("x", 5)))
+                asyncio.run(target.retrieve(SuiteQuestion("x", 5)))
             assert server.requests[0].headers["authorization"] == "Bearer secret"
         assert other.requests == []
 

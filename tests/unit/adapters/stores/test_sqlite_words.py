@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.sqlite import SqliteStore, schema
-from retrieval_core.adapters.stores.sqlite.lexical import WordIndexCache
+from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
 from retrieval_core.adapters.stores.sqlite.postings import (
     FANOUT,
     add_postings,
@@ -247,7 +247,7 @@ def test_postings_in_memory_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     with_store(path, lambda store: store.upsert(Change(tuple(chunk(f"c{n}", f"word w{n}") for n in range(50)))))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        words = WordIndexCache(most_bytes=1000).get(connection)
+        words = InvertedIndex(connection, most_bytes=1000)
         empty = words.loaded_bytes
         for _ in range(2):
             for number in range(50):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.http.indexes import ServedIndex
-    from retrieval_core_mcp.http.tokens import Token
+    from retrieval_core_mcp.http.tokens import BearerToken
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Call:
     """
 
     request_id: str
-    token: Token | None = None
+    token: BearerToken | None = None
     condition: Filter | None = None
     query: str | None = None
     threshold: float = 0.0

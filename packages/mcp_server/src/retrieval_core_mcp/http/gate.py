@@ -19,7 +19,7 @@ from retrieval_core.types.filters import Eq
 from retrieval_core_mcp.http import audit
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.envelope import Call, RequestError, error_response, json_response
-from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, OAuth, Verifier, insufficient
+from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.rates import RateLimit
 from retrieval_core_mcp.http.tokens import find_token
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.admission import Admission
     from retrieval_core_mcp.http.metrics import HttpMetrics
     from retrieval_core_mcp.http.settings import HttpSettings
-    from retrieval_core_mcp.http.tokens import Token
+    from retrieval_core_mcp.http.tokens import BearerToken
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Gate:
         self,
         app: ASGIApp,
         settings: HttpSettings,
-        tokens: tuple[Token, ...],
+        tokens: tuple[BearerToken, ...],
         admission: Admission,
         metrics: HttpMetrics,
         *,
@@ -83,7 +83,7 @@ class Gate:
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.allowed_origins)
         self._tenant_field = settings.tenant_field
         self._oauth = OAuth.of(settings)
-        self._verifier = None if self._oauth is None else Verifier(self._oauth, clock)
+        self._verifier = None if self._oauth is None else JwtVerifier(self._oauth, clock)
         self._rate = RateLimit(settings.requests_per_minute, clock)
         self._traced = _tracing()
 
@@ -96,14 +96,14 @@ class Gate:
         given = headers.get("x-request-id", "")
         call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
         scope.setdefault("state", {})["call"] = call
-        answer = Answer(send, call.request_id, self._cross_origin(headers))
+        answer = AnswerSender(send, call.request_id, self._cross_origin(headers))
         with self._traced(headers), self._metrics.request(scope, answer, call):
             try:
                 await self._handle(scope, headers, receive, answer, call)
             finally:
                 audit.note(scope, call, answer.status)
 
-    async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: Answer, call: Call) -> None:
+    async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: AnswerSender, call: Call) -> None:
         try:
             self._check_place(headers)
             if scope["method"] == "OPTIONS" and "origin" in headers:
@@ -151,7 +151,7 @@ class Gate:
         is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
         return self._admission.streaming() if is_stream else self._admission.admitted()
 
-    async def _check_token(self, headers: Headers) -> Token:
+    async def _check_token(self, headers: Headers) -> BearerToken:
         given = headers.get("authorization")
         token = find_token(self._tokens, given)
         if token is not None:
@@ -208,7 +208,7 @@ def _listens(headers: Headers) -> bool:
     return is_modern and headers.get("mcp-method") == "subscriptions/listen"
 
 
-class Answer:
+class AnswerSender:
     """Sends an answer with the headers that all answers have, and knows how far it is.
 
     Attributes:

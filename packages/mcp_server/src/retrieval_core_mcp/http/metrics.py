@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from retrieval_core_mcp.http.envelope import Call
-    from retrieval_core_mcp.http.gate import Answer
+    from retrieval_core_mcp.http.gate import AnswerSender
 
 OTHER = "other"
 """The route of requests that no route takes: their paths are anything."""
@@ -39,7 +39,7 @@ class HttpMetrics:
         self._in_progress = 0
 
     @contextmanager
-    def request(self, scope: Scope, answer: Answer, call: Call) -> Generator[None]:
+    def request(self, scope: Scope, answer: AnswerSender, call: Call) -> Generator[None]:
         """Count a request from its arrival to the end of its answer."""
         self._in_progress += 1
         try:

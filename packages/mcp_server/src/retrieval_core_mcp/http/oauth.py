@@ -14,7 +14,7 @@ import jwt
 
 from retrieval_core_mcp.http.addresses import is_safe_address
 from retrieval_core_mcp.http.envelope import RequestError
-from retrieval_core_mcp.http.tokens import Token
+from retrieval_core_mcp.http.tokens import BearerToken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ class OAuth:
         }
 
 
-class Verifier:
+class JwtVerifier:
     """Checks tokens of an issuer.
 
     Args:
@@ -96,7 +96,7 @@ class Verifier:
         self._tried: float | None = None
         self._fetching = asyncio.Lock()
 
-    async def verify(self, token: str) -> tuple[Token, frozenset[str]]:
+    async def verify(self, token: str) -> tuple[BearerToken, frozenset[str]]:
         """Return who a token is of, and what it allows.
 
         Raises:
@@ -123,7 +123,7 @@ class Verifier:
             raise InvalidToken from error
         return self._who(claims), _scopes(claims)
 
-    def _who(self, claims: Mapping[str, Any]) -> Token:
+    def _who(self, claims: Mapping[str, Any]) -> BearerToken:
         tenant = None
         if self._oauth.tenant_claim is not None:
             tenant = claims.get(self._oauth.tenant_claim)
@@ -131,7 +131,9 @@ class Verifier:
                 raise InvalidToken
         subject = str(claims.get("sub") or claims.get("client_id") or "")
         own = json.dumps([self._oauth.issuer, subject, tenant])
-        return Token(sha256(own.encode("utf-8", "surrogatepass")).digest(), tenant, subject, WRITE in _scopes(claims))
+        return BearerToken(
+            sha256(own.encode("utf-8", "surrogatepass")).digest(), tenant, subject, WRITE in _scopes(claims)
+        )
 
     async def _key(self, name: object) -> jwt.PyJWK:
         if self._is_old() or name not in self._keys:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.http.addresses import is_safe_address
-from retrieval_core_mcp.http.tokens import Token, read_tokens
+from retrieval_core_mcp.http.tokens import BearerToken, read_tokens
 
 
 def listed(value: Any) -> Any:
@@ -96,7 +96,7 @@ class HttpSettings(BaseModel):
         except ValueError:
             return False
 
-    def known_tokens(self) -> tuple[Token, ...]:
+    def known_tokens(self) -> tuple[BearerToken, ...]:
         """Read all tokens.
 
         Raises:

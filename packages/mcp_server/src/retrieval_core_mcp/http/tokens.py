@@ -18,7 +18,7 @@ FORM = "sha256:HASH, or sha256:HASH:TENANT; make the hash with: printf %s TOKEN 
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class BearerToken:
     """A token that is let in.
 
     Attributes:
@@ -39,13 +39,13 @@ class Token:
         return self.subject or self.digest.hex()[:12]
 
 
-def read_tokens(lines: Iterable[str]) -> tuple[Token, ...]:
+def read_tokens(lines: Iterable[str]) -> tuple[BearerToken, ...]:
     """Read hashed tokens, one a line; blank lines, and those that begin with ``#``, are passed over.
 
     Raises:
         ConfigurationError: A line is none of them. The message does not repeat it, as it may be a token.
     """
-    found: list[Token] = []
+    found: list[BearerToken] = []
     for number, line in enumerate(lines, 1):
         written = line.strip()
         if not written or written.startswith("#"):
@@ -53,11 +53,11 @@ def read_tokens(lines: Iterable[str]) -> tuple[Token, ...]:
         if (match := _LINE.fullmatch(written)) is None:
             msg = f"token {number} is not hashed as it should be; write {FORM}"
             raise ConfigurationError(msg)
-        found.append(Token(bytes.fromhex(match[1]), match[2]))
+        found.append(BearerToken(bytes.fromhex(match[1]), match[2]))
     return tuple(found)
 
 
-def find_token(tokens: Iterable[Token], authorization: str | None) -> Token | None:
+def find_token(tokens: Iterable[BearerToken], authorization: str | None) -> BearerToken | None:
     """Return the token that a header ``Authorization`` carries; ``None`` for one that is not let in.
 
     It takes the same time for every wrong token.

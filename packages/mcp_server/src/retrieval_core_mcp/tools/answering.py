@@ -8,13 +8,12 @@ from pydantic import Field
 
 from retrieval_core_mcp.fitting import clean, in_one_line, largest, shorten
 from retrieval_core_mcp.tools.names import LONGEST_NAME
-from retrieval_core_mcp.tools.tool import Answer, DeclaredTool, QuestionArguments, Sized, ToolAnswer
+from retrieval_core_mcp.tools.tool import DeclaredTool, QuestionArguments, Sized, StructuredContent, ToolAnswer
 from retrieval_core_mcp.tools.wording import degraded_lines
 
 if TYPE_CHECKING:
-    from retrieval_core.types import Answer as FoundAnswer
-    from retrieval_core.types import Citation
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core.types import Answer, Citation
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 _KINDS = {
     "written": "Written by a language model from the passages.",
@@ -28,7 +27,7 @@ class AnswerArguments(Sized, QuestionArguments):
     """Arguments of the tool answer."""
 
 
-class AnswerSource(Answer):
+class AnswerSource(StructuredContent):
     """What sentences of the answer rest on."""
 
     number: int
@@ -37,7 +36,7 @@ class AnswerSource(Answer):
     quotes: list[str]
 
 
-class AnswerAnswer(Answer):
+class AnswerAnswer(StructuredContent):
     """An answer with its sources."""
 
     text: str
@@ -48,7 +47,7 @@ class AnswerAnswer(Answer):
     degraded: list[str]
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Answer a question."""
     given: AnswerArguments = call.given
     found = await call.library.answer(given.query, given.filters, condition=call.condition)
@@ -58,7 +57,7 @@ async def run(call: Call) -> ToolAnswer:
     return answer_of(found, degraded, call.limit)
 
 
-def answer_of(found: FoundAnswer, degraded: list[str], limit: int) -> ToolAnswer:
+def answer_of(found: Answer, degraded: list[str], limit: int) -> ToolAnswer:
     """Return an answer as a tool's; its quotes are cut where both do not fit, and then its end.
 
     Args:

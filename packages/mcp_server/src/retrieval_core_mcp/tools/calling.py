@@ -22,7 +22,7 @@ from retrieval_core_mcp.tools import (
     writing,
 )
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
-from retrieval_core_mcp.tools.tool import LONGEST_ID, Call, ToolFailure
+from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ class Tools:
             config = library.settings.retrieval
             read = read_arguments(name, tool.arguments, given, self._libraries)
             with library.listening(step):
-                call = Call(read, library, self._libraries, asked, condition, as_json, step, may_write)
+                call = ToolCall(read, library, self._libraries, asked, condition, as_json, step, may_write)
                 answer = await tool.run(call)
         except ToolFailure as failure:
             return _failed(str(failure), limit)

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from retrieval_core_mcp.fitting import shorten
 from retrieval_core_mcp.tools.names import place_of
-from retrieval_core_mcp.tools.tool import LONGEST_QUOTE, Answer, DeclaredTool, PassageArguments, ToolAnswer
+from retrieval_core_mcp.tools.tool import LONGEST_QUOTE, DeclaredTool, PassageArguments, StructuredContent, ToolAnswer
 
 if TYPE_CHECKING:
     from retrieval_core_mcp.library import Entry
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 _SPACE = re.compile(r"\s+")
 _LONGEST_ECHO = 400
@@ -28,7 +28,7 @@ class CitationArguments(PassageArguments):
     ]
 
 
-class CitationAnswer(Answer):
+class CitationAnswer(StructuredContent):
     """Whether a quote stands where it should."""
 
     verdict: Literal["found", "elsewhere", "not_found", "gone"] = Field(
@@ -40,7 +40,7 @@ class CitationAnswer(Answer):
     offset: int | None = None
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Look for a quote in a passage, and then in its document."""
     given: CitationArguments = call.given
     entry = await call.library.fetch(given.id, call.condition)

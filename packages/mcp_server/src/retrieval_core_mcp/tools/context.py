@@ -9,12 +9,12 @@ from pydantic import Field
 from retrieval_core_mcp.fitting import clean, in_one_line
 from retrieval_core_mcp.tools.names import LONGEST_NAME
 from retrieval_core_mcp.tools.signals import signs_in
-from retrieval_core_mcp.tools.tool import WHOLE, Answer, DeclaredTool, QuestionArguments, ToolAnswer
+from retrieval_core_mcp.tools.tool import WHOLE, DeclaredTool, QuestionArguments, StructuredContent, ToolAnswer
 from retrieval_core_mcp.tools.wording import advice, degraded_lines
 
 if TYPE_CHECKING:
     from retrieval_core.types import ContextPassage
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 DEFAULT_TOKENS = 800
 """A token is about four characters, so that an answer is about as long as those of the other tools."""
@@ -29,7 +29,7 @@ class ContextArguments(QuestionArguments):
     )
 
 
-class ContextSource(Answer):
+class ContextSource(StructuredContent):
     """What a passage of the context is from."""
 
     number: int
@@ -38,7 +38,7 @@ class ContextSource(Answer):
     signs: list[str] | None = None
 
 
-class ContextAnswer(Answer):
+class PackedContext(StructuredContent):
     """Passages as one text, each below a line with its number and source."""
 
     context: str
@@ -50,7 +50,7 @@ class ContextAnswer(Answer):
     note: str | None = None
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Find passages, and pack them into the budget."""
     given: ContextArguments = call.given
     pack = await call.library.context(given.query, given.filters, max_tokens=given.max_tokens, condition=call.condition)
@@ -58,7 +58,7 @@ async def run(call: Call) -> ToolAnswer:
     note = None
     if not pack.passages:
         note = in_one_line(call.scrub(pack.note or advice(given.filters or {})), LONGEST_NAME * 2)
-    answer = ContextAnswer(
+    answer = PackedContext(
         context=clean(pack.context_pack),
         sources=[_source(passage) for passage in pack.passages],
         tokens=pack.token_count,
@@ -92,6 +92,6 @@ TOOL = DeclaredTool(
     "Get the passages that answer a question, with what stands around them, as one text of at most max_tokens with "
     "numbered sources; for writing an answer from them.",
     ContextArguments,
-    ContextAnswer,
+    PackedContext,
     run,
 )

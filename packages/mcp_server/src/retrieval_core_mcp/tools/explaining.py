@@ -13,11 +13,11 @@ from retrieval_core_mcp.tools.names import can_be_named
 from retrieval_core_mcp.tools.tool import (
     LONGEST_ID,
     WHOLE,
-    Answer,
     DeclaredTool,
     Mode,
     QuestionArguments,
     Sized,
+    StructuredContent,
     ToolAnswer,
 )
 from retrieval_core_mcp.tools.wording import degraded_lines
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.types import Hit, RetrievalResult, StageRecord
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 NOT_FOUND = "Neither side finds it: it has none of the words, and is not near in meaning."
 _LONGEST_NOTE = 160
@@ -43,7 +43,7 @@ class ExplainArguments(Sized, QuestionArguments):
     mode: Mode | None = None
 
 
-class Stage(Answer):
+class Stage(StructuredContent):
     """What a stage did."""
 
     stage: str
@@ -53,7 +53,7 @@ class Stage(Answer):
     note: str | None = None
 
 
-class ScoredPassage(Answer):
+class ScoredPassage(StructuredContent):
     """A passage with what each stage gave it."""
 
     id: str
@@ -62,7 +62,7 @@ class ScoredPassage(Answer):
     found_by: list[str] | None = Field(default=None, description="Searches beside the question's own")
 
 
-class ExplainAnswer(Answer):
+class ExplainAnswer(StructuredContent):
     """What was done for a question, and what came of it."""
 
     results: list[ScoredPassage]
@@ -73,7 +73,7 @@ class ExplainAnswer(Answer):
     degraded: list[str]
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Search, and tell what each stage did."""
     given: ExplainArguments = call.given
     asked = given.top_k or call.settings.top_k
@@ -83,7 +83,7 @@ async def run(call: Call) -> ToolAnswer:
 
 
 def explained(
-    found: RetrievalResult, expected: ScoredPassage | None, why: str | None, degraded: list[str], call: Call
+    found: RetrievalResult, expected: ScoredPassage | None, why: str | None, degraded: list[str], call: ToolCall
 ) -> ToolAnswer:
     """Return the answer, with as many results as fit.
 
@@ -115,13 +115,15 @@ def explained(
     return attempt(0, 0)
 
 
-async def _search(call: Call, filters: dict[str, Any] | None, top_k: int) -> RetrievalResult:
+async def _search(call: ToolCall, filters: dict[str, Any] | None, top_k: int) -> RetrievalResult:
     given: ExplainArguments = call.given
     mode = given.mode or ("lexical" if call.settings.words_only else None)
     return await call.library.search(given.query, filters, top_k=top_k, mode=mode, condition=call.condition)
 
 
-async def _expected(call: Call, expected: str, found: RetrievalResult, asked: int) -> tuple[ScoredPassage | None, str]:
+async def _expected(
+    call: ToolCall, expected: str, found: RetrievalResult, asked: int
+) -> tuple[ScoredPassage | None, str]:
     """Return what became of a passage, and why.
 
     Raises:
@@ -156,7 +158,7 @@ async def _expected(call: Call, expected: str, found: RetrievalResult, asked: in
     return None, dropped[0] if dropped else NOT_FOUND
 
 
-def _stage(record: StageRecord, call: Call) -> Stage:
+def _stage(record: StageRecord, call: ToolCall) -> Stage:
     failed = f"failed: {record.error}" if record.error is not None else ""
     note = in_one_line(call.scrub("; ".join(filter(None, (record.decision, failed)))), _LONGEST_NOTE)
     return Stage(

@@ -11,13 +11,21 @@ from retrieval_core_mcp.fitting import clean, fit_mapping, good_end, in_one_line
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.names import LONGEST_NAME, address_of
 from retrieval_core_mcp.tools.signals import signs_in
-from retrieval_core_mcp.tools.tool import WHOLE, Answer, DeclaredTool, PassageArguments, Sized, ToolAnswer, ToolFailure
+from retrieval_core_mcp.tools.tool import (
+    WHOLE,
+    DeclaredTool,
+    PassageArguments,
+    Sized,
+    StructuredContent,
+    ToolAnswer,
+    ToolFailure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retrieval_core_mcp.library import Entry
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 MOST_AROUND = 20
 
@@ -31,7 +39,7 @@ class FetchArguments(Sized, PassageArguments):
     ] = 0
 
 
-class FetchAnswer(Answer):
+class FetchAnswer(StructuredContent):
     """A passage or a document, or the part of it that fits into one answer."""
 
     id: str
@@ -46,7 +54,7 @@ class FetchAnswer(Answer):
     signs: list[str] | None = None
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Read a passage or a document."""
     given: FetchArguments = call.given
     entry = await call.library.fetch(given.id, call.condition)

@@ -10,14 +10,14 @@ from retrieval_core.errors import RetrievalError
 from retrieval_core_mcp.explain import explain
 from retrieval_core_mcp.fitting import clean, in_one_line, largest
 from retrieval_core_mcp.tools.names import LONGEST_NAME
-from retrieval_core_mcp.tools.tool import Answer, Arguments, DeclaredTool, Sized, ToolAnswer
+from retrieval_core_mcp.tools.tool import Arguments, DeclaredTool, Sized, StructuredContent, ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core_mcp.contents import Contents, FieldContents
     from retrieval_core_mcp.library import Library
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 MOST_INDEXES = 50
 MOST_SOURCES = 20
@@ -31,7 +31,7 @@ class ListArguments(Arguments):
     """Arguments of the tool list_indexes: none."""
 
 
-class IndexSummary(Answer):
+class IndexSummary(StructuredContent):
     """An index."""
 
     name: str
@@ -41,7 +41,7 @@ class IndexSummary(Answer):
     problem: str | None = Field(default=None, description="Why it cannot be searched")
 
 
-class ListAnswer(Answer):
+class ListAnswer(StructuredContent):
     """The indexes that there are."""
 
     indexes: list[IndexSummary]
@@ -51,7 +51,7 @@ class DescribeArguments(Sized):
     """Arguments of the tool describe_index."""
 
 
-class IndexField(Answer):
+class IndexField(StructuredContent):
     """A field that filters can name."""
 
     name: str
@@ -62,7 +62,7 @@ class IndexField(Answer):
     max: float | None = None
 
 
-class DescribeAnswer(Answer):
+class DescribeAnswer(StructuredContent):
     """What an index holds."""
 
     name: str
@@ -77,7 +77,7 @@ class DescribeAnswer(Answer):
     note: str
 
 
-async def run_list(call: Call) -> ToolAnswer:
+async def run_list(call: ToolCall) -> ToolAnswer:
     """List the indexes, with how much each holds."""
     entries = [await _summary(call, name, library) for name, library in list(call.libraries.items())[:MOST_INDEXES]]
 
@@ -89,7 +89,7 @@ async def run_list(call: Call) -> ToolAnswer:
     return attempt(largest(lambda count: attempt(count).fits(call.limit), 1, len(entries)) or 1)
 
 
-async def _summary(call: Call, name: str, library: Library) -> IndexSummary:
+async def _summary(call: ToolCall, name: str, library: Library) -> IndexSummary:
     description = library.settings.described or None
     try:
         held = await library.count(call.condition)
@@ -108,7 +108,7 @@ def _amounts(entry: IndexSummary | DescribeAnswer) -> list[str]:
     return [f"{count:,} {what}" for count, what in counted if count is not None]
 
 
-async def run_describe(call: Call) -> ToolAnswer:
+async def run_describe(call: ToolCall) -> ToolAnswer:
     """Describe an index: how much it holds, which fields, with examples."""
     contents = await call.library.describe(call.condition)
     return description_of(contents, call.name, call.settings.described or None, call.limit)

@@ -10,13 +10,13 @@ from retrieval_core_mcp.fitting import clean, largest, shorten
 from retrieval_core_mcp.tools.fetch import MOST_AROUND, nothing_with
 from retrieval_core_mcp.tools.names import can_be_named, page_of, place_of, section_of
 from retrieval_core_mcp.tools.signals import signs_in
-from retrieval_core_mcp.tools.tool import WHOLE, Answer, DeclaredTool, PassageArguments, Sized, ToolAnswer
+from retrieval_core_mcp.tools.tool import WHOLE, DeclaredTool, PassageArguments, Sized, StructuredContent, ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.types import Chunk
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 SHORTEST = 80
 
@@ -28,7 +28,7 @@ class NeighborsArguments(Sized, PassageArguments):
     after: Annotated[int, Field(ge=0, le=MOST_AROUND), WHOLE] = 1
 
 
-class Neighbor(Answer):
+class Neighbor(StructuredContent):
     """A passage beside another one, or that one itself."""
 
     id: str
@@ -39,14 +39,14 @@ class Neighbor(Answer):
     signs: list[str] | None = None
 
 
-class NeighborsAnswer(Answer):
+class NeighborsAnswer(StructuredContent):
     """A passage with its neighbours, in the order of the document."""
 
     passages: list[Neighbor]
     omitted: int
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Read the passages around one."""
     given: NeighborsArguments = call.given
     chunks = await call.library.neighbors(given.id, given.before, given.after, call.condition)

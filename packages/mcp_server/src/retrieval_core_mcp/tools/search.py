@@ -27,11 +27,11 @@ from retrieval_core_mcp.tools.names import (
 from retrieval_core_mcp.tools.signals import signs_in
 from retrieval_core_mcp.tools.tool import (
     WHOLE,
-    Answer,
     DeclaredTool,
     Mode,
     QuestionArguments,
     Sized,
+    StructuredContent,
     ToolAnswer,
     ToolFailure,
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.excerpts import Excerpter
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Confidence, Hit, RetrievalResult
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 BRIEF = (320, 160, 80)
 """Characters of each passage before the first ones get all that is left: the largest with which all are shown."""
@@ -74,7 +74,7 @@ class SearchArguments(Sized, QuestionArguments):
     ] = None
 
 
-class SearchHit(Answer):
+class SearchHit(StructuredContent):
     """A passage that was found."""
 
     id: str = Field(description="The document's id stands before its last #, unless document_id is there")
@@ -90,7 +90,7 @@ class SearchHit(Answer):
     signs: list[str] | None = None
 
 
-class SearchAnswer(Answer):
+class SearchAnswer(StructuredContent):
     """Passages, best first."""
 
     results: list[SearchHit]
@@ -321,7 +321,7 @@ def share(fits: Callable[[Sequence[int]], bool], lengths: Sequence[int]) -> list
     return sizes
 
 
-async def run(call: Call) -> ToolAnswer:
+async def run(call: ToolCall) -> ToolAnswer:
     """Search, and return one page of what was found."""
     given: SearchArguments = call.given
     settings = call.settings
@@ -374,7 +374,7 @@ def _cut(found: RetrievalResult, wanted: int, longest: int) -> RetrievalResult:
     return replace(found, hits=found.hits[:wanted], degraded=degraded)
 
 
-def _token(call: Call, mode: str | None, asked: int) -> str:
+def _token(call: ToolCall, mode: str | None, asked: int) -> str:
     """Return what tells searches apart, so that a cursor is not given to another one."""
     given: SearchArguments = call.given
     said = (call.name, given.query, mode, asked, given.filters)

@@ -61,7 +61,7 @@ class Sized(Arguments):
     max_characters: Annotated[int, Field(ge=SMALLEST_ANSWER, le=LARGEST_ANSWER), WHOLE] | None = None
 
 
-class Answer(BaseModel):
+class StructuredContent(BaseModel):
     """The structured content of a tool's answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,7 +93,7 @@ def _nobody_listens(_step: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """A call of a tool.
 
     Attributes:
@@ -147,6 +147,6 @@ class DeclaredTool:
     title: str
     description: str
     arguments: type[Arguments]
-    answer: type[Answer]
-    run: Callable[[Call], Awaitable[ToolAnswer]]
+    answer: type[StructuredContent]
+    run: Callable[[ToolCall], Awaitable[ToolAnswer]]
     writes: bool = False

@@ -11,13 +11,20 @@ from pydantic import Field
 from retrieval_core_mcp.fitting import in_one_line, largest
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fetch import nothing_with
-from retrieval_core_mcp.tools.tool import LONGEST_ID, Answer, Arguments, DeclaredTool, ToolAnswer, ToolFailure
+from retrieval_core_mcp.tools.tool import (
+    LONGEST_ID,
+    Arguments,
+    DeclaredTool,
+    StructuredContent,
+    ToolAnswer,
+    ToolFailure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.ingest.report import IndexProgress, IndexReport
-    from retrieval_core_mcp.tools.tool import Call
+    from retrieval_core_mcp.tools.tool import ToolCall
 
 MOST_FAILURES = 20
 ONLY_READS = "This caller sees a part of the documents only, and so may not write. Ask who runs the server."
@@ -31,14 +38,14 @@ class IndexArguments(Arguments):
     path: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="A file or folder")]
 
 
-class FailedPath(Answer):
+class FailedPath(StructuredContent):
     """A file that could not be read."""
 
     path: str
     error: str
 
 
-class IndexedAnswer(Answer):
+class IndexedAnswer(StructuredContent):
     """What indexing came to, in documents."""
 
     added: int
@@ -56,13 +63,13 @@ class RemoveArguments(Arguments):
     id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="Of the document")]
 
 
-class RemovedAnswer(Answer):
+class RemovedDocument(StructuredContent):
     """What was removed."""
 
     removed_passages: int
 
 
-async def run_index(call: Call) -> ToolAnswer:
+async def run_index(call: ToolCall) -> ToolAnswer:
     """Index a file or a folder below one of the allowed ones."""
     given: IndexArguments = call.given
     _check(call)
@@ -78,7 +85,7 @@ async def run_index(call: Call) -> ToolAnswer:
     return await asyncio.to_thread(indexed_answer, report, call)
 
 
-def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
+def indexed_answer(report: IndexReport, call: ToolCall) -> ToolAnswer:
     """Return what indexing came to, with as many failures as fit."""
     roots = [root.resolve() for root in call.library.roots]
     failed = [
@@ -101,7 +108,7 @@ def indexed_answer(report: IndexReport, call: Call) -> ToolAnswer:
     return attempt(largest(lambda count: attempt(count).fits(call.limit), 0, len(failed)) or 0)
 
 
-async def run_remove(call: Call) -> ToolAnswer:
+async def run_remove(call: ToolCall) -> ToolAnswer:
     """Remove a document with all its passages."""
     given: RemoveArguments = call.given
     _check(call)
@@ -109,10 +116,10 @@ async def run_remove(call: Call) -> ToolAnswer:
     if not removed:
         raise nothing_with(given.id)
     text = f"Removed {shown(given.id)} with {removed:,} passage{'s' * (removed != 1)}."
-    return ToolAnswer(RemovedAnswer(removed_passages=removed).model_dump(), text)
+    return ToolAnswer(RemovedDocument(removed_passages=removed).model_dump(), text)
 
 
-def _check(call: Call) -> None:
+def _check(call: ToolCall) -> None:
     """Refuse a caller who sees a part of the documents, or whose token does not allow writing.
 
     Raises:
@@ -171,7 +178,7 @@ REMOVE = DeclaredTool(
     "Remove a document",
     "Remove a document from the index; its file stays.",
     RemoveArguments,
-    RemovedAnswer,
+    RemovedDocument,
     run_remove,
     writes=True,
 )

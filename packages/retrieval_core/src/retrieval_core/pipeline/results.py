@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.run.outcomes import Ok
-from retrieval_core.types import Degradation, EvaluationScores, FrozenDict, RetrievalResult, freeze
-from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ async def make_result(
     metadata: dict[str, JSON] = {
         "query_normalized": query.text,
         "query_truncated": query.truncated,
-        "filters_applied": freeze(to_json(condition)) if condition is not None else FrozenDict(),
-        **freeze(searched.metadata),
+        "filters_applied": to_json(condition) if condition is not None else {},
+        **searched.metadata,
         "documents_after_compression": len(hits),
         "filtered_count": len(best.selected) - len(hits),
         "relevance_score": best.relevance,
@@ -68,14 +67,14 @@ async def make_result(
     }
     if searched.indexes:
         taken = Counter(hit.source_index for hit in hits)
-        metadata["indexes"] = freeze({name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()})
+        metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()}
     note = note or searched.note
     if best.selected and not hits:
         note = f"{len(best.selected)} passages were found, and the relevance filter let none of them through"
     if note is not None:
-        metadata["note"] = valid_unicode(note)
+        metadata["note"] = note
     if searched.error is not None and not hits:
-        metadata["error"] = valid_unicode(searched.error)
+        metadata["error"] = searched.error
     own = [Degradation(item.stage, item.reason) for item in best.failures + rewriting.failures]
     degraded = tuple(dict.fromkeys((*own, *best.degraded)))
     logged = searched.degraded if searched.indexes else ()  # by the indexes themselves
@@ -86,7 +85,7 @@ async def make_result(
         query=query.original,
         hits=hits,
         formatted_context=context.text,
-        metadata=FrozenDict(metadata),  # of texts that are valid, numbers, and what was frozen above
+        metadata=metadata,
         latency_ms=run.elapsed_ms,
         degraded=degraded,
         trace=run.records,

@@ -15,7 +15,7 @@ from retrieval_core.pipeline.stages.search import search
 from retrieval_core.pipeline.stages.select import depth_of, select
 from retrieval_core.pipeline.stages.transform import SearchedQuestion, transform
 from retrieval_core.run.outcomes import Failed, is_callers_fault, is_damage
-from retrieval_core.types import FrozenDict, Scores, freeze
+from retrieval_core.types import Scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.search import SearchResults, Sources
     from retrieval_core.ports import Candidate, Embedder, QueryTransformer, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Query
+    from retrieval_core.types import JSON, Query
 
 TRANSFORM_SHARE = 0.25
 """The part of the deadline by which a question must be transformed."""
@@ -100,10 +100,9 @@ async def _search_once(
     )
     lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *[each.ranked for each in expansions]]
     distinct = len({item.chunk_id for items in lists for item in items})
-    metadata = FrozenDict(mode=plan.mode, documents_fetched=distinct)
+    metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": distinct}
     if expansions:
-        told = freeze([{"kind": each.origin.kind, "text": each.origin.text} for each in expansions])
-        metadata = FrozenDict({**metadata, "query_expansion": told})
+        metadata["query_expansion"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
     if not lists:
         if again is None:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)

@@ -92,12 +92,16 @@ def freeze(value: Any, _depth: int = 0) -> Any:
         msg = f"metadata may nest at most {MAX_METADATA_DEPTH} levels deep"
         raise InvalidParameterError(msg)
     if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value)
-        if not all(isinstance(key, str) for key in items):
-            kinds = sorted({type(key).__name__ for key in items if not isinstance(key, str)})
-            msg = f"metadata keys must be text, got keys of the type {', '.join(kinds)}"
-            raise InvalidParameterError(msg)
-        return FrozenDict({valid_unicode(key): freeze(item, _depth + 1) for key, item in items.items()})
+        frozen: dict[str, Any] = {}
+        for key, item in cast("dict[Any, Any]", value).items():
+            if not isinstance(key, str):
+                kinds = sorted(
+                    {type(key).__name__ for key in cast("dict[Any, Any]", value) if not isinstance(key, str)}
+                )
+                msg = f"metadata keys must be text, got keys of the type {', '.join(kinds)}"
+                raise InvalidParameterError(msg)
+            frozen[key if key.isascii() else valid_unicode(key)] = freeze(item, _depth + 1)
+        return FrozenDict(frozen)
     if isinstance(value, (list, tuple)):
         return tuple(freeze(item, _depth + 1) for item in cast("list[Any]", value))
     msg = (

@@ -289,6 +289,11 @@ class Last(Generic[T]):
     def __init__(self) -> None:
         self._known: tuple[State, T] | None = None
 
+    @property
+    def value(self) -> T | None:
+        """What is kept."""
+        return None if self._known is None else self._known[1]
+
     def get(self, state: State, compute: Callable[[], T]) -> T:
         """Return the value of a state, computed where it is not the last one."""
         known = self._known

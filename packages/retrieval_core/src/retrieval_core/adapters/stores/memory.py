@@ -18,6 +18,7 @@ from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
+from retrieval_core.adapters.stores.term_vectors import K1, B
 from retrieval_core.errors import NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.text.analysis import Analyzer
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter
-
-K1 = 1.2
-"""BM25's saturation of repeated terms; Lucene's default."""
-B = 0.75
-"""BM25's normalisation by length, from 0 (none) to 1 (in full); Lucene's default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 K1 = 1.2
+"""BM25's saturation of repeated terms; Lucene's default, in every store."""
 B = 0.75
-"""Lucene's defaults, as in the other stores."""
+"""BM25's normalisation by length, from 0 (none) to 1 (in full); Lucene's default, in every store."""
 MEAN_LENGTH = 256
 """The mean length of a passage in terms; passages are about that long by default."""
 

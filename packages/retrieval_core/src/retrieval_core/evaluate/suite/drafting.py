@@ -13,7 +13,7 @@ from retrieval_core.errors import InvalidParameterError, UnreadableFileError, ch
 from retrieval_core.evaluate.suite.cases import Case, name_of
 from retrieval_core.evaluate.suite.judging import folded
 from retrieval_core.evaluate.suite.running import UNLIKELY
-from retrieval_core.evaluate.suite.targets import LAST, Question
+from retrieval_core.evaluate.suite.targets import LAST, SuiteQuestion
 from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.pipeline.stages.excerpts import Excerpter
 from retrieval_core.ports import Catalog, ChunkRange, FetchRequest
@@ -99,7 +99,7 @@ async def draft_from_log(target: Target, questions: Iterable[str], count: int, a
     cases: list[Case] = []
     names: set[str] = set()
     for question in list(dict.fromkeys(questions))[:count]:
-        result = await target.retrieve(Question(question, 10))
+        result = await target.retrieve(SuiteQuestion(question, 10))
         fields: dict[str, Any] = {"name": name_of(question, names), "query": question, "skip": TO_CONFIRM}
         confidence = target.confidence(question, result)
         if not result.hits or (confidence is not None and confidence < UNLIKELY):

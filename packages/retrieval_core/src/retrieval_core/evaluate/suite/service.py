@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from retrieval_core.errors import RetrievalError
-    from retrieval_core.evaluate.suite.targets import Lacking, Question
+    from retrieval_core.evaluate.suite.targets import Lacking, SuiteQuestion
 
 LARGEST_ANSWER = 50_000_000
 SECONDS = 30.0
@@ -83,7 +83,7 @@ class ServiceTarget:
             raise IndexNotFoundError(msg)
         return Subject(f"{self._url} ({name})", counts[name], versions=await asyncio.to_thread(versions))
 
-    async def retrieve(self, question: Question) -> RetrievalResult:
+    async def retrieve(self, question: SuiteQuestion) -> RetrievalResult:
         """Return what is found, in the order of the index, and not by similarity alone as the service has it."""
         asked: dict[str, Any] = {
             "query_text": question.text,

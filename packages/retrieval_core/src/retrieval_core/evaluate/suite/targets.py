@@ -33,7 +33,7 @@ Lacking: TypeAlias = "Mapping[tuple[str, str], str | None]"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SuiteQuestion:
     """A question with the options of its case.
 
     Attributes:
@@ -49,9 +49,9 @@ class Question:
     similarities: bool = False
 
 
-def question_of(case: Case, text: str) -> Question:
+def question_of(case: Case, text: str) -> SuiteQuestion:
     """Return a wording of a case's question with the case's options."""
-    return Question(
+    return SuiteQuestion(
         text,
         case.top_k,
         case.mode,
@@ -77,7 +77,7 @@ class Target(Protocol):
         """
         ...
 
-    async def retrieve(self, question: Question) -> RetrievalResult:
+    async def retrieve(self, question: SuiteQuestion) -> RetrievalResult:
         """Return what is found, with everything working as configured.
 
         Raises:
@@ -151,7 +151,7 @@ class IndexTarget:
             versions=await asyncio.to_thread(versions),
         )
 
-    async def retrieve(self, question: Question) -> RetrievalResult:
+    async def retrieve(self, question: SuiteQuestion) -> RetrievalResult:
         """Return what is found."""
         threshold = question.score_threshold
         if threshold is None and question.similarities and self._index.embedder is not None:
@@ -236,7 +236,7 @@ def confidence_in(text: str, result: RetrievalResult, embedder_id: str | None, a
     return None if found is None else found.retrieval
 
 
-def check_complete(question: Question, degraded: Sequence[tuple[str, str]]) -> None:
+def check_complete(question: SuiteQuestion, degraded: Sequence[tuple[str, str]]) -> None:
     """Refuse a result that was found without what is configured: its figures would be another configuration's.
 
     Raises:

@@ -63,4 +63,4 @@ class Plan:
     @property
     def shortlist(self) -> int:
         """How many hits the search hands on, at least ``top_k``."""
-        return self.reranked if self.reranked > self.top_k else self.top_k  # noqa: FURB136 - asked for at each stage
+        return max(self.top_k, self.reranked)

@@ -13,7 +13,7 @@ from retrieval_core.pipeline.stages.combine import combine_vectors
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
 from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
-from retrieval_core.types import Chunk, Query
+from retrieval_core.types import Chunk
 from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Vector
+    from retrieval_core.types import Query, Vector
 
 Candidates: TypeAlias = "tuple[Candidate, ...]"
 
@@ -137,7 +137,7 @@ async def _search_meaning(run: Run, store: Store, questions: Questions, query: Q
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, None, embedded)
-    query = Query(query.original, query.text, query.truncated, embedded.value)
+    query = replace(query, embedding=embedded.value)
     own = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
     if not plan.vectors:
         return _found(query, await own, None)

@@ -8,7 +8,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.compounds import limited, word_query
-from retrieval_core.adapters.stores.memory import K1, B
+from retrieval_core.adapters.stores.term_vectors import K1, B
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.rows import CHUNKS
+from retrieval_core.adapters.stores.sqlite.read import by_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
 
 _WAITING = "late_vectors JOIN chunks USING (number) WHERE generation IS NULL"
-_ONE = f"SELECT number, {', '.join(CHUNKS.columns)} FROM {_WAITING} AND id = ?"  # noqa: S608 - constants
+_WAITS = "late_vectors ON late_vectors.number = chunks.number AND generation IS NULL"
+_CHUNKS = f"SELECT chunks.number, {', '.join(CHUNKS.columns)} FROM chunks JOIN {_WAITS}"  # noqa: S608 - constants
 
 
 def unembedded(connection: Connection) -> dict[str, str]:
@@ -28,12 +30,9 @@ def count_unembedded(connection: Connection) -> int:
 
 def waiting(connection: Connection, chunks: Iterable[Chunk]) -> dict[str, int]:
     """Return the numbers of those chunks, by id, that wait for their vector and have the same text to embed."""
-    rows = ((chunk, connection.execute(_ONE, (chunk.id,)).fetchone()) for chunk in chunks)
-    return {
-        chunk.id: row[0]
-        for chunk, row in rows
-        if row is not None and CHUNKS.from_row(row[1:]).indexed_text == chunk.indexed_text
-    }
+    texts = {chunk.id: chunk.indexed_text for chunk in chunks}
+    kept = ((number, CHUNKS.from_row(row)) for number, *row in by_id(connection, _CHUNKS, texts))
+    return {chunk.id: number for number, chunk in kept if chunk.indexed_text == texts[chunk.id]}
 
 
 def begin(connection: Connection, numbers: Iterable[int]) -> None:

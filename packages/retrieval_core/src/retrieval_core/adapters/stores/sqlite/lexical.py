@@ -12,7 +12,7 @@ import numpy as np
 from retrieval_core.adapters.stores.compounds import limited
 from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
 from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
-from retrieval_core.adapters.stores.sqlite.read import read_state
+from retrieval_core.adapters.stores.term_vectors import K1, B
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from retrieval_core.adapters.stores.compounds import WordQuery
-    from retrieval_core.adapters.stores.local import Match, State
+    from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot
 
     Rows: TypeAlias = NDArray[np.int32]
     _Found: TypeAlias = tuple[Rows, NDArray[np.unsignedinteger]]
 
-K1 = 1.2
-"""BM25's saturation of repeated terms; Lucene's default."""
-B = 0.75
-"""BM25's normalisation by length, from 0 (none) to 1 (in full); Lucene's default."""
 LEAST_WEIGHT = 1e-6
 """The weight of a term that more than half of the chunks have, which would otherwise count against them, as in FTS5."""
 CACHED_BYTES = 64 * 1024 * 1024
@@ -39,7 +35,7 @@ ENTRY_BYTES = 400
 """What the entry of a term takes, beside its postings."""
 
 
-class WordIndex:
+class InvertedIndex:
     """The words of an index at one state: a row for each chunk. Several threads may search it.
 
     Args:
@@ -53,7 +49,7 @@ class WordIndex:
         DamagedError: The words are damaged.
     """
 
-    def __init__(self, connection: Connection, most_bytes: int) -> None:
+    def __init__(self, connection: Connection, most_bytes: int = CACHED_BYTES) -> None:
         self._segments = read_segments(connection)
         self._begins = np.cumsum([0, *(len(segment.numbers) for segment in self._segments)])[:-1].tolist()
         self.numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in self._segments)])
@@ -149,37 +145,6 @@ class WordIndex:
         passes = np.zeros(1 + max([0, *passing[-1:].tolist(), *self.numbers[-1:].tolist()]), np.bool_)
         passes[passing] = True
         return passes[self.numbers]
-
-
-class WordIndexCache:
-    """The words of one process's index, shared by its threads.
-
-    Args:
-        most_bytes: The most memory for the postings of terms that were searched for.
-    """
-
-    def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._lock = Lock()
-        self._known: tuple[State, WordIndex] | None = None
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Bytes of all arrays; read without a lock."""
-        known = self._known
-        return 0 if known is None else known[1].loaded_bytes
-
-    def get(self, connection: Connection) -> WordIndex:
-        """Return the words as of the connection's open transaction.
-
-        Raises:
-            DamagedError: The words are damaged.
-        """
-        state = read_state(connection)
-        with self._lock:
-            if self._known is None or self._known[0] != state:
-                self._known = state, WordIndex(connection, self._most_bytes)
-            return self._known[1]
 
 
 def _bytes_of(found: _Found) -> int:

@@ -65,8 +65,8 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
     numbered = {number: CHUNKS.from_row(row) for number, *row in _chunk_rows(connection, request)}
     if request.filter is not None:
         numbered = {number: chunk for number, chunk in numbered.items() if matches(request.filter, chunk_fields(chunk))}
-    sections = map(SECTIONS.from_row, _by_id(connection, _SECTIONS, request.section_ids))
-    documents = map(DOCUMENTS.from_row, _by_id(connection, _DOCUMENTS, request.document_ids))
+    sections = map(SECTIONS.from_row, by_id(connection, _SECTIONS, request.section_ids))
+    documents = map(DOCUMENTS.from_row, by_id(connection, _DOCUMENTS, request.document_ids))
     fields_of = FieldReader()
 
     def is_visible(column: str, name: str) -> bool:
@@ -88,7 +88,7 @@ def fetch(connection: Connection, request: FetchRequest) -> Fetched:
 
 def numbers_of(connection: Connection, ids: Iterable[str]) -> list[tuple[int]]:
     """Return the numbers of those chunks that exist."""
-    return [(number,) for (number,) in _by_id(connection, "SELECT number FROM chunks", ids)]
+    return [(number,) for (number,) in by_id(connection, "SELECT number FROM chunks", ids)]
 
 
 def vectors_of(connection: Connection, numbers: Iterable[int], name: str | None = None) -> dict[int, Vector]:
@@ -156,7 +156,7 @@ def fields(connection: Connection) -> dict[str, FieldInfo]:
 
 
 def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Sequence[Any]]:
-    yield from _by_id(connection, _CHUNKS, request.chunk_ids)
+    yield from by_id(connection, _CHUNKS, request.chunk_ids)
     for part in request.ranges:
         if part.first <= LARGEST_INTEGER and storable((part.document_id,)):
             first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
@@ -165,7 +165,8 @@ def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Seque
             ).fetchall()  # a damaged row ends the reading, and no cursor may outlive its connection
 
 
-def _by_id(connection: Connection, select: str, ids: Iterable[str]) -> Iterator[Sequence[Any]]:
+def by_id(connection: Connection, select: str, ids: Iterable[str]) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a statement for ids, a batch of them at a time."""
     names = storable(dict.fromkeys(ids))
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -14,7 +13,7 @@ from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.rows import FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
 from retrieval_core.adapters.stores.sqlite.late import came_since
-from retrieval_core.adapters.stores.sqlite.read import FIELDS, follows, read_state, vectors_from
+from retrieval_core.adapters.stores.sqlite.read import FIELDS, follows, read_state, vectors_from, vectors_of
 from retrieval_core.types.filters import paths_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.columns import Mask
     from retrieval_core.adapters.stores.local import State
-    from retrieval_core.types import JSON
+    from retrieval_core.types import JSON, Matrix
     from retrieval_core.types.filters import Filter
 
     Rows: TypeAlias = NDArray[np.float32 | np.int8]
@@ -191,8 +190,11 @@ class _Vectors:
         """Return the matrix with a row for each number, reading missing ones, its scales, and which have a vector."""
         if self._length < len(numbers):
             self._reserve(len(numbers))
-            last = int(numbers[self._length - 1]) if self._length else 0
-            self._put(self._read(connection, last), numbers)
+            rows = self._read(connection, int(numbers[self._length - 1]) if self._length else 0)
+            while batch := rows.fetchmany(BATCH):
+                positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
+                joined = b"".join(blob for _, blob in batch)
+                self._put(positions, vectors_from(joined, len(batch), self._rows.shape[1]))
             self._length = len(numbers)
         scales = None if self._scales is None else self._scales[: self._length]
         return self._rows[: self._length], scales, self._present[: self._length]
@@ -201,32 +203,24 @@ class _Vectors:
         """Read the vectors of rows that were read without; a search under way does not look at these."""
         came = came[np.searchsorted(numbers, came) < self._length]
         for start in range(0, len(came), BATCH):
-            self._put(self._read_some(connection, came[start : start + BATCH].tolist()), numbers)
+            vectors = vectors_of(connection, came[start : start + BATCH].tolist(), self._name)
+            if vectors:
+                positions = np.searchsorted(numbers, np.array(list(vectors), dtype=np.int64))
+                self._put(positions, np.stack(list(vectors.values())))
 
-    def _put(self, rows: Cursor, numbers: NDArray[np.int64]) -> None:
-        while batch := rows.fetchmany(BATCH):
-            positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
-            joined = b"".join(blob for _, blob in batch)
-            vectors = vectors_from(joined, len(batch), self._rows.shape[1])
-            if self._scales is not None:
-                scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
-                self._scales[positions] = scales
-                vectors = np.rint(vectors / scales[:, np.newaxis])
-            self._rows[positions] = vectors
-            self._present[positions] = True
+    def _put(self, positions: NDArray[np.intp], vectors: Matrix) -> None:
+        if self._scales is not None:
+            scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
+            self._scales[positions] = scales
+            vectors = np.rint(vectors / scales[:, np.newaxis])
+        self._rows[positions] = vectors
+        self._present[positions] = True
 
     def _read(self, connection: Connection, last: int) -> Cursor:
         if self._name is None:
             return connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
         sql = "SELECT number, vector FROM named_vectors WHERE name = ? AND number > ? ORDER BY number"
         return connection.execute(sql, (self._name, last))
-
-    def _read_some(self, connection: Connection, numbers: list[int]) -> Cursor:
-        some = "number IN (SELECT value FROM json_each(?))"
-        if self._name is None:
-            return connection.execute(f"SELECT number, vector FROM vectors WHERE {some}", (json.dumps(numbers),))  # noqa: S608
-        sql = f"SELECT number, vector FROM named_vectors WHERE name = ? AND {some}"  # noqa: S608
-        return connection.execute(sql, (self._name, json.dumps(numbers)))
 
     def _reserve(self, length: int) -> None:
         if length > len(self._rows):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.local import Match
-    from retrieval_core.adapters.stores.sqlite.lexical import WordIndex, WordIndexCache
+    from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
     from retrieval_core.ports import Change, SearchRequest, StoreInfo
@@ -221,12 +221,12 @@ class _Session(Connections):
         self._quantized = quantized
         self._lock = Lock()
         self._cache: SnapshotCache | None = None
-        self._words: WordIndexCache | None = None
+        self._words = Last["InvertedIndex"]()
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(cache.loaded_bytes for cache in (self._cache, self._words) if cache is not None)
+        return sum(loaded.loaded_bytes for loaded in (self._cache, self._words.value) if loaded is not None)
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """As its base does; an index of an older format is converted first."""
@@ -246,13 +246,11 @@ class _Session(Connections):
             cache = self._cache = self._cache or SnapshotCache(quantized=self._quantized)
         return cache.get(connection, condition, dimension, name)
 
-    def words(self, connection: Connection) -> WordIndex:
+    def words(self, connection: Connection) -> InvertedIndex:
         """Return the words for a search, as of the open transaction."""
-        from retrieval_core.adapters.stores.sqlite.lexical import WordIndexCache  # noqa: PLC0415 - numpy is slow to import
+        from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex  # noqa: PLC0415 - numpy is slow to import
 
-        with self._lock:
-            words = self._words = self._words or WordIndexCache()
-        return words.get(connection)
+        return self._words.get(read.read_state(connection), lambda: InvertedIndex(connection))
 
 
 def _candidates(connection: Connection, found: Sequence[Match], *, with_vectors: bool) -> tuple[Candidate, ...]:
