@@ -54,7 +54,6 @@ NO_VECTORS = (
     "lexical; to make that the normal way, start the server with --config lexical."
 )
 WARM_UP = "warm up"
-_LAST_POSITION = 2**31
 MOST_KEPT = 64
 """Callers who may see different passages for whom it is kept what an index holds: to find that takes a while."""
 
@@ -229,7 +228,7 @@ class Library:
             fields = {"source": document.source, "timestamp": moment, **document.metadata}
             if condition is None or matches(condition, fields):
                 return Entry(document.id, document.title, document.source, document.text, fields)
-        found = await store.fetch(FetchRequest(ranges=(ChunkRange(entry_id, 0, _LAST_POSITION),), filter=condition))
+        found = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(entry_id),), filter=condition))
         chunks = sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index)
         if not chunks:
             return None

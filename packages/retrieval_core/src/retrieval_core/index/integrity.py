@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
 from retrieval_core.ingest.comparison import compare_chunks
-from retrieval_core.ingest.ingester import LAST_POSITION
 from retrieval_core.ingest.reading import document_hash
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
@@ -266,7 +265,7 @@ class IntegrityCheck:
 
 def _whole(names: Sequence[str]) -> FetchRequest:
     """Return a request for documents with all their chunks."""
-    return FetchRequest(document_ids=tuple(names), ranges=tuple(ChunkRange(name, 0, LAST_POSITION) for name in names))
+    return FetchRequest(document_ids=tuple(names), ranges=tuple(map(ChunkRange.whole, names)))
 
 
 def _is_proved(document: Document, recipe: str) -> bool:

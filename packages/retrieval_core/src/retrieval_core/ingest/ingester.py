@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Document, Section, Vector
 
 
-LAST_POSITION = 2**31 - 1
-"""No document has a chunk behind it."""
-
-
 def approximate_tokens(text: str) -> int:
     """Estimate the tokens of a text as a quarter of its code points, rounded up: OpenAI's figure for English text."""
     return (len(text) + 3) // 4
@@ -329,7 +325,7 @@ class Ingester:
         names = [item.document.id for item in batch if isinstance(item, Prepared) and not item.is_new]
         if self._embedder is None or not names:
             return {}
-        ranges = tuple(ChunkRange(name, 0, LAST_POSITION) for name in names)
+        ranges = tuple(map(ChunkRange.whole, names))
         try:
             fetched = await self._store.fetch(FetchRequest(ranges=ranges, with_vectors=True))
         except RetrievalError:  # what cannot be read is replaced, and embedded anew

@@ -178,6 +178,11 @@ class ChunkRange:
     first: int
     last: int
 
+    @classmethod
+    def whole(cls, document_id: str) -> ChunkRange:
+        """Return all chunks of a document; none has more than these."""
+        return cls(document_id, 0, 2**31 - 1)
+
 
 @fast_init
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LAST_POSITION = 2**31 - 1
-"""No document has more chunks."""
 GROWTH = 4
 """How many times more candidates are asked for where too few of them pass."""
 
 
 def whole(document_ids: Iterable[str]) -> tuple[ChunkRange, ...]:
     """Return the ranges of all chunks of documents."""
-    return tuple(ChunkRange(name, 0, LAST_POSITION) for name in dict.fromkeys(document_ids))
+    return tuple(map(ChunkRange.whole, dict.fromkeys(document_ids)))
 
 
 async def chunks_of_documents(store: Store, document_ids: Iterable[str]) -> list[Chunk]:
