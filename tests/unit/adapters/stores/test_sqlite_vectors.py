@@ -15,7 +15,7 @@ import pytest
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.stores import checks
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.adapters.stores.sqlite import SqliteStore, snapshot, write
+from retrieval_core.adapters.stores.sqlite import SqliteStore, dense, snapshot, write
 from retrieval_core.config.model import MOST_VECTORS
 from retrieval_core.errors import ConfigurationError, EmbedderMismatchError, IndexFormatError, InvalidParameterError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
@@ -264,3 +264,14 @@ def test_quantization_is_a_setting(tmp_path: Path) -> None:
         assert index.store.loaded_bytes > stored
     with pytest.raises(ConfigurationError, match=r"store\.sqlite\.quantization"):
         load_config(overrides={"store.sqlite.quantization": "int4"})
+
+
+@pytest.mark.parametrize("rows", [1, 49_999, 50_000, 75_001])
+def test_many_rows_are_compared_on_several_processors_with_the_same_scores(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    random = np.random.default_rng(rows)
+    matrix = random.normal(size=(rows, 8)).astype(np.float32)
+    query = random.normal(size=8).astype(np.float32)
+    assert np.array_equal(dense._products(matrix, query), dense._dots(matrix, query))

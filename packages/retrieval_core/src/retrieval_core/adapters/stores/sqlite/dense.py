@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -25,6 +27,9 @@ RESCORED = 4
 """Of quantized vectors, so many times the limit are compared exactly."""
 ROWS_AT_ONCE = 256
 """Quantized rows that are made to floating-point numbers at a time, so that these stay in the processor's cache."""
+
+ROWS_OF_A_THREAD = 25_000
+"""The fewest rows that are worth a thread: with half of 50,000 each, two take 1.9 ms where one takes 4.0."""
 
 
 def search_vectors(
@@ -67,9 +72,19 @@ def _estimates(matrix: Rows, scales: NDArray[np.float32], rows: NDArray[np.intp]
 
 
 def _products(matrix: Matrix, query: Vector) -> Matrix:
-    """Return the product of each row with the query.
+    """Return the product of each row with the query; those of many rows are computed on several processors.
 
-    One dot product a row instead of one product of matrix and vector: as fast, since memory is the limit, but BLAS then
-    starts no threads (whose hand-over costs milliseconds on busy cores), and equal rows get equal scores to the bit.
+    One dot product a row instead of one product of matrix and vector: BLAS then starts no threads (whose hand-over
+    costs milliseconds on busy cores), and equal rows get equal scores to the bit.
     """
+    parts = min(os.cpu_count() or 1, len(matrix) // ROWS_OF_A_THREAD)
+    if parts < 2:
+        return _dots(matrix, query)
+    with ThreadPoolExecutor(parts - 1, thread_name_prefix="sqlite-products") as threads:
+        first, *others = np.array_split(matrix, parts)
+        products = [threads.submit(_dots, part, query) for part in others]
+        return np.concatenate([_dots(first, query), *(each.result() for each in products)])
+
+
+def _dots(matrix: Matrix, query: Vector) -> Matrix:
     return (matrix[:, np.newaxis, :] @ query[:, np.newaxis])[:, 0, 0]
