@@ -11,10 +11,11 @@ import signal
 import sys
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
+retrieval-mcp open shows a page to ask the index in; it takes the same options.
 retrieval-mcp install --client NAME adds this server to an assistant; retrieval-mcp install --help says more.
 
 settings from the environment:
@@ -42,13 +44,25 @@ settings from the environment:
   RETRIEVAL_MCP__HTTP__...        with --http: the other settings of the service, which docs/http.md lists
   RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
 """
-OPTIONS = ("--index", "--config", "--http", "--allow-writes", "--root", "--watch", "--log-level", "--version", "--help")
+OPTIONS = (
+    "--index",
+    "--config",
+    "--http",
+    "--allow-writes",
+    "--root",
+    "--watch",
+    "--no-browser",
+    "--log-level",
+    "--version",
+    "--help",
+)
 WAITING = (
     "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
     "nothing to type here. Ctrl+C ends it."
 )
 THE_FILE = "The index is {index}."
 NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
+FREE_PORT = "127.0.0.1:0"
 LEVELS = ("debug", "info", "warning", "error")
 END = 0.9
 """Seconds until the process ends, whatever still runs, once its input was closed or a signal came."""
@@ -58,6 +72,7 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     """Read the options, and serve until standard input is closed or a signal comes.
 
     Behind ``install``, they are those of :func:`retrieval_core_mcp.install.command.install`, which is run instead.
+    Behind ``open``, they are those of a service over HTTP, whose page a browser then shows.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["install"]:
@@ -65,16 +80,20 @@ def serve(arguments: Sequence[str] | None = None) -> None:
 
         install(given[1:])
         return
-    options = _options(given)
+    is_open = given[:1] == ["open"]
+    options = _options(["--http", FREE_PORT, *given[1:]] if is_open else given)
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
     if options.http is not None:
         with _quick_imports():
-            settings = _settings(options)
+            token = _new_token() if is_open else None
+            settings = _settings(options, token)
             embedder = _preloaded(settings)
-            from retrieval_core_mcp.http.serve import serve_http  # noqa: PLC0415 - while the model loads
-        raise SystemExit(serve_http(settings, options.index or (), options.log_level, embedder=embedder))
+            from retrieval_core_mcp.http.serve import say_where, serve_http  # noqa: PLC0415 - while the model loads
+        listens = say_where if token is None else partial(_show_page, token, browser=not options.no_browser)
+        places = options.index or ()
+        raise SystemExit(serve_http(settings, places, options.log_level, embedder=embedder, listens=listens))
     with _quick_imports():
         settings = _settings(options)
         if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
@@ -84,6 +103,26 @@ def serve(arguments: Sequence[str] | None = None) -> None:
         for module in ("library", "server", "stdio"):
             import_module(f"retrieval_core_mcp.{module}")
     anyio.run(_serve, settings, options.index or ())
+
+
+def _new_token() -> str:
+    import secrets  # noqa: PLC0415 - for who opens the page
+
+    return secrets.token_urlsafe(24)
+
+
+def _show_page(token: str, address: str, *, browser: bool) -> None:
+    """Open the page of a service in the browser, and say where it is.
+
+    The token stands behind the ``#``, which is sent to no server and is in no log.
+    """
+    page = f"{address}/#token={token}"
+    sys.stderr.write(f"The page is at {page}\nCtrl-C ends it.\n")
+    sys.stderr.flush()
+    if browser:
+        import webbrowser  # noqa: PLC0415 - for who opens the page
+
+        Thread(target=webbrowser.open, args=(page,), name="browser", daemon=True).start()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -122,6 +161,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         help="a folder below which files may be indexed; may be given several times (default: that of the index)",
     )
+    parser.add_argument("--no-browser", action="store_true", help="with open: only say where the page is")
     parser.add_argument("--watch", action="store_true", help="follow these folders: index at once what changes there")
     parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
     parser.add_argument(
@@ -131,7 +171,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         given = unknown[0].partition("=")[0]
-        near = get_close_matches(given, (*OPTIONS, "install"), n=1, cutoff=0.5)
+        near = get_close_matches(given, (*OPTIONS, "install", "open"), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
     if options.watch and options.root and len(options.index or ()) > 1:
@@ -148,7 +188,7 @@ def _greet(settings: ServerSettings) -> None:
     sys.stderr.write("\n".join(lines) + "\n")
 
 
-def _settings(options: argparse.Namespace) -> ServerSettings:
+def _settings(options: argparse.Namespace, token: str | None = None) -> ServerSettings:
     from retrieval_core.errors import ConfigurationError, MissingExtraError  # noqa: PLC0415 - after the options
     from retrieval_core_mcp.settings import named_indexes, read_settings  # noqa: PLC0415 - likewise
 
@@ -162,7 +202,12 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
             settings = read_settings(_first(options.index), options.config, os.environ, **own)
             named_indexes(options.index or (), settings.retrieval.index)
         else:
-            settings = read_settings(None, options.config, os.environ, http=_http_options(options), **own)
+            http = _http_options(options)
+            if token is not None:
+                from retrieval_core_mcp.http.tokens import hashed  # noqa: PLC0415 - for who opens the page
+
+                http["tokens"] = (hashed(token),)
+            settings = read_settings(None, options.config, os.environ, http=http, **own)
         if settings.watch and find_spec("watchfiles") is None:
             raise MissingExtraError("watch", "retrieval-mcp --watch")
     except ConfigurationError as error:

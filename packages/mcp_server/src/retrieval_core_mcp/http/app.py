@@ -17,6 +17,7 @@ from retrieval_core_mcp.http.envelope import RequestError, error_response
 from retrieval_core_mcp.http.gate import Gate
 from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
+from retrieval_core_mcp.http.pages import FILES, PAGE, Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -59,6 +60,7 @@ def create_app(
     counted = HttpMetrics()
     to = Endpoints(indexes, settings, metrics, counted, allow_writes=allow_writes)
     endpoint = McpEndpoint(mcp, settings)
+    page = Page()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -88,6 +90,8 @@ def create_app(
         Route("/metrics", to.metrics, methods=["GET"]),
         Route("/openapi.json", to.openapi, methods=["GET"]),
         Route("/mcp", endpoint, methods=["POST", "GET", "DELETE"]),
+        Route(PAGE, page.give, methods=["GET"]),
+        Route(FILES + "{name}", page.give, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False

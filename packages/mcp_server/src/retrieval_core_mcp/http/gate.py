@@ -20,6 +20,7 @@ from retrieval_core_mcp.http import audit
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.envelope import Call, RequestError, error_response, json_response
 from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
+from retrieval_core_mcp.http.pages import is_public
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.rates import RateLimit
 from retrieval_core_mcp.http.tokens import find_token
@@ -135,7 +136,7 @@ class Gate:
         Raises:
             RequestError: Nobody may ask without a token, or the caller has asked too often.
         """
-        if self._tokens or self._verifier is not None:
+        if (self._tokens or self._verifier is not None) and not is_public(scope["path"]):
             call.token = await self._check_token(headers)
         if scope["path"].startswith(SERVED):
             self._rate.check(_caller(scope, call))

@@ -27,7 +27,7 @@ from retrieval_core_mcp.server import create_server
 from retrieval_core_mcp.settings import named_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from starlette.types import ASGIApp
 
@@ -42,8 +42,19 @@ AFTERWARDS = 2
 """Seconds for answers to be sent, once what was left has been interrupted."""
 
 
+def say_where(address: str) -> None:
+    """Tell whoever started the service where it listens."""
+    sys.stderr.write(f"retrieval-mcp listens at {address}\n")
+    sys.stderr.flush()
+
+
 def serve_http(
-    settings: ServerSettings, places: Sequence[str], log_level: str, *, embedder: Embedder | None = None
+    settings: ServerSettings,
+    places: Sequence[str],
+    log_level: str,
+    *,
+    embedder: Embedder | None = None,
+    listens: Callable[[str], None] = say_where,
 ) -> int:
     """Serve indexes until a signal comes, and return the exit code.
 
@@ -51,6 +62,7 @@ def serve_http(
         places: Index files, or ``NAME=FILE``; the configured one where there is none.
         log_level: Of uvicorn.
         embedder: Of the first index, where its model has begun to load; the configured one where it is not given.
+        listens: Is told the address once requests are answered there.
     """
     admission = Admission(settings.http.max_requests)
     metrics = Metrics()
@@ -71,7 +83,7 @@ def serve_http(
         return FAILURE
     try:
         with listening, audit_log(settings.http.audit_log):
-            return asyncio.run(serve_app(app, settings.http, admission, listening, log_level))
+            return asyncio.run(serve_app(app, settings.http, admission, listening, log_level, listens))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         sys.stderr.write(f"Error: the audit log cannot be written to {settings.http.audit_log} ({reason})\n")
@@ -79,7 +91,12 @@ def serve_http(
 
 
 async def serve_app(
-    app: ASGIApp, settings: HttpSettings, admission: Admission, listening: socket.socket, log_level: str = "warning"
+    app: ASGIApp,
+    settings: HttpSettings,
+    admission: Admission,
+    listening: socket.socket,
+    log_level: str = "warning",
+    listens: Callable[[str], None] = say_where,
 ) -> int:
     """Serve until a signal comes, let requests under way end, and return the exit code."""
     server = _Server(
@@ -92,7 +109,8 @@ async def serve_app(
             lifespan="on",
             ws="none",
             timeout_graceful_shutdown=int(settings.shutdown_seconds) + AFTERWARDS,
-        )
+        ),
+        listens,
     )
     loop = asyncio.get_running_loop()
     code = 0
@@ -117,6 +135,10 @@ async def serve_app(
 class _Server(uvicorn.Server):
     """Says where it listens, and leaves signals, and so the exit code, to :func:`serve_app`."""
 
+    def __init__(self, config: uvicorn.Config, listens: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._listens = listens
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
@@ -126,8 +148,7 @@ class _Server(uvicorn.Server):
         for listening in (sockets or ()) if self.started else ():
             host, port = listening.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            sys.stderr.write(f"retrieval-mcp listens at http://{shown}:{port}\n")
-            sys.stderr.flush()
+            self._listens(f"http://{shown}:{port}")
 
 
 def _opened(

@@ -57,6 +57,11 @@ def read_tokens(lines: Iterable[str]) -> tuple[BearerToken, ...]:
     return tuple(found)
 
 
+def hashed(token: str) -> str:
+    """Return a token as it may stand in settings."""
+    return f"sha256:{sha256(token.encode()).hexdigest()}"
+
+
 def find_token(tokens: Iterable[BearerToken], authorization: str | None) -> BearerToken | None:
     """Return the token that a header ``Authorization`` carries; ``None`` for one that is not let in.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +192,19 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
         print_pack(pack, checks, with_ledger=ledger)
     if not all(check.matches for check in checks):
         raise SystemExit(FAILURE)
+
+
+@main.command("open", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]")
+def open_command(*, arguments: tuple[str, ...]) -> None:
+    """Show a page in the browser: ask, see why, check the source.
+
+    It takes the options of retrieval-mcp, such as --index FILE, --config FILE and --allow-writes; --help lists them.
+    """
+    if find_spec("retrieval_core_mcp") is None:
+        msg = "the page is part of the server: pip install retrieval-core-mcp"
+        raise click.ClickException(msg)
+    import_module("retrieval_core_mcp.command").serve(["open", *arguments])
 
 
 @main.command("evaluate")

@@ -1,0 +1,62 @@
+import { answer } from "./answer.js";
+import { compare } from "./compare.js";
+import { context } from "./context.js";
+import { fill, h } from "./dom.js";
+import { filterRows } from "./filters.js";
+import { passages } from "./passages.js";
+import { change } from "./state.js";
+import { why } from "./why.js";
+
+const TABS = { passages: ["Passages", passages], answer: ["Answer", answer], context: ["Context", context], why: ["Why", why], compare: ["Compare", compare] };
+let shown = "";
+let running = new AbortController();
+
+export function ask(main, state) {
+  const key = JSON.stringify({ ...state, chunk: "", doc: "" });
+  if (key === shown && main.querySelector(".question")) return;  // only the source beside it has changed
+  shown = key;
+  running.abort();
+  running = new AbortController();
+  const focused = document.activeElement?.id;
+  const panel = h("section", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${state.tab}` });
+  fill(main, form(state), state.q ? [tabs(state), panel] : welcome());
+  if (focused) document.getElementById(focused)?.focus();
+  if (!state.q) document.getElementById("question").focus();
+  else TABS[state.tab in TABS ? state.tab : "passages"][1](panel, state, running.signal);
+}
+
+function form(state) {
+  const field = h("input", { type: "search", id: "question", value: state.q, autocomplete: "off", spellcheck: true, dir: "auto", maxLength: 10_000, placeholder: "Ask in plain words, or look for a name or an error text", "aria-label": "Question" });
+  const mode = h("select", { id: "mode" }, [["", "as configured"], ["hybrid", "meaning and words"], ["dense", "meaning"], ["lexical", "words"]].map(([value, text]) => h("option", { value, selected: value === state.mode }, text)));
+  const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5" });
+  const submit = (event) => {
+    event?.preventDefault();
+    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "" });
+  };
+  mode.addEventListener("change", () => state.q && submit());
+  top.addEventListener("change", () => state.q && submit());
+  return h("form", { onsubmit: submit, role: "search" },
+    h("div", { class: "question" }, field, h("button", { class: "main" }, "Ask")),
+    h("div", { class: "settings" },
+      h("label", {}, "Search by ", mode), h("label", {}, "Passages ", top)),
+    filterRows(state));
+}
+
+function tabs(state) {
+  const names = Object.keys(TABS);
+  const go = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = names[(names.indexOf(state.tab) + step + names.length) % names.length];
+    change({ tab: next });
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return h("div", { class: "tabs", role: "tablist", "aria-label": "What is shown", onkeydown: go }, names.map((name) =>
+    h("button", { role: "tab", id: `tab-${name}`, type: "button", "aria-selected": String(name === state.tab), "aria-controls": "panel", tabIndex: name === state.tab ? 0 : -1, onclick: () => change({ tab: name }) }, TABS[name][0])));
+}
+
+function welcome() {
+  return h("div", { class: "quiet" },
+    h("p", {}, "Ask what the documents tell. You see the passages, why each of them came, and where it stands in its document."),
+    h("p", { class: "small" }, "The address of this page holds the question and its settings, so it can be sent to somebody."));
+}

@@ -1,0 +1,76 @@
+import { post } from "./api.js";
+import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
+import { change, question } from "./state.js";
+
+const LONG = 900;
+let last = { key: "", result: null };
+
+// The passages of a question, asked once for all tabs that show something of them.
+export async function explained(state, signal) {
+  const key = JSON.stringify(question(state));
+  if (last.key !== key) {
+    const result = await post("/v1/explain", question(state), signal);
+    last = { key, result };
+  }
+  return last.result;
+}
+
+export async function passages(panel, state, signal) {
+  fill(panel, h("p", { class: "quiet" }, "Searching…"));
+  let found;
+  try {
+    found = await explained(state, signal);
+  } catch (problem) {
+    if (problem.name !== "AbortError") fill(panel, problems(problem));
+    return;
+  }
+  say(`${found.results.length} passages`);
+  fill(panel, notices(found), found.results.length ? h("ol", { class: "hits" }, found.results.map((hit) => entry(hit, found, state))) : nothing(state));
+}
+
+export function problems(problem) {
+  return problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+}
+
+export function notices(found) {
+  const told = [];
+  if (found.relevance?.unlikely) told.push(h("p", { class: "notice" }, "This is probably not in these documents. These passages come nearest."));
+  for (const { stage, reason } of found.degraded ?? []) told.push(h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
+  return told;
+}
+
+const WITHOUT = { embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
+
+function nothing(state) {
+  return h("div", { class: "quiet" }, h("p", {}, "Nothing was found."),
+    state.filters ? h("p", {}, "The filter may be too narrow. ", h("button", { class: "link", onclick: () => change({ filters: "" }) }, "Ask without it")) : h("p", {}, "Is there anything in the index? ", h("button", { class: "link", onclick: () => change({ view: "index" }) }, "Look at it")));
+}
+
+function entry(hit, found, state) {
+  const text = h("p", { class: `passage${hit.text.length > LONG ? " is-short" : ""}`, dir: "auto" }, marked(hit.text, hit.highlights));
+  const more = hit.text.length > LONG && h("button", { class: "link", onclick: (event) => {
+    text.classList.remove("is-short");
+    event.target.remove();
+  } }, "All of it");
+  const place = [hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
+  return h("li", { class: `hit${hit.id === state.chunk ? " is-open" : ""}`, "data-chunk": hit.id },
+    h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
+    h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
+    text, more, scores(hit, found),
+    (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found by ${hit.found_by.join(", ")} too`));
+}
+
+// What each side gave a passage: its place there, and how its score stands to the best one's.
+export function scores(hit, found) {
+  const best = Math.max(...found.results.map((each) => each.scores.lexical ?? 0), hit.scores.lexical ?? 0, 1e-9);
+  const { dense, dense_rank, lexical, lexical_rank, rerank, rerank_rank } = hit.scores;
+  const line = (name, rank, value, share, kind) => [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, value === undefined || value === null ? "not found" : `${shortNumber(value)}${rank ? ` · place ${rank}` : ""}`)];
+  return h("div", { class: "sides" }, line("meaning", dense_rank, dense, dense ?? 0, "dense"), line("words", lexical_rank, lexical, (lexical ?? 0) / best, "lexical"),
+    rerank === undefined || rerank === null ? [] : line("reranked", rerank_rank, rerank, 1 / (rerank_rank ?? hit.rank ?? 1), ""));
+}
+
+export function pages(span) {
+  if (!span) return "";
+  const [first, last] = Array.isArray(span) ? span : [span.first ?? span.start, span.last ?? span.end];
+  return first === last || last === undefined ? `page ${first}` : `pages ${first} to ${last}`;
+}

@@ -1,0 +1,164 @@
+import { get, part, picture, post } from "./api.js";
+import { day, fill, h, offsets, say } from "./dom.js";
+import { pages, problems } from "./passages.js";
+import { change, read } from "./state.js";
+import { whyNot } from "./why.js";
+
+const AROUND = 12_000;
+const panel = document.getElementById("source");
+let shown = "";
+let before = null;
+let running = new AbortController();
+let urls = [];
+
+export function closeSource() {
+  change({ chunk: "", doc: "" });
+  before?.focus();
+  const back = document.querySelector(".hit.is-open button");
+  if (!before?.isConnected) back?.focus();
+}
+
+// The document of a passage beside the results, with the passage marked; or a document from its beginning.
+export async function showSource(state) {
+  const key = state.chunk || state.doc ? JSON.stringify([state.index, state.chunk, state.doc]) : "";
+  for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
+  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"]`)?.classList.add("is-open");
+  document.body.classList.toggle("with-source", Boolean(key));
+  panel.hidden = !key;
+  if (key === shown) return;
+  running.abort();
+  running = new AbortController();
+  urls.forEach((url) => URL.revokeObjectURL(url));
+  urls = [];
+  if (!shown) before = document.activeElement;
+  shown = key;
+  if (!key) return;
+  const { signal } = running;
+  const close = h("button", { onclick: closeSource, "aria-label": "Close the source" }, "Close");
+  const body = h("div", {}, h("p", { class: "quiet" }, "Reading…"));
+  const title = h("h2", {}, "Source");
+  fill(panel, h("header", {}, title, close), body);
+  panel.scrollTop = 0;
+  close.focus();
+  try {
+    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: state.index }, signal) : null;
+    const name = chunk?.fields.document_id ?? state.doc;
+    fill(title, h("bdi", {}, chunk?.fields.title || name));
+    await show(body, state, chunk, name, signal);
+  } catch (problem) {
+    if (problem.name !== "AbortError") fill(body, problems(problem));
+  }
+}
+
+async function show(body, state, chunk, name, signal) {
+  const facts = h("dl", { class: "facts" });
+  const page = h("div", {});
+  const text = h("div", {});
+  const fields = chunk?.fields;
+  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], ["Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
+  fill(facts, told.filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+  fill(body, facts, chunk && check(chunk, state), page, text);
+  await Promise.all([chunk && fields.page_span && pdf(page, chunk, state, signal), reading(text, state, chunk, name, signal)]);
+}
+
+// Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
+function check(chunk, state) {
+  const told = h("span", { role: "status" });
+  const verdicts = { match: "Unchanged: the passage is what stands in its document.", mismatch: "Changed: the document says something else now.", unverifiable: "There is no original left to compare with." };
+  const look = async () => {
+    told.textContent = "Comparing…";
+    try {
+      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${state.index ? `?index=${part(state.index)}` : ""}`, {});
+      told.textContent = verdicts[found.verdict] ?? (found.is_valid ? verdicts.match : verdicts.mismatch);
+    } catch (problem) {
+      told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
+    }
+  };
+  return h("p", { class: "actions small" }, h("button", { class: "link", onclick: look }, "Compare with the document"), told,
+    h("button", { class: "link", onclick: (event) => copy(event.target, chunk.fields.citation) }, "Copy the citation"));
+}
+
+export async function copy(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied");
+    button.textContent = "Copied";
+  } catch {
+    say("The browser does not let this page copy");
+    button.textContent = "Not allowed to copy";
+  }
+}
+
+async function pdf(place, chunk, state, signal) {
+  let found;
+  const path = `/v1/chunks/${part(chunk.fields.id)}`;
+  try {
+    found = await get(`${path}/page`, { index: state.index }, signal);
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    if (problem.status !== 404 || problem.message.includes("changed") || problem.message.includes("gone")) fill(place, h("p", { class: "small soft" }, problem.message));
+    return;
+  }
+  const url = await picture(`${path}/page.png`, { index: state.index, width: Math.min(2000, Math.round(900 * devicePixelRatio)) }, signal);
+  urls.push(url);
+  const percent = (value, whole) => `${(value / whole) * 100}%`;
+  const box = ([left, top, right, bottom]) => h("i", { style: { left: percent(left, found.width), top: percent(top, found.height), width: percent(right - left, found.width), height: percent(bottom - top, found.height) } });
+  fill(place, h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: url, alt: `Page ${found.page} of ${found.pages}`, width: found.width, height: found.height }), found.boxes.map(box)),
+    h("p", { class: "small soft" }, `Page ${found.page} of ${found.pages}${found.boxes.length ? "" : "; the words of the passage were not found on it"}`));
+}
+
+// The text around the passage, in passages, each of which can be asked about.
+async function reading(place, state, chunk, name, signal) {
+  const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
+  const document = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: from, limit: AROUND }, signal);
+  fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
+  place.querySelector(".is-hit")?.scrollIntoView({ block: "center" });
+}
+
+function earlier(document, name, chunk) {
+  return document.offset > 0 && h("p", {}, h("button", { class: "link", onclick: () => change({ chunk: "", doc: name }) }, "The document from its beginning"));
+}
+
+function more(place, document, chunk, name, state, signal) {
+  const button = h("button", { onclick: async () => {
+    button.disabled = true;
+    const next = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: document.offset + length(document.text), limit: AROUND }, signal);
+    button.replaceWith(part_of(next, chunk, state), next.offset + length(next.text) < next.length ? more(place, next, chunk, name, state, signal) : "");
+  } }, "Read on");
+  return button;
+}
+
+function part_of(document, chunk, state) {
+  const at = offsets(document.text);
+  const pieces = [];
+  let done = 0;
+  for (const each of document.chunks) {
+    const [start, end] = [Math.max(0, each.start - document.offset), Math.max(0, each.end - document.offset)];
+    const [from, to] = [at(start), at(end)];
+    if (to <= done) continue;
+    if (from > done) pieces.push(h("p", { class: "passage soft", dir: "auto" }, document.text.slice(done, from)));
+    pieces.push(piece(document.text.slice(Math.max(done, from), to), each, chunk, state));
+    done = to;
+  }
+  if (done < document.text.length) pieces.push(h("p", { class: "passage", dir: "auto" }, document.text.slice(done)));
+  return h("div", {}, pieces);
+}
+
+function piece(text, each, chunk, state) {
+  const isHit = each.id === chunk?.fields.id;
+  const told = h("div", {});
+  const button = read().q && !isHit && h("button", { class: "link small", "aria-label": `Why not passage ${each.id}?`, onclick: () => {
+    button.remove();
+    fill(told, whyNot(state, running.signal, each.id));
+  } }, "Why not this one?");
+  return h("div", {}, h("p", { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto", "aria-current": isHit ? "true" : undefined }, text.replace(/^\s+|\s+$/g, "")), button, told);
+}
+
+function spanOf(chunk) {
+  const { span } = chunk.fields;
+  return Array.isArray(span) ? span : [span.start, span.end];
+}
+
+function length(text) {
+  return [...text].length;
+}

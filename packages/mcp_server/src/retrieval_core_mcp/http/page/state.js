@@ -1,0 +1,49 @@
+// What is asked, as it stands in the page's address: whoever gets the address sees the same.
+
+export const DEFAULTS = { view: "ask", q: "", tab: "passages", mode: "", top: "", index: "", filters: "", doc: "", chunk: "", other: "" };
+
+export function read() {
+  const given = new URLSearchParams(location.search);
+  return Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, given.get(name) ?? value]));
+}
+
+export function addressOf(state) {
+  const kept = Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]);
+  return kept.length ? `?${new URLSearchParams(kept)}` : location.pathname;
+}
+
+export function change(values, { replace = false } = {}) {
+  const state = { ...read(), ...values };
+  if (addressOf(state) === addressOf(read())) return;
+  history[replace ? "replaceState" : "pushState"](null, "", addressOf(state));
+  dispatchEvent(new Event("changed"));
+}
+
+// The filter of the rows that the page has; `null` where somebody wrote one by hand that the page cannot show.
+export function conditions(filters) {
+  if (!filters) return [];
+  try {
+    const parsed = JSON.parse(filters);
+    return Object.entries(parsed).flatMap(([field, test]) =>
+      Object.entries(typeof test === "object" && test !== null ? test : { $eq: test }).map(([operator, value]) => ({ field, operator, value })));
+  } catch {
+    return null;
+  }
+}
+
+export function filtersOf(rows) {
+  const filter = {};
+  for (const { field, operator, value } of rows) filter[field] = { ...filter[field], [operator]: value };
+  return rows.length ? JSON.stringify(filter) : "";
+}
+
+export function question(state, more = {}) {
+  return {
+    query_text: state.q,
+    index: state.index || undefined,
+    mode: state.mode || undefined,
+    top_k: state.top ? Number(state.top) : undefined,
+    filters: state.filters ? JSON.parse(state.filters) : undefined,
+    ...more,
+  };
+}

@@ -1,0 +1,49 @@
+"""The page for people: static files, which ask the API as any other client does."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+PAGE = "/"
+FILES = "/page/"
+"""Where the files of the page are; like the page itself they hold no secret, and are given to everybody."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+def is_public(path: str) -> bool:
+    """Whether a path is one of the page's, which needs no token."""
+    return path == PAGE or path.startswith(FILES)
+
+
+class Page:
+    """The files of the page, read once, when somebody opens it."""
+
+    async def give(self, request: Request) -> Response:
+        """Answer ``GET /`` and ``GET /page/NAME``."""
+        name = request.path_params.get("name", "index.html")
+        content = (await asyncio.to_thread(lambda: self._files)).get(name)
+        if content is None:
+            raise HTTPException(404)
+        kind = _KINDS[name[name.rindex(".") :]]
+        headers = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "cache-control": "no-cache"}
+        return Response(content, 200, headers, f"{kind}; charset=utf-8")
+
+    @cached_property
+    def _files(self) -> Mapping[str, bytes]:
+        folder = files("retrieval_core_mcp.http") / "page"
+        return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(_KINDS))}
