@@ -32,6 +32,8 @@ NPM_PACKAGES = {
     "inspector": "@modelcontextprotocol/inspector@2.12.0",
 }
 """What the MCP server is tried with, by the folder that each is installed to."""
+AXE = "axe-core@4.10.3"
+"""What looks for obstacles in the page, for those who hear it or use no mouse."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -170,15 +172,29 @@ def service(session: nox.Session) -> None:
         session.run("python", "benchmarks/http_load.py", "--overload", "60")
 
 
+def install_node(session: nox.Session, package: str, place: Path) -> None:
+    """Install a package of npm, whose own program has to be there, into a folder."""
+    place.mkdir(parents=True, exist_ok=True)
+    session.run("npm", "install", "--prefix", str(place), "--no-audit", "--no-fund", "--loglevel=error", package)
+
+
+@nox.session
+def page(session: nox.Session) -> None:
+    """Drive the page of the service in an installed Chromium; where there is none, the tests are skipped."""
+    session.install("-e", f"{CORE}[documents,tokens]", "-e", f"./{SERVER}", *group("test", "test-node", "test-page"))
+    place = Path(session.virtualenv.location).resolve() / "npm"
+    install_node(session, AXE, place)
+    axe = {"AXE": str(place / "node_modules/axe-core/axe.min.js")}
+    session.run("pytest", *PARALLEL, "tests/mcp/page", *session.posargs, env=axe)
+
+
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Hold the MCP server against the protocol's own test tools, which come from npm: its suite, and the inspector."""
     session.install("-e", f"{CORE}[tokens]", "-e", f"./{SERVER}", *group("test", "test-node"))
     packages = Path(session.virtualenv.location).resolve() / "npm"
     for folder, package in NPM_PACKAGES.items():
-        place = packages / folder
-        place.mkdir(parents=True, exist_ok=True)
-        session.run("npm", "install", "--prefix", str(place), "--no-audit", "--no-fund", "--loglevel=error", package)
+        install_node(session, package, packages / folder)
     session.run("python", "tests/support/mcp_conformance.py", str(packages), env={"PYTHONPATH": "tests"})
 
 

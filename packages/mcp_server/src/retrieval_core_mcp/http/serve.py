@@ -83,7 +83,7 @@ def serve_http(
         return FAILURE
     try:
         with listening, audit_log(settings.http.audit_log):
-            return asyncio.run(serve_app(app, settings.http, admission, listening, log_level, listens))
+            return asyncio.run(serve_app(app, settings.http, admission, listening, log_level, listens=listens))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         sys.stderr.write(f"Error: the audit log cannot be written to {settings.http.audit_log} ({reason})\n")
@@ -96,6 +96,7 @@ async def serve_app(
     admission: Admission,
     listening: socket.socket,
     log_level: str = "warning",
+    *,
     listens: Callable[[str], None] = say_where,
 ) -> int:
     """Serve until a signal comes, let requests under way end, and return the exit code."""

@@ -1,0 +1,217 @@
+"""The page for people, driven in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from support.browser import opened, service
+
+if TYPE_CHECKING:
+    from support.browser import Opened
+
+DISTANCE = "how far away is the moon"
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+VIEWS = ("passages", "answer", "context", "why", "compare", "index", "source")
+
+
+def show(at: Opened, view: str) -> None:
+    """Bring the page to one of its views, with a question asked."""
+    at.ask(DISTANCE)
+    if view == "index":
+        at.page.click("text=The index")
+        at.page.wait_for_selector("tbody tr td")
+    elif view == "source":
+        at.page.click(".hit h2 button >> nth=0")
+        at.page.wait_for_selector("#source .passage.is-hit")
+    else:
+        at.page.click(f"#tab-{view}")
+        at.page.wait_for_selector(
+            {"answer": ".sources li", "context": ".budget", "why": ".stages", "compare": ".pair"}.get(view, ".hit")
+        )
+
+
+def test_a_question_shows_passages_with_its_words_marked(at_page: Opened) -> None:
+    at_page.ask(DISTANCE)
+    assert at_page.page.inner_text(".hit h2 >> nth=0") == "The moon"
+    assert {mark.lower() for mark in at_page.page.locator(".hit mark").all_inner_texts()} >= {"moon", "far"}
+    assert "q=how+far+away" in at_page.page.url
+    assert "token" not in at_page.page.url
+
+
+def test_the_address_alone_shows_the_same(chromium: Any, reading: str) -> None:
+    """With its question, its settings and its filter; the token is the reader's own."""
+    address = reading.replace("/#", '/?q=lamp&mode=lexical&filters={"price":{"$lte":100}}#')
+    with opened(chromium, address) as at:
+        at.page.wait_for_selector(".hit")
+        assert at.page.input_value("#question") == "lamp"
+        assert "price at most 100" in at.page.inner_text(".filters")
+
+
+def test_a_filter_of_a_field_that_there_is(at_page: Opened) -> None:
+    at_page.ask("lamp chair table")
+    at_page.page.click("summary:has-text('Filters')")
+    at_page.page.select_option("[aria-label=Field]", "price")
+    at_page.page.select_option("[aria-label=Condition]", label="at least")
+    at_page.page.fill("[aria-label=Value]", "200")
+    at_page.page.click("text=Add")
+    at_page.page.wait_for_selector(".filters :text('price at least 200')")
+    at_page.page.wait_for_selector(".hit")
+    texts = at_page.page.locator(".hit .passage").all_inner_texts()
+    assert texts
+    assert all("table" in text for text in texts)
+
+
+def test_a_passage_is_marked_in_its_document(at_page: Opened) -> None:
+    show(at_page, "source")
+    assert "384,400" in at_page.page.inner_text("#source .passage.is-hit") + at_page.page.inner_text("#source")
+    at_page.page.click("text=Compare with the document")
+    at_page.page.wait_for_selector("#source :text('Unchanged')")
+    at_page.page.keyboard.press("Escape")
+    assert at_page.page.is_hidden("#source")
+
+
+def test_why_a_passage_came_and_another_did_not(at_page: Opened) -> None:
+    show(at_page, "why")
+    stages = at_page.page.locator(".stages tbody th").all_inner_texts()
+    assert {"embed", "dense", "lexical", "fuse"} <= set(stages)
+    at_page.page.fill("#expected", "notes/report.pdf#0")
+    at_page.page.click("button:text('Look')")
+    at_page.page.wait_for_selector("#panel [role=status] p")
+    at_page.page.fill("#expected", "no such passage")
+    at_page.page.click("button:text('Look')")
+    at_page.page.wait_for_selector("#panel [role=status] .notice")
+    at_page.errors.clear()  # the browser notes the 404
+
+
+def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: Opened) -> None:
+    at_page.ask("the tide follows the moon twice a day")
+    at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
+    at_page.page.wait_for_selector("#source .pdf img")
+    assert at_page.page.evaluate("document.querySelector('.pdf img').naturalWidth") > 300
+    outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
+    assert outline is not None
+    assert picture is not None
+    # The line stands 50 points from the left and 200 from the foot of a page of 400 by 300.
+    assert (outline["x"] - picture["x"]) / picture["width"] == pytest.approx(50 / 400, abs=0.02)
+    assert (outline["y"] + outline["height"] / 2 - picture["y"]) / picture["height"] == pytest.approx(
+        96 / 300, abs=0.04
+    )
+
+
+def test_an_answer_comes_with_its_sources(at_page: Opened) -> None:
+    show(at_page, "answer")
+    at_page.page.wait_for_selector(".answer sup button")
+    at_page.page.click(".answer sup button >> nth=0")
+    at_page.page.wait_for_selector("#source .passage.is-hit")
+
+
+def test_the_context_says_what_it_costs(at_page: Opened) -> None:
+    show(at_page, "context")
+    at_page.page.fill("[aria-label='Tokens at most']", "60")
+    at_page.page.click("button:text('Choose')")
+    at_page.page.wait_for_selector(":text('of 60 tokens')")
+
+
+def test_two_ways_side_by_side_and_a_case_of_a_suite(at_page: Opened) -> None:
+    show(at_page, "compare")
+    assert len(at_page.page.locator(".pair section").all()) == 2
+    at_page.page.check("[value='notes/moon.md']")
+    with at_page.page.expect_download() as saved:
+        at_page.page.click("text=Save >> nth=-1")
+    suite = json.loads(Path(saved.value.path()).read_text("utf-8"))
+    assert suite["cases"] == [{"name": DISTANCE, "query": DISTANCE, "expect": {"documents": ["notes/moon.md"]}}]
+
+
+def test_files_are_added_and_removed_where_that_is_allowed(chromium: Any, folder: Path, tmp_path: Path) -> None:
+    new = tmp_path / "mars.md"
+    new.write_text("# Mars\n\nMars is red.\n", "utf-8")
+    with service(folder, "--allow-writes") as url, opened(chromium, url) as at:
+        at.page.click("text=The index")
+        at.page.wait_for_selector("#files", state="attached")
+        at.page.set_input_files("#files", new)
+        at.page.wait_for_selector("tbody :text('mars.md')")
+        at.page.on("dialog", lambda dialog: dialog.accept())
+        at.page.click("tr:has-text('mars.md') >> text=Remove")
+        at.page.wait_for_selector("tr:has-text('mars.md')", state="detached")
+
+
+def test_the_keyboard_alone(at_page: Opened) -> None:
+    keys = at_page.page.keyboard
+    keys.press("/")
+    keys.type(DISTANCE)
+    keys.press("Enter")
+    at_page.page.wait_for_selector(".hit")
+    for _ in range(20):
+        keys.press("Tab")
+        if at_page.page.evaluate("document.activeElement.closest('.hit') !== null"):
+            break
+    keys.press("Enter")
+    at_page.page.wait_for_selector("#source .passage.is-hit")
+    keys.press("Escape")
+    assert at_page.page.evaluate("document.activeElement.closest('.hit') !== null")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_fits_a_narrow_screen(chromium: Any, reading: str, view: str, scheme: str) -> None:
+    with opened(chromium, reading, viewport=NARROW, color_scheme=scheme) as at:
+        show(at, view)
+        assert at.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        channels = at.page.evaluate(
+            "getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)"
+        )
+        assert (sum(channels) > 384) is (scheme == "light")
+
+
+def test_what_documents_contain_stays_text(at_page: Opened) -> None:
+    at_page.ask("what does the comet say")
+    assert "<script>" in at_page.page.inner_text(".hits")
+    at_page.page.click(".hit:has-text('comet') h2 button")
+    at_page.page.wait_for_selector("#source .passage.is-hit")
+    assert at_page.page.locator(":is(.hits, #source) :is(script, [onerror], form)").count() == 0
+    assert at_page.page.title() != "taken"
+
+
+def test_nothing_is_loaded_from_elsewhere(at_page: Opened) -> None:
+    for view in VIEWS:
+        show(at_page, view)
+        at_page.page.goto(at_page.place)
+        at_page.page.wait_for_selector("#question")
+    host = urlsplit(at_page.url).netloc
+    assert {urlsplit(address).netloc for address in at_page.requests if not address.startswith("blob:")} == {host}
+
+
+def test_a_wrong_token_and_a_service_that_ended_are_told(chromium: Any, folder: Path) -> None:
+    with service(folder) as url:
+        with opened(chromium, url.partition("#")[0] + "#token=wrong") as at:
+            at.page.wait_for_selector("h1:text('needs a token')")
+            at.page.fill("#token", url.partition("=")[2])
+            at.page.click("text=Go on")
+            at.page.wait_for_selector("#question")
+            at.errors.clear()  # the browser notes the 401
+        held = chromium.new_context()
+        page = held.new_page()
+        page.goto(url)
+        page.wait_for_selector("#question")
+    page.fill("#question", "anyone there")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".notice:has-text('cannot be reached')")
+    held.close()
+
+
+@pytest.mark.skipif("AXE" not in os.environ, reason="run with nox -s page, which gets axe-core")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chromium: Any, reading: str, view: str, scheme: str) -> None:
+    with opened(chromium, reading, viewport=WIDE, color_scheme=scheme, bypass_csp=True) as at:
+        show(at, view)
+        at.page.add_script_tag(path=os.environ["AXE"])
+        told = at.page.evaluate("axe.run()")
+        found = [(each["id"], each["impact"], [node["html"] for node in each["nodes"]]) for each in told["violations"]]
+        assert [each for each in found if each[1] in {"serious", "critical"}] == []
