@@ -1,6 +1,5 @@
-import { post } from "./api.js";
 import { fill, h } from "./dom.js";
-import { explained, problems } from "./passages.js";
+import { explained, problems, search } from "./passages.js";
 import { change, question } from "./state.js";
 
 const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
@@ -12,7 +11,7 @@ export async function compare(panel, state, signal) {
   const body = h("div", {}, h("p", { class: "quiet" }, "Searching twice…"));
   fill(panel, h("p", { class: "settings" }, h("label", {}, "Beside a search by ", choice)), body);
   try {
-    const [here, there] = await Promise.all([explained(state, signal), post("/v1/explain", question(state, { mode: other }), signal)]);
+    const [here, there] = await Promise.all([explained(state, signal), search(question(state, { mode: other }), signal)]);
     fill(body, h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here)), saving(state, here));
   } catch (problem) {
     if (problem.name !== "AbortError") fill(body, problems(problem));

@@ -9,10 +9,15 @@ let last = { key: "", result: null };
 export async function explained(state, signal) {
   const key = JSON.stringify(question(state));
   if (last.key !== key) {
-    const result = await post("/v1/explain", question(state), signal);
+    const result = await search(question(state), signal);
     last = { key, result };
   }
   return last.result;
+}
+
+export async function search(asked, signal) {
+  const found = await post("/v1/explain", { ...asked, allow_degraded: true }, signal);
+  return { ...found, results: found.results.map((hit) => ({ ...hit.chunk, ...hit })) };
 }
 
 export async function passages(panel, state, signal) {

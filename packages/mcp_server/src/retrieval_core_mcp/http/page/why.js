@@ -1,6 +1,5 @@
-import { post } from "./api.js";
 import { bar, fill, h, shortNumber } from "./dom.js";
-import { explained, problems, scores } from "./passages.js";
+import { explained, problems, scores, search } from "./passages.js";
 import { question } from "./state.js";
 
 const MEANING = {
@@ -56,7 +55,7 @@ export function whyNot(state, signal, given = "") {
     event?.preventDefault();
     if (!field.value.trim()) return;
     try {
-      const found = await post("/v1/explain", question(state, { chunk_id: field.value.trim() }), signal);
+      const found = await search(question(state, { chunk_id: field.value.trim() }), signal);
       fill(told, h("p", {}, found.why), found.expected && scores(found.expected, found));
     } catch (problem) {
       if (problem.name !== "AbortError") fill(told, problems(problem));
