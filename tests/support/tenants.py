@@ -147,6 +147,7 @@ class Questions:
         self.ids = ids
         self.ways = (
             *(self.search, self.context, self.answer, self.chunk, self.indexes, self.others),
+            *(self.explain, self.explain),
             *(self.mcp_search, self.mcp_search, self.mcp_fetch, self.mcp_fetch),
             *(self.mcp_tool,) * 11,
             *(self.mcp_other,) * 5,
@@ -203,6 +204,10 @@ class Questions:
 
     def answer(self) -> Request:
         return "POST", "/v1/answer", self.query(max_tokens=self.random.choice(BUDGETS))
+
+    def explain(self) -> Request:
+        expected = {"chunk_id": self.an_id()} if self.random.random() < 0.7 else {}
+        return "POST", "/v1/explain", self.query(**expected)
 
     def an_id(self) -> str:
         return self.random.choice(self.ids[self.random.choice(TENANTS)])

@@ -11,6 +11,7 @@ from retrieval_core.compat.service import (  # noqa: TC001 - pydantic reads them
     CollectionInfo,
     ExecutionMetadata,
 )
+from retrieval_core.types import Degradation, Origin, StageRecord  # noqa: TC001 - as above
 
 
 class _Answer(BaseModel):
@@ -41,6 +42,40 @@ class ContextAnswer(_Answer):
     token_count: int
     max_tokens: int
     citations: tuple[str, ...]
+    execution: ExecutionMetadata
+    errors: tuple[str, ...] = ()
+
+
+class ScoredChunk(_Answer):
+    """A passage with what each stage gave it."""
+
+    id: str
+    rank: Annotated[int, Field(ge=1)] | None = None
+    """Its place in the order of the index; none where it is not among the results, however many are asked for."""
+    score: float
+    """By which it is ordered."""
+    scores: dict[str, float]
+    """Scores and ranks of each stage that saw it; ranks count from 1."""
+    found_by: tuple[Origin, ...] = ()
+    """The searches beside the question's own that found it."""
+
+
+class ExplainAnswer(_Answer):
+    """What was done for a question, and what came of it."""
+
+    query: str
+    status: Literal["success"]
+    results: tuple[ScoredChunk, ...]
+    """In the order of the index itself."""
+    stages: tuple[StageRecord, ...]
+    """In the order in which they ended."""
+    expected: ScoredChunk | None = None
+    """The passage that was expected, where the question finds it."""
+    why: str | None = None
+    """What became of it."""
+    from_cache: bool
+    degraded: tuple[Degradation, ...]
+    """What was done without."""
     execution: ExecutionMetadata
     errors: tuple[str, ...] = ()
 

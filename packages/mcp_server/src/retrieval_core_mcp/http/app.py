@@ -79,6 +79,7 @@ def create_app(
     routes = [
         Route("/v1/search", to.search, methods=["POST"]),
         Route("/v1/context", to.context, methods=["POST"]),
+        Route("/v1/explain", to.explain, methods=["POST"]),
         Route("/v1/answer", to.answer, methods=["POST"]),
         Route("/v1/chunks/{chunk_id:path}/validate", to.validate, methods=["POST"]),
         Route("/v1/chunks/{chunk_id:path}", to.chunk, methods=["GET"]),

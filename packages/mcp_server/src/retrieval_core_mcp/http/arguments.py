@@ -57,6 +57,13 @@ class AnswerQuery(ContextQuery):
     """Whether each sentence is held against the passages; ``None`` for what is configured."""
 
 
+class ExplainQuery(SearchQuery):
+    """A question whose search is to be explained."""
+
+    chunk_id: _Id | None = None
+    """A passage that was expected among the results."""
+
+
 def _plain(metadata: dict[str, Any]) -> dict[str, Any]:
     if len(metadata) > 100:
         msg = "a document may have at most 100 fields of its own"

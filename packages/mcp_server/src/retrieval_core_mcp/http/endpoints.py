@@ -14,10 +14,18 @@ from retrieval_core.errors import RetrievalError
 from retrieval_core.index.serialization import chunk_to_json, event_to_json, pack_to_json
 from retrieval_core.types import Document
 from retrieval_core_mcp.http.admission import ending
-from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments, read_arguments, read_query
+from retrieval_core_mcp.http.arguments import (
+    AnswerQuery,
+    ContextQuery,
+    ExplainQuery,
+    NewDocuments,
+    read_arguments,
+    read_query,
+)
 from retrieval_core_mcp.http.bodies import read_object
 from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
+from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
@@ -92,6 +100,13 @@ class Endpoints:
         query = read_query(call, await self._body(request), SearchQuery)
         call.served = self._indexes.named(query.index)
         return json_response(await while_connected(request.receive, search(call, query, call.served)))
+
+    @_answered
+    async def explain(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/explain``."""
+        query = read_query(call, await self._body(request), ExplainQuery)
+        call.served = self._indexes.named(query.index)
+        return json_response(await while_connected(request.receive, explain(call, query, call.served)))
 
     @_answered
     async def context(self, request: Request, call: Call) -> ASGIApp:

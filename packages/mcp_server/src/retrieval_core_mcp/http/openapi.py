@@ -13,13 +13,14 @@ from retrieval_core_mcp.http.answers import (
     ChunkAnswer,
     ContextAnswer,
     ErrorAnswer,
+    ExplainAnswer,
     Health,
     IndexesAnswer,
     Readiness,
     RemovedAnswer,
     WrittenAnswer,
 )
-from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, NewDocuments
+from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
 from retrieval_core_mcp.http.filters_schema import FILTER
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ _ERRORS = {
     "501": "The service was not set up for this; the message says what to install or to set.",
     "503": "The store or the embedder is not available, the service is busy, or it ends; see Retry-After.",
 }
-_REQUESTS = (SearchQuery, ContextQuery, AnswerQuery, NewDocuments)
+_QUESTIONS = (SearchQuery, ContextQuery, AnswerQuery, ExplainQuery)
+_REQUESTS = (*_QUESTIONS, NewDocuments)
 _ANSWERS = (
     RetrievalResponse,
     ContextAnswer,
+    ExplainAnswer,
     ChunkAnswer,
     ValidationResult,
     IndexesAnswer,
@@ -68,6 +71,7 @@ _EXAMPLES: dict[str, Any] = {
     "SearchQuery": _QUESTION,
     "ContextQuery": {"query_text": "How do I set up a vector database?", "max_tokens": 2000},
     "AnswerQuery": {"query_text": "How do I set up a vector database?"},
+    "ExplainQuery": {"query_text": "How do I set up a vector database?", "top_k": 3},
     "NewDocuments": {"documents": [{"id": "setup.md", "text": "To set up a vector database, first install it."}]},
 }
 _INDEX = {
@@ -97,7 +101,7 @@ def _document() -> dict[str, Any]:
     _, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
     components = schemas["$defs"]
     components["Filter"] = FILTER
-    for model in _REQUESTS[:3]:
+    for model in _QUESTIONS:
         filters = components[model.__name__]["properties"]["filters"]
         filters["anyOf"] = [
             {"$ref": "#/components/schemas/Filter"},
@@ -131,6 +135,14 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/v1/answer": {"post": _events("answer", "Answer a question, as server-sent events", AnswerQuery)},
+        "/v1/explain": {
+            "post": _operation(
+                "explain",
+                "Tell why a search returns what it does, and another passage not",
+                ExplainAnswer,
+                body=ExplainQuery,
+            )
+        },
         "/v1/chunks/{chunk_id}": {
             "get": _operation("get_chunk", "Read a passage", ChunkAnswer, parameters=[_CHUNK_ID, _INDEX])
         },

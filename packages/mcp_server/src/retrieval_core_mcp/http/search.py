@@ -14,7 +14,7 @@ from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
 from retrieval_core_mcp.tenancy import narrowed, own_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.compat.service import SearchQuery
     from retrieval_core.pipeline.options import QueryOptions
@@ -35,25 +35,7 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     if served.index.embedder is None:
         raise no_vectors(served)
     started = datetime.now(UTC)
-    # With a threshold a search by words embeds the question too, and every hit has its similarity.
-    threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
-    options: QueryOptions = {
-        "top_k": query.top_k,
-        "mode": query.mode,
-        "history": query.history,
-        "score_threshold": threshold,
-    }
-    condition = narrowed(query.filters, call.condition)
-    try:
-        result = await served.index.aretrieve(query.query_text, condition, **options)
-    except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
-        if not query.allow_degraded:
-            raise
-        by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
-        result = await served.index.aretrieve(query.query_text, condition, **by_words)
-        result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
-    if call.condition is not None:
-        result = own_result(result)
+    result = await find(call, query, served, query.filters, query.top_k)
     without = [entry for entry in result.degraded if entry.stage == "embed"]
     if without and not query.allow_degraded:
         raise not_embedded(shown(without[0].reason, served))
@@ -69,10 +51,42 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         answer["degraded"] = degraded(result.degraded, served)
     if query.explain:
         answer["trace"] = {
-            "stages": [_stage(record, served) for record in result.trace],
+            "stages": [stage_to_json(record, served) for record in result.trace],
             "hits": [_traced(hit) for hit in result.hits if similarity(hit) >= query.similarity_threshold],
         }
     return answer
+
+
+async def find(
+    call: Call, query: SearchQuery, served: ServedIndex, filters: Mapping[str, Any] | None, top_k: int
+) -> RetrievalResult:
+    """Ask an index a question, as far as its caller may see it.
+
+    Args:
+        query: What is asked, but for the two that follow.
+
+    Raises:
+        RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
+    """
+    embeds = served.index.embedder is not None
+    # With a threshold a search by words embeds the question too, and every hit has its similarity.
+    threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
+    options: QueryOptions = {
+        "top_k": top_k,
+        "mode": query.mode if embeds else query.mode or "lexical",
+        "history": query.history,
+        "score_threshold": threshold if embeds else None,
+    }
+    condition = narrowed(filters, call.condition)
+    try:
+        result = await served.index.aretrieve(query.query_text, condition, **options)
+    except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
+        if not query.allow_degraded:
+            raise
+        by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
+        result = await served.index.aretrieve(query.query_text, condition, **by_words)
+        result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
+    return result if call.condition is None else own_result(result)
 
 
 def in_order(hits: Sequence[Hit], threshold: float) -> list[Hit]:
@@ -103,12 +117,17 @@ def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
 def _traced(hit: Hit) -> dict[str, Any]:
     """Return what is known of a hit beside what every result has; in the order of the index, whatever ranks it."""
     known = chunk_to_json(hit.chunk)
-    scores = {name: value for name, value in asdict(hit.scores).items() if value is not None}
     names = ("id", "document_id", "chunk_index", "total_chunks", "embedding_model")
-    return {**{name: known[name] for name in names}, "score": hit.score, "scores": scores}
+    return {**{name: known[name] for name in names}, "score": hit.score, "scores": scores_of(hit)}
 
 
-def _stage(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
+def scores_of(hit: Hit) -> dict[str, float]:
+    """Return the scores and ranks of a hit at the stages that saw it."""
+    return {name: value for name, value in asdict(hit.scores).items() if value is not None}
+
+
+def stage_to_json(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
+    """Return what a stage did, without what it has no value for."""
     told = {name: value for name, value in asdict(record).items() if value not in (None, ())}
     for name in ("error", "decision"):
         if name in told:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from retrieval_core_mcp.expected import among, why_not
 from retrieval_core_mcp.fitting import in_one_line, largest
 from retrieval_core_mcp.settings import MOST_RESULTS
 from retrieval_core_mcp.tools.fetch import nothing_with
@@ -23,12 +25,11 @@ from retrieval_core_mcp.tools.tool import (
 from retrieval_core_mcp.tools.wording import degraded_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.types import Hit, RetrievalResult, StageRecord
     from retrieval_core_mcp.tools.tool import ToolCall
 
-NOT_FOUND = "Neither side finds it: it has none of the words, and is not near in meaning."
 _LONGEST_NOTE = 160
 
 
@@ -115,7 +116,7 @@ def explained(
     return attempt(0, 0)
 
 
-async def _search(call: ToolCall, filters: dict[str, Any] | None, top_k: int) -> RetrievalResult:
+async def _search(call: ToolCall, filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
     given: ExplainArguments = call.given
     mode = given.mode or ("lexical" if call.settings.words_only else None)
     return await call.library.search(given.query, filters, top_k=top_k, mode=mode, condition=call.condition)
@@ -129,33 +130,14 @@ async def _expected(
     Raises:
         ToolFailure: There is no such passage.
     """
-    for rank, hit in enumerate(found.hits, 1):
-        if hit.id == expected:
-            return _scored(hit, rank), f"It came as number {rank}."
-    entry = await call.library.fetch(expected, call.condition)
-    if entry is None or entry.chunk is None:
-        raise nothing_with(expected)
     given: ExplainArguments = call.given
-    deeper = await _search(call, given.filters, MOST_RESULTS)
-    for rank, hit in enumerate(deeper.hits, 1):
-        if hit.id == expected:
-            return _scored(hit, rank), f"It is number {rank}, and {asked} were asked for."
-    own = {"id": {"$eq": expected}}
-    alone = await _search(call, {"$and": [own, given.filters]} if given.filters else own, 1)
-    if alone.hits and alone.hits[0].id == expected:
-        others = f"{len(deeper.hits)} others come before it"
-        worst = deeper.hits[-1].scores.final if deeper.hits else None
-        last = "" if worst is None else f", the last with the score {worst:.4g}"
-        return _scored(alone.hits[0], None), f"It is not among the results: {others}{last}."
-    if given.filters and (await _search(call, own, 1)).hits:
-        return None, "The filter excludes it."
-    dropped = [
-        f"The stage {record.stage} left it out: {in_one_line(item.reason, _LONGEST_NOTE) or f'score {item.score:.3g}'}."
-        for record in (*found.trace, *alone.trace)
-        for item in record.dropped
-        if item.id == expected
-    ]
-    return None, dropped[0] if dropped else NOT_FOUND
+    told = among(found, expected)
+    if told is None:
+        entry = await call.library.fetch(expected, call.condition)
+        if entry is None or entry.chunk is None:
+            raise nothing_with(expected)
+        told = await why_not(expected, found, partial(_search, call), given.filters, asked=asked, deepest=MOST_RESULTS)
+    return None if told.hit is None else _scored(told.hit, told.rank), told.why
 
 
 def _stage(record: StageRecord, call: ToolCall) -> Stage:

@@ -1,0 +1,81 @@
+"""A passage that somebody expected among the results of a search: where it came, or why it did not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core_mcp.fitting import in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from retrieval_core.types import Hit, RetrievalResult
+
+NOT_FOUND = "Neither side finds it: it has none of the words, and is not near in meaning."
+_LONGEST_NOTE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What became of a passage.
+
+    Attributes:
+        why: In a sentence.
+        hit: With its scores; ``None`` where the question does not find it at all.
+        rank: From 1, also behind the results that were asked for; ``None`` where it is not among any.
+    """
+
+    why: str
+    hit: Hit | None = None
+    rank: int | None = None
+
+
+def among(found: RetrievalResult, chunk_id: str) -> Expected | None:
+    """Return the place of a passage among results; ``None`` where it has none."""
+    for rank, hit in enumerate(found.hits, 1):
+        if hit.id == chunk_id:
+            return Expected(f"It came as number {rank}.", hit, rank)
+    return None
+
+
+async def why_not(
+    chunk_id: str,
+    found: RetrievalResult,
+    search: Callable[[Mapping[str, Any] | None, int], Awaitable[RetrievalResult]],
+    filters: Mapping[str, Any] | None,
+    *,
+    asked: int,
+    deepest: int,
+) -> Expected:
+    """Return why a passage of the index is not among results.
+
+    Args:
+        found: The results.
+        search: Asks the same question, with a filter and a number of results.
+        filters: Those of the question.
+        asked: How many results were asked for.
+        deepest: The most that can be.
+
+    Raises:
+        RetrievalError: As searching.
+    """
+    deeper = await search(filters, deepest)
+    if (place := among(deeper, chunk_id)) is not None:
+        return Expected(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
+    own = {"id": {"$eq": chunk_id}}
+    alone = await search({"$and": [own, filters]} if filters else own, 1)
+    if alone.hits and alone.hits[0].id == chunk_id:
+        others = f"{len(deeper.hits)} others come before it"
+        worst = deeper.hits[-1].scores.final if deeper.hits else None
+        last = "" if worst is None else f", the last with the score {worst:.4g}"
+        return Expected(f"It is not among the results: {others}{last}.", alone.hits[0])
+    if filters and (await search(own, 1)).hits:
+        return Expected("The filter excludes it.")
+    dropped = [
+        f"The stage {record.stage} left it out: {in_one_line(item.reason, _LONGEST_NOTE) or f'score {item.score:.3g}'}."
+        for record in (*found.trace, *alone.trace)
+        for item in record.dropped
+        if item.id == chunk_id
+    ]
+    return Expected(dropped[0] if dropped else NOT_FOUND)

@@ -1,0 +1,61 @@
+"""Why a search returns what it does, by the contract: scores and stages, and what became of a passage."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.compat.service import MOST_RESULTS
+from retrieval_core_mcp.expected import among, why_not
+from retrieval_core_mcp.http.problems import no_vectors
+from retrieval_core_mcp.http.search import degraded, find, scores_of, stage_to_json
+
+if TYPE_CHECKING:
+    from retrieval_core.types import Hit
+    from retrieval_core_mcp.http.arguments import ExplainQuery
+    from retrieval_core_mcp.http.envelope import Call
+    from retrieval_core_mcp.http.indexes import ServedIndex
+
+
+async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[str, Any]:
+    """Search, and tell what each stage did, and what became of the passage that was expected.
+
+    Raises:
+        RequestError: There is no such passage for the caller, or there are no vectors for the threshold.
+        RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
+    """
+    if served.index.embedder is None and query.similarity_threshold:
+        raise no_vectors(served)
+    search = partial(find, call, query, served)
+    found = await search(query.filters, query.top_k)
+    answer: dict[str, Any] = {
+        "query": call.query,
+        "status": "success",
+        "results": [_scored(hit, rank) for rank, hit in enumerate(found.hits, 1)],
+        "stages": [stage_to_json(record, served) for record in found.trace],
+    }
+    if query.chunk_id is not None:
+        told = among(found, query.chunk_id)
+        if told is None:
+            await served.chunk(query.chunk_id, call.condition)
+            told = await why_not(query.chunk_id, found, search, query.filters, asked=query.top_k, deepest=MOST_RESULTS)
+        answer["why"] = told.why
+        if told.hit is not None:
+            answer["expected"] = _scored(told.hit, told.rank)
+    return {
+        **answer,
+        "from_cache": found.from_cache,
+        "degraded": degraded(found.degraded, served),
+        "execution": call.execution(len(found.hits)),
+        "errors": [],
+    }
+
+
+def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": hit.id, "score": hit.score, "scores": scores_of(hit)}
+    if rank is not None:
+        told["rank"] = rank
+    if hit.found_by:
+        told["found_by"] = [asdict(origin) for origin in hit.found_by]
+    return told
