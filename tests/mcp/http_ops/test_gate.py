@@ -54,7 +54,7 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
 NOWHERE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/mcp"): {},
     ("DELETE", "/mcp"): {},
-    ("GET", "/"): {},
+    ("GET", "/nowhere"): {},
     ("GET", "/v1"): {},
     ("PUT", "/v1/search"): {},
     ("GET", "/.well-known/oauth-protected-resource/mcp"): {},
@@ -118,6 +118,22 @@ def test_a_token_is_needed_everywhere(endpoint: tuple[str, str], tmp_path: Path)
         assert (allowed.status_code == 200) == (endpoint in ENDPOINTS)
 
     served(tmp_path, check, tokens=(hashed("other"), hashed("secret")), allow_writes=True)
+
+
+def test_the_page_needs_no_token_and_holds_no_secret(tmp_path: Path) -> None:
+    """What it shows it asks for, with the reader's token; its policy lets nothing else in."""
+
+    async def check(service: Service) -> None:
+        for path in ("/", "/page/main.js", "/page/page.css", "/page/icon.svg"):
+            answer = await service.ask("GET", path)
+            assert answer.status_code == 200
+            assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+            assert "secret" not in answer.text
+            check_refused(await service.ask("GET", path, headers={"host": "evil.example"}), 421)
+        for path in ("/page/nothing.js", "/page/../gate.py", "/page/%2e%2e%2fgate.py", "/page/pages.py"):
+            assert (await service.ask("GET", path, "secret")).status_code == 404
+
+    served(tmp_path, check, tokens=(hashed("secret"),))
 
 
 @pytest.mark.parametrize("endpoint", [*ENDPOINTS, *NOWHERE], ids=" ".join)

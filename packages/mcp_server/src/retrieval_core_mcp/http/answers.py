@@ -60,13 +60,32 @@ class ScoredChunk(_Answer):
     """The searches beside the question's own that found it."""
 
 
+class FoundChunk(ScoredChunk):
+    """A passage that was found, as it is stored."""
+
+    chunk: dict[str, Any]
+    highlights: tuple[tuple[int, int], ...]
+    """Where words of the question stand in its text: begin and end, in code points."""
+
+
+class Relevance(_Answer):
+    """How likely passages are on the subject of a question."""
+
+    value: Annotated[float, Field(ge=0, le=1)]
+    unlikely: bool
+    """Whether an answer would be refused."""
+    explanation: str
+
+
 class ExplainAnswer(_Answer):
     """What was done for a question, and what came of it."""
 
     query: str
     status: Literal["success"]
-    results: tuple[ScoredChunk, ...]
+    results: tuple[FoundChunk, ...]
     """In the order of the index itself."""
+    relevance: Relevance | None = None
+    """Absent where nothing tells."""
     stages: tuple[StageRecord, ...]
     """In the order in which they ended."""
     expected: ScoredChunk | None = None

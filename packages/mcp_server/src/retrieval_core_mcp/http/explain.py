@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.compat.service import MOST_RESULTS
+from retrieval_core.index.builders.backends import build_analyzer
+from retrieval_core.index.serialization import chunk_to_json
+from retrieval_core.pipeline.answer.confidence import retrieval_confidence
 from retrieval_core_mcp.expected import among, why_not
 from retrieval_core_mcp.http.problems import no_vectors
 from retrieval_core_mcp.http.search import degraded, find, scores_of, stage_to_json
 
 if TYPE_CHECKING:
-    from retrieval_core.types import Hit
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Hit, RetrievalResult
     from retrieval_core_mcp.http.arguments import ExplainQuery
     from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.indexes import ServedIndex
@@ -29,10 +34,12 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         raise no_vectors(served)
     search = partial(find, call, query, served)
     found = await search(query.filters, query.top_k)
+    analyzer = build_analyzer(served.index.config.analysis)
+    results, relevance = await asyncio.to_thread(_looked_at, found, analyzer, served)
     answer: dict[str, Any] = {
         "query": call.query,
         "status": "success",
-        "results": [_scored(hit, rank) for rank, hit in enumerate(found.hits, 1)],
+        "results": results,
         "stages": [stage_to_json(record, served) for record in found.trace],
     }
     if query.chunk_id is not None:
@@ -43,6 +50,8 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         answer["why"] = told.why
         if told.hit is not None:
             answer["expected"] = _scored(told.hit, told.rank)
+    if relevance is not None:
+        answer["relevance"] = relevance
     return {
         **answer,
         "from_cache": found.from_cache,
@@ -50,6 +59,28 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         "execution": call.execution(len(found.hits)),
         "errors": [],
     }
+
+
+def _looked_at(
+    found: RetrievalResult, analyzer: Analyzer, served: ServedIndex
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the results with their passages, and how likely these are on the question's subject."""
+    results = [
+        {
+            **_scored(hit, rank),
+            "chunk": chunk_to_json(hit.chunk),
+            "highlights": [[span.start, span.end] for span in analyzer.highlight_spans(found.query, hit.chunk.text)],
+        }
+        for rank, hit in enumerate(found.hits, 1)
+    ]
+    embedder = served.index.embedder
+    told = retrieval_confidence(
+        found.query, found.hits, embedder_id=None if embedder is None else embedder.id, analyzer=analyzer
+    )
+    if told is None:
+        return results, None
+    unlikely = bool(found.hits) and told.retrieval < served.index.config.answer.abstain_below
+    return results, {"value": told.retrieval, "unlikely": unlikely, "explanation": told.explanation}
 
 
 def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
