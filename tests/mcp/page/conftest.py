@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core import load_config, open_index
 from support.browser import make_pdf, opened, service
+from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,9 +67,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (notes / "prices.csv").write_text("name,price\nlamp,20\nchair,80\ntable,300\n", "utf-8")
     make_pdf(notes / "report.pdf", ["The first page greets its readers.", "The tide follows the moon twice a day."])
-    config = load_config(made / "page.toml", {"index": str(made / ".retrieval/index.db")}, {})
-    with open_index(config=config) as index:
-        assert not index.ingest([notes]).failed
+    # In a process of its own, as what drives the browser keeps an event loop running in this one.
+    command = [*RETRIEVAL, "index", "notes", "--config", "page.toml"]
+    subprocess.run(command, cwd=made, env=with_our_modules(), check=True, capture_output=True)
     return made
 
 

@@ -27,14 +27,14 @@ export function filterRows(state) {
     try {
       fields = await fieldsOf(state.index);
     } catch (problem) {
-      fill(body, h("p", { class: "notice" }, `The fields cannot be read: ${problem.message}`));
+      fill(body, rows.map(line), h("p", { class: "notice" }, `The fields cannot be read: ${problem.message}`));
       return;
     }
     if (!fields.length && !rows.length) {
       fill(body, h("p", { class: "small soft" }, "The passages of this index have no fields to filter by."));
       return;
     }
-    fill(body, rows.map((row, place) => line(row, place)), adding(fields));
+    fill(body, rows.map(line), adding(fields));
   }
 
   function line({ field, operator, value }, place) {
