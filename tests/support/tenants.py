@@ -222,6 +222,7 @@ class Questions:
             (
                 ("GET", f"/v1/documents?limit={self.random.choice((1, 10, 1000))}", {}),
                 ("GET", f"/v1/documents?limit=5&cursor={document}", {}),
+                ("GET", "/v1/indexes/index/fields", {}),
                 ("GET", f"/v1/documents/{document}?limit=100", {}),
                 ("GET", f"/v1/documents/{document}", {}),
             )

@@ -94,6 +94,34 @@ def test_a_document_without_its_text_is_joined_from_its_passages(tmp_path: Path)
     with_documents(tmp_path, [], chunks, check)
 
 
+def test_fields_have_their_values_and_ranges(tmp_path: Path) -> None:
+    documents = [
+        Document(
+            *(f"{number}.md", f"Note {number}.", f"{number}.md", ""),
+            metadata={
+                "size": number, "day": f"2026-01-{number + 10}", "kind": f"kind {number % 12}", "deep": {"is": True},
+            },
+        )
+        for number in range(20)
+    ]  # fmt: skip
+
+    async def check(service: Service) -> None:
+        told = await read(service, "/v1/indexes/docs/fields")
+        fields = {field["name"]: field for field in told["fields"]}
+        size, day, kind = fields["size"], fields["day"], fields["kind"]
+        assert (size["types"], size["count"], size["min"], size["max"]) == (["number"], 20, 0, 19)
+        assert (day["min"], day["max"]) == ("2026-01-10", "2026-01-29")
+        assert "min" not in kind
+        assert len(kind["examples"]) == 10
+        assert set(kind["examples"][:8]) == {f"kind {number}" for number in range(8)}  # each twice
+        assert fields["deep.is"]["examples"] == [True]
+        assert told["sampled"] == 20
+        assert told["modes"] == ["hybrid", "dense", "lexical"]
+        assert (await service.ask("GET", "/v1/indexes/other/fields")).status_code == 404
+
+    with_documents(tmp_path, documents, [], check)
+
+
 def test_a_tenant_sees_its_own_documents_alone(tmp_path: Path) -> None:
     documents = [
         Document(f"{tenant}.md", f"All of {tenant}.", f"{tenant}.md", "", metadata={"tenant": tenant})

@@ -147,6 +147,35 @@ class IndexesAnswer(_Answer):
     indexes: tuple[CollectionInfo, ...]
 
 
+class IndexField(_Answer):
+    """A field that filters can name."""
+
+    name: str
+    """Its path; the parts of a nested one are joined by dots."""
+    types: tuple[str, ...]
+    """Of its values: text, number, boolean, object, or list of one of these."""
+    count: int | None = None
+    """How many passages have it, where the store can tell."""
+    examples: Annotated[tuple[str | float | bool, ...], Field(max_length=10)]
+    """Values that occur, the most frequent first."""
+    min: float | str | None = None
+    """The smallest number, or the first date."""
+    max: float | str | None = None
+
+
+class FieldsAnswer(_Answer):
+    """By which fields an index can be filtered. Examples, ranges and times are those of a sample of its passages."""
+
+    fields: tuple[IndexField, ...]
+    sampled: int
+    """How many passages the sample has."""
+    modes: tuple[Literal["hybrid", "dense", "lexical"], ...]
+    """How the index can be searched."""
+    indexed_first: str | None = None
+    """When the oldest passage of the sample was indexed, in UTC."""
+    indexed_last: str | None = None
+
+
 class WrittenAnswer(_Answer):
     """Documents that were written."""
 

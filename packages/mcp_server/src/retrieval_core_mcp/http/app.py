@@ -83,6 +83,7 @@ def create_app(
         Route("/v1/chunks/{chunk_id:path}", to.chunk, methods=["GET"]),
         Route("/v1/indexes", to.indexes, methods=["GET"]),
         Route("/v1/indexes/{name}", to.index, methods=["GET"]),
+        Route("/v1/indexes/{name}/fields", to.fields, methods=["GET"]),
         Route("/v1/documents", to.documents, methods=["GET"]),
         Route("/v1/documents", to.change_documents, methods=["POST", "DELETE"]),
         Route("/v1/documents/{document_id:path}", to.document, methods=["GET"]),

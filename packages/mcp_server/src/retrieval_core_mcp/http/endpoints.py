@@ -35,6 +35,7 @@ from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
     MOST_CHARACTERS,
     MOST_DOCUMENTS,
+    fields_of,
     list_documents,
     read_document,
 )
@@ -205,6 +206,12 @@ class Endpoints:
         """Answer ``GET /v1/indexes/{name}``."""
         served = call.served = self._indexes.named(request.path_params["name"])
         return json_response((await _info(served, call)).model_dump(mode="json"))
+
+    @_answered
+    async def fields(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/indexes/{name}/fields``."""
+        served = call.served = self._indexes.named(request.path_params["name"])
+        return json_response(await fields_of(served, call.condition))
 
     @_answered
     async def documents(self, request: Request, call: Call) -> ASGIApp:

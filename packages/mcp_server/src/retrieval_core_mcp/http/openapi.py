@@ -16,6 +16,7 @@ from retrieval_core_mcp.http.answers import (
     DocumentsAnswer,
     ErrorAnswer,
     ExplainAnswer,
+    FieldsAnswer,
     Health,
     IndexesAnswer,
     Readiness,
@@ -57,6 +58,7 @@ _ANSWERS = (
     DocumentAnswer,
     IndexesAnswer,
     CollectionInfo,
+    FieldsAnswer,
     WrittenAnswer,
     RemovedAnswer,
     ErrorAnswer,
@@ -92,6 +94,7 @@ _CHUNK_ID = {
     "description": "As it stands in results, percent-encoded.",
     "schema": {"type": "string", "minLength": 1},
 }
+_NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 _DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
 _CURSOR = {
     "name": "cursor",
@@ -177,9 +180,12 @@ def _paths() -> dict[str, Any]:
                 "get_index",
                 "Describe an index",
                 CollectionInfo,
-                parameters=[
-                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                ],
+                parameters=[_NAME],
+            )
+        },
+        "/v1/indexes/{name}/fields": {
+            "get": _operation(
+                "list_fields", "List the fields by which an index can be filtered", FieldsAnswer, parameters=[_NAME]
             )
         },
         "/v1/documents": {

@@ -12,6 +12,7 @@ from retrieval_core_mcp.http.indexes import utc
 if TYPE_CHECKING:
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.contents import FieldContents
     from retrieval_core_mcp.documents import PlacedChunk
     from retrieval_core_mcp.http.indexes import ServedIndex
 
@@ -82,6 +83,32 @@ async def read_document(
         "offset": offset,
         "length": len(document.text),
         "chunks": [_placed(each) for each in document.chunks if each.start < end and each.end > offset],
+    }
+
+
+async def fields_of(served: ServedIndex, condition: Filter | None) -> dict[str, Any]:
+    """Return by which fields an index can be filtered, as far as a caller may see it.
+
+    Raises:
+        RetrievalError: The index cannot be read.
+    """
+    contents = await served.library.describe(condition)
+    moments = {"indexed_first": contents.indexed_first, "indexed_last": contents.indexed_last}
+    return {
+        "fields": [_field(field) for field in contents.fields],
+        "sampled": contents.sampled,
+        "modes": contents.modes,
+        **{name: utc(moment) for name, moment in moments.items() if moment is not None},
+    }
+
+
+def _field(field: FieldContents) -> dict[str, Any]:
+    known = {"count": field.passages, "min": field.least, "max": field.most}
+    return {
+        "name": field.name,
+        "types": field.types,
+        "examples": field.examples,
+        **{name: value for name, value in known.items() if value is not None},
     }
 
 
