@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
+PATIENCE = 10_000
+"""Milliseconds until something that does not come fails a test."""
 _PAGE = re.compile(r"The page is at (?P<url>http://\S+)\n")
 
 
@@ -82,6 +84,7 @@ def opened(chromium: Any, url: str, **context: Any) -> Generator[Opened]:
     """Open a page in a browser of its own; what went wrong in it fails the test."""
     with chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **context}) as held:
         given = Opened(held.new_page(), url)
+        given.page.set_default_timeout(PATIENCE)
         given.page.goto(url)
         given.page.wait_for_selector("#question, #token, h1")
         yield given

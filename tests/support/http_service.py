@@ -71,10 +71,11 @@ class Service:
     ) -> None:
         self.settings = HttpSettings(**settings)
         self.admission = Admission(self.settings.max_requests)
-        served = [ServedIndex(name, index, self.settings.base_url) for name, index in indexes.items()]
-        first = served[0].index
+        first = next(iter(indexes.values()))
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
-        mcp = create_server(own, {name: _library(own, index) for name, index in indexes.items()})
+        libraries = {name: _library(own, index) for name, index in indexes.items()}
+        served = [ServedIndex(name, index, libraries[name], self.settings.base_url) for name, index in indexes.items()]
+        mcp = create_server(own, libraries)
         self.indexes = ServedIndexes(*served)
         self.app: Gate = create_app(
             self.indexes, self.settings, Metrics(), mcp, self.admission, allow_writes=allow_writes, clock=clock

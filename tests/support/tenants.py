@@ -147,7 +147,7 @@ class Questions:
         self.ids = ids
         self.ways = (
             *(self.search, self.context, self.answer, self.chunk, self.indexes, self.others),
-            *(self.explain, self.explain),
+            *(self.explain, self.explain, self.reading, self.reading),
             *(self.mcp_search, self.mcp_search, self.mcp_fetch, self.mcp_fetch),
             *(self.mcp_tool,) * 11,
             *(self.mcp_other,) * 5,
@@ -215,6 +215,18 @@ class Questions:
     def chunk(self) -> Request:
         path = f"/v1/chunks/{self.an_id().replace('#', '%23')}"
         return self.random.choice((("GET", path, {}), ("POST", f"{path}/validate", {})))
+
+    def reading(self) -> Request:
+        document = quote(self.an_id().rpartition("#")[0], safe="")
+        return self.random.choice(
+            (
+                ("GET", f"/v1/documents?limit={self.random.choice((1, 10, 1000))}", {}),
+                ("GET", f"/v1/documents?limit=5&cursor={document}", {}),
+                ("GET", "/v1/indexes/index/fields", {}),
+                ("GET", f"/v1/documents/{document}?limit=100", {}),
+                ("GET", f"/v1/documents/{document}", {}),
+            )
+        )
 
     def indexes(self) -> Request:
         return "GET", self.random.choice(("/v1/indexes", "/v1/indexes/index")), {}

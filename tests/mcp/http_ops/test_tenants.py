@@ -108,7 +108,7 @@ def test_an_answer_does_not_depend_on_what_others_have(tmp_path: Path) -> None:
     async def run() -> None:
         both = await filled(tmp_path / "both", {"acme": 64, "globex": 128}, graph=False)
         alone = await filled(tmp_path / "alone", {"acme": 64}, graph=False)
-        ids = await ids_of(both)
+        ids, _ = [await ids_of(each) for each in (both, alone)]  # so that both have embedded its question
         questions = Questions(5, ids)
         tokens = {"tokens": HASHED, "allow_writes": False}
         async with serving({"index": both}, **tokens) as one, serving({"index": alone}, **tokens) as other:

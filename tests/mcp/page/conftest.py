@@ -40,6 +40,9 @@ HOSTILE = """# <img src=x onerror=alert(1)>
 CONFIG = """
 [embedder]
 kind = "retrieval_core.testing.fakes:FakeEmbedder"
+
+[context]
+token_counter = "o200k_base"
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.index.index import Index
     from retrieval_core.ports import FieldInfo, StoreInfo
-    from retrieval_core.types import Chunk
+    from retrieval_core.types import Chunk, SearchMode
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
@@ -26,8 +27,9 @@ SAMPLE = 200
 """How many passages are looked at for examples of values, and read at a time."""
 MOST_LISTED = 10_000
 """How many passages are looked at for the documents that they are of."""
-MOST_EXAMPLES = 5
+MOST_EXAMPLES = 10
 LONGEST_EXAMPLE = 60
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?")
 _NOT_TOLD = frozenset({"id", "document_id", "chunk_index", "parent_id", "timestamp"})
 """Fields that every passage has, and whose values tell nobody what an index is about."""
 
@@ -40,16 +42,17 @@ class FieldContents:
         passages: How many have it; ``None`` where only the sample is known.
         types: Names of the types that its values have.
         examples: Values that occur, the most frequent of the sample first.
-        least: The smallest number of the sample; ``None`` where there is none.
-        most: The largest, likewise.
+        least: The smallest number of the sample, or, where all of its texts are dates, the first of these; ``None``
+            where there is neither.
+        most: The largest or last, likewise.
     """
 
     name: str
     passages: int | None
     types: tuple[str, ...]
     examples: tuple[str | float | bool, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    least: float | str | None = None
+    most: float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,11 @@ class Contents:
     fields: tuple[FieldContents, ...] = ()
     indexed_first: datetime | None = None
     indexed_last: datetime | None = None
+
+    @property
+    def modes(self) -> tuple[SearchMode, ...]:
+        """How it can be searched."""
+        return ("hybrid", "dense", "lexical") if self.by_meaning else ("lexical",)
 
 
 @dataclass(slots=True)
@@ -254,6 +262,9 @@ def _type_of(value: object) -> str:
 
 def _field(name: str, passages: int | None, types: Iterable[str], seen: _Seen) -> FieldContents:
     numbers = [float(value) for value in seen.values if not isinstance(value, (str, bool))]
+    texts = [value for value in seen.values if isinstance(value, str)]
+    # Dates are compared as texts, as filters do it.
+    ordinal = numbers or (texts if all(map(_DATE.fullmatch, texts)) else ())
     ordered = sorted(seen.values, key=lambda value: (-seen.values[value], str(value)))
     examples = [value for value in ordered if not isinstance(value, str) or len(value) <= LONGEST_EXAMPLE]
     return FieldContents(
@@ -261,6 +272,6 @@ def _field(name: str, passages: int | None, types: Iterable[str], seen: _Seen) -
         passages,
         tuple(types),
         tuple(examples[:MOST_EXAMPLES]),
-        min(numbers, default=None),
-        max(numbers, default=None),
+        min(ordinal, default=None),
+        max(ordinal, default=None),
     )

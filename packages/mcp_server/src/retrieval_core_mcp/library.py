@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import Degradation
+from retrieval_core_mcp.documents import fields_of, joined, kept, may_see
 from retrieval_core_mcp.progress import StageProgress
 from retrieval_core_mcp.tenancy import narrowed, own_pack, own_result
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.contents import Contents
+    from retrieval_core_mcp.documents import WholeDocument
     from retrieval_core_mcp.settings import ServerSettings
 
 T = TypeVar("T")
@@ -217,23 +219,37 @@ class Library:
             StoreError: The index cannot be read.
         """
         from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - the handshake does not wait for it
-        from retrieval_core.types.filters import chunk_fields, matches  # noqa: PLC0415 - nor for this
+        from retrieval_core.types.filters import chunk_fields  # noqa: PLC0415 - nor for this
 
         store = (await self._opened()).index.store
         found = await store.fetch(FetchRequest(chunk_ids=(entry_id,), document_ids=(entry_id,), filter=condition))
         if (chunk := found.chunks.get(entry_id)) is not None:
             return Entry(chunk.id, chunk.title, chunk.source, chunk.text, chunk_fields(chunk), chunk)
-        if (document := found.documents.get(entry_id)) is not None:
-            moment = document.timestamp.isoformat() if document.timestamp else None
-            fields = {"source": document.source, "timestamp": moment, **document.metadata}
-            if condition is None or matches(condition, fields):
-                return Entry(document.id, document.title, document.source, document.text, fields)
+        document = found.documents.get(entry_id)
+        if document is not None and may_see(document, condition):
+            return Entry(document.id, document.title, document.source, document.text, fields_of(document))
         found = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(entry_id),), filter=condition))
-        chunks = sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index)
-        if not chunks:
+        whole = joined(entry_id, _in_order(found.chunks.values()))
+        if whole is None:
             return None
-        text = "\n\n".join(chunk.text for chunk in chunks)
-        return Entry(entry_id, chunks[0].title, chunks[0].source, text, {"source": chunks[0].source})
+        return Entry(entry_id, whole.title, whole.source, whole.text, {"source": whole.source})
+
+    async def document(self, document_id: str, condition: Filter | None = None) -> WholeDocument | None:
+        """Return a document with its passages as far as a caller may see it, as :meth:`fetch` does.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        from retrieval_core.ports import ChunkRange, FetchRequest  # noqa: PLC0415 - the handshake does not wait for it
+
+        store = (await self._opened()).index.store
+        whole = ChunkRange.whole(document_id)
+        found = await store.fetch(FetchRequest(document_ids=(document_id,), ranges=(whole,), filter=condition))
+        chunks = _in_order(found.chunks.values())
+        document = found.documents.get(document_id)
+        if document is not None and may_see(document, condition):
+            return kept(document, chunks)
+        return joined(document_id, chunks)
 
     async def neighbors(
         self, chunk_id: str, before: int, after: int, condition: Filter | None = None
@@ -257,7 +273,7 @@ class Library:
         place = own.chunk_index
         around = ChunkRange(own.document_id, max(0, place - before), place + after)
         found = await store.fetch(FetchRequest(chunk_ids=(chunk_id,), ranges=(around,), filter=condition))
-        return tuple(sorted(found.chunks.values(), key=lambda chunk: chunk.chunk_index))
+        return tuple(_in_order(found.chunks.values()))
 
     async def with_surroundings(self, entry: Entry, around: int, condition: Filter | None = None) -> Entry:
         """Return a passage with as many before and after it, joined to one text in which nothing stands twice."""
@@ -422,6 +438,10 @@ class Library:
         await asyncio.gather(_embed(index.embedder), _load_tokenizer(index.embedder))
         if not self._is_awaited:
             await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+
+
+def _in_order(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: chunk.chunk_index)
 
 
 def _joined(chunks: Iterable[Chunk]) -> str:

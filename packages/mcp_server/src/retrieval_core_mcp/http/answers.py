@@ -108,10 +108,93 @@ class ChunkAnswer(_Answer):
     """All else that is known of it."""
 
 
+class ListedDocument(_Answer):
+    """A document of an index."""
+
+    id: str
+    title: str | None = None
+    source: str | None = None
+    chunks: int | None = None
+    """How many passages it has."""
+
+
+class DocumentsAnswer(_Answer):
+    """A part of the documents, in the order of their ids."""
+
+    documents: tuple[ListedDocument, ...]
+    total: int | None = None
+    """How many there are; not told to a tenant."""
+    next_cursor: str | None = None
+    """With which the next part is asked for; none behind the last one."""
+
+
+class PlacedChunk(_Answer):
+    """A passage in its document."""
+
+    id: str
+    start: int
+    """Where it begins in the text of the whole document, in code points."""
+    end: int
+    section_path: tuple[str, ...]
+    """The headings above it, outermost first."""
+    page_span: tuple[int, int] | None = None
+    """Its first and last page, from 1."""
+
+
+class DocumentAnswer(_Answer):
+    """A document, or a part of it. Offsets count code points."""
+
+    id: str
+    title: str | None = None
+    source: str | None = None
+    timestamp: str | None = None
+    """When it was indexed, in UTC."""
+    metadata: dict[str, Any]
+    text: str
+    """The part that was asked for; empty behind the end."""
+    offset: int
+    """Where the part begins."""
+    length: int
+    """Of the text of the whole document."""
+    chunks: tuple[PlacedChunk, ...]
+    """The passages that lie in the part, or reach into it."""
+
+
 class IndexesAnswer(_Answer):
     """All indexes of the service."""
 
     indexes: tuple[CollectionInfo, ...]
+    writable: bool
+    """Whether the caller may write to them."""
+
+
+class IndexField(_Answer):
+    """A field that filters can name."""
+
+    name: str
+    """Its path; the parts of a nested one are joined by dots."""
+    types: tuple[str, ...]
+    """Of its values: text, number, boolean, object, or list of one of these."""
+    count: int | None = None
+    """How many passages have it, where the store can tell."""
+    examples: Annotated[tuple[str | float | bool, ...], Field(max_length=10)]
+    """Values that occur, the most frequent first."""
+    min: float | str | None = None
+    """The smallest number, or the first date."""
+    max: float | str | None = None
+
+
+class FieldsAnswer(_Answer):
+    """By which fields an index can be filtered. Examples, ranges and times are those of a sample of its passages."""
+
+    fields: tuple[IndexField, ...]
+    sampled: int
+    """How many passages the sample has."""
+    modes: tuple[Literal["hybrid", "dense", "lexical"], ...]
+    """How the index can be searched."""
+    indexed_first: str | None = None
+    """When the oldest passage of the sample was indexed, in UTC."""
+    indexed_last: str | None = None
 
 
 class WrittenAnswer(_Answer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from retrieval_core.compat.service import CollectionInfo, SearchQuery
 from retrieval_core.errors import RetrievalError
 from retrieval_core.index.serialization import chunk_to_json, event_to_json, pack_to_json
 from retrieval_core.types import Document
+from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.arguments import (
     AnswerQuery,
@@ -29,6 +31,14 @@ from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.problems import refused, shown
+from retrieval_core_mcp.http.reading import (
+    LARGEST_OFFSET,
+    MOST_CHARACTERS,
+    MOST_DOCUMENTS,
+    fields_of,
+    list_documents,
+    read_document,
+)
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
@@ -50,6 +60,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_REMOVED = 100
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
 def _answered(answers: Answers) -> Callable[[Endpoints, Request], Awaitable[ASGIApp]]:
@@ -188,7 +199,8 @@ class Endpoints:
                 logger.warning("the index %s cannot be read: %s", served.name, error)
                 info = _about(served, 0, 0, "red")
             infos.append(info.model_dump(mode="json"))
-        return json_response({"indexes": infos})
+        writable = self._allow_writes and call.condition is None and call.may_write
+        return json_response({"indexes": infos, "writable": writable})
 
     @_answered
     async def index(self, request: Request, call: Call) -> ASGIApp:
@@ -197,7 +209,29 @@ class Endpoints:
         return json_response((await _info(served, call)).model_dump(mode="json"))
 
     @_answered
+    async def fields(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/indexes/{name}/fields``."""
+        served = call.served = self._indexes.named(request.path_params["name"])
+        return json_response(await fields_of(served, call.condition))
+
+    @_answered
     async def documents(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/documents``."""
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        limit = _number(request, "limit", 1, MOST_DOCUMENTS, 100)
+        return json_response(await list_documents(served, call.condition, _parameter(request, "cursor"), limit))
+
+    @_answered
+    async def document(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/documents/{id}``."""
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        offset = _number(request, "offset", 0, LARGEST_OFFSET, 0)
+        limit = _number(request, "limit", 1, MOST_CHARACTERS, 50_000)
+        document_id = request.path_params["document_id"]
+        return json_response(await read_document(served, call.condition, document_id, offset, limit))
+
+    @_answered
+    async def change_documents(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
         if not self._allow_writes:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
@@ -300,6 +334,22 @@ def _parameter(request: Request, name: str) -> str | None:
     if len(given) > 1:
         raise RequestError(400, f"name one {name}, got {len(given)}")
     return given[0] if given else None
+
+
+def _number(request: Request, name: str, least: int, most: int, default: int) -> int:
+    """Return a whole number of the query.
+
+    Raises:
+        RequestError: It is none, or out of its range.
+    """
+    given = _parameter(request, name)
+    if given is None:
+        return default
+    if _WHOLE.fullmatch(given) is None or not least <= int(given) <= most:
+        raise RequestError(
+            400, f"{name} must be a whole number from {least:,} to {most:,}, got {in_one_line(given, 40)}"
+        )
+    return int(given)
 
 
 def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:

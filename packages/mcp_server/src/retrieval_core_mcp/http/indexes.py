@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from retrieval_core import Index
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.library import Library
 
 _STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
 _LONGEST_TITLE = 500
@@ -31,11 +32,13 @@ class ServedIndex:
 
     Attributes:
         name: By which requests name it.
+        library: Reads of it what a caller may see.
         base_url: What the addresses of documents without one of their own begin with.
     """
 
     name: str
     index: Index
+    library: Library
     base_url: str | None = None
 
     @property

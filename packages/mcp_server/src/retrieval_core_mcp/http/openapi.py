@@ -12,8 +12,11 @@ from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, Sea
 from retrieval_core_mcp.http.answers import (
     ChunkAnswer,
     ContextAnswer,
+    DocumentAnswer,
+    DocumentsAnswer,
     ErrorAnswer,
     ExplainAnswer,
+    FieldsAnswer,
     Health,
     IndexesAnswer,
     Readiness,
@@ -22,6 +25,7 @@ from retrieval_core_mcp.http.answers import (
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
 from retrieval_core_mcp.http.filters_schema import FILTER
+from retrieval_core_mcp.http.reading import LARGEST_OFFSET, MOST_CHARACTERS, MOST_DOCUMENTS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -34,7 +38,7 @@ _ERRORS = {
     "400": "Something in the request is wrong; there is a message for each field.",
     "401": "The token is missing or wrong.",
     "403": "The page, or the token, may not do this.",
-    "404": "There is no such index, chunk or path.",
+    "404": "There is no such index, chunk, document or path.",
     "413": "The body is too long.",
     "415": "The body is no JSON.",
     "421": "The service is not called by this host name.",
@@ -50,8 +54,11 @@ _ANSWERS = (
     ExplainAnswer,
     ChunkAnswer,
     ValidationResult,
+    DocumentsAnswer,
+    DocumentAnswer,
     IndexesAnswer,
     CollectionInfo,
+    FieldsAnswer,
     WrittenAnswer,
     RemovedAnswer,
     ErrorAnswer,
@@ -87,6 +94,19 @@ _CHUNK_ID = {
     "description": "As it stands in results, percent-encoded.",
     "schema": {"type": "string", "minLength": 1},
 }
+_NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+_DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
+_CURSOR = {
+    "name": "cursor",
+    "in": "query",
+    "description": "The next_cursor of the part before; left out for the first part.",
+    "schema": {"type": "string"},
+}
+
+
+def _number(name: str, least: int, most: int, default: int, description: str) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": least, "maximum": most, "default": default}
+    return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def document() -> dict[str, Any]:
@@ -160,12 +180,21 @@ def _paths() -> dict[str, Any]:
                 "get_index",
                 "Describe an index",
                 CollectionInfo,
-                parameters=[
-                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                ],
+                parameters=[_NAME],
+            )
+        },
+        "/v1/indexes/{name}/fields": {
+            "get": _operation(
+                "list_fields", "List the fields by which an index can be filtered", FieldsAnswer, parameters=[_NAME]
             )
         },
         "/v1/documents": {
+            "get": _operation(
+                "list_documents",
+                "List the documents, in parts",
+                DocumentsAnswer,
+                parameters=[_INDEX, _number("limit", 1, MOST_DOCUMENTS, 100, "The most documents."), _CURSOR],
+            ),
             "post": _operation(
                 "write_documents", "Write documents, with --allow-writes", WrittenAnswer, body=NewDocuments
             ),
@@ -184,6 +213,19 @@ def _paths() -> dict[str, Any]:
                     _INDEX,
                 ],
             ),
+        },
+        "/v1/documents/{document_id}": {
+            "get": _operation(
+                "get_document",
+                "Read a document, in parts",
+                DocumentAnswer,
+                parameters=[
+                    _DOCUMENT_ID,
+                    _INDEX,
+                    _number("offset", 0, LARGEST_OFFSET, 0, "Where the part begins, in characters."),
+                    _number("limit", 1, MOST_CHARACTERS, 50_000, "The most characters."),
+                ],
+            )
         },
         "/healthz": {"get": _operation("healthz", "Whether the process lives", Health)},
         "/readyz": {"get": _ready()},

@@ -68,8 +68,8 @@ def serve_http(
     metrics = Metrics()
     try:
         stages = StageProgress()
-        indexes = ServedIndexes(*_opened(settings, places, SeveralObservers(metrics, stages), embedder))
-        libraries = {served.name: _library(settings, served.index, stages) for served in indexes}
+        indexes = ServedIndexes(*_opened(settings, places, metrics, stages, embedder))
+        libraries = {served.name: served.library for served in indexes}
         mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
@@ -153,7 +153,7 @@ class _Server(uvicorn.Server):
 
 
 def _opened(
-    settings: ServerSettings, places: Sequence[str], observer: Observer, embedder: Embedder | None
+    settings: ServerSettings, places: Sequence[str], metrics: Metrics, stages: StageProgress, embedder: Embedder | None
 ) -> list[ServedIndex]:
     config = settings.retrieval.model_copy(
         update={
@@ -162,11 +162,12 @@ def _opened(
             "search": settings.retrieval.search.model_copy(update={"on_unscored": "keep"}),
         }
     )
+    observer = SeveralObservers(metrics, stages)
     served: list[ServedIndex] = []
     for name, path in named_indexes(places, config.index).items():
         own: RetrievalConfig = config.model_copy(update={"index": path})
         index = open_index(config=own, embedder=None if served else embedder, observer=_observer(own, observer))
-        served.append(ServedIndex(name, index, settings.http.base_url))
+        served.append(ServedIndex(name, index, _library(settings, index, stages), settings.http.base_url))
     return served
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_INDEXES = 50
 MOST_SOURCES = 20
+MOST_EXAMPLES = 5
 _NOTE = (
     "Operators of filters: $eq $ne $in $nin $gt $gte $lt $lte $contains $text $glob $exists $and $or $not. section is "
     "one heading, page a number. Every passage also has document_id and timestamp (when it was indexed, ISO 8601)."
@@ -58,8 +59,8 @@ class IndexField(StructuredContent):
     types: list[str]
     passages: int | None = None
     examples: list[str | float | bool]
-    min: float | None = None
-    max: float | None = None
+    min: float | str | None = None
+    max: float | str | None = None
 
 
 class DescribeAnswer(StructuredContent):
@@ -129,7 +130,7 @@ def description_of(contents: Contents, name: str, description: str | None, limit
             description=description,
             documents=contents.documents,
             passages=contents.passages,
-            modes=["hybrid", "dense", "lexical"] if contents.by_meaning else ["lexical"],
+            modes=list(contents.modes),
             indexed_first=_day(contents.indexed_first),
             indexed_last=_day(contents.indexed_last),
             sources=sources[:shown],
@@ -144,7 +145,9 @@ def description_of(contents: Contents, name: str, description: str | None, limit
 
 
 def _field(field: FieldContents) -> IndexField:
-    examples: list[Any] = [clean(value) if isinstance(value, str) else value for value in field.examples]
+    examples: list[Any] = [
+        clean(value) if isinstance(value, str) else value for value in field.examples[:MOST_EXAMPLES]
+    ]
     return IndexField(
         name=in_one_line(field.name, 100),
         types=list(field.types)[:5],
@@ -174,10 +177,14 @@ def _field_line(field: IndexField) -> str:
     told: Sequence[str] = [
         "/".join(field.types),
         f"{field.passages:,} passages" if field.passages is not None else "",
-        f"{field.min:g} to {field.max:g}" if field.min is not None and field.max is not None else "",
+        "" if field.min is None or field.max is None else f"{_end(field.min)} to {_end(field.max)}",
         f"such as {', '.join(str(value) for value in field.examples)}" if field.examples else "",
     ]
     return f"- {field.name}: {'; '.join(filter(None, told))}"
+
+
+def _end(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 LIST = DeclaredTool(

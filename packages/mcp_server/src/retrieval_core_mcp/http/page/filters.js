@@ -52,8 +52,8 @@ export function filterRows(state) {
     const hint = h("span", { class: "small soft" });
     const choose = () => {
       const chosen = fields.find(({ name }) => name === field.value);
-      fill(list, (chosen?.values ?? []).map((each) => h("option", { value: String(each) })));
-      hint.textContent = chosen?.smallest !== undefined && chosen?.smallest !== null ? `${chosen.smallest} to ${chosen.largest}` : "";
+      fill(list, (chosen?.examples ?? []).map((each) => h("option", { value: String(each) })));
+      hint.textContent = chosen?.min !== undefined ? `${chosen.min} to ${chosen.max}` : "";
     };
     field.addEventListener("change", choose);
     choose();
@@ -83,7 +83,7 @@ export async function fieldsOf(index) {
 
 function typed(text, field) {
   const kinds = field?.types ?? [];
-  if (kinds.includes("boolean") && ["true", "false"].includes(text)) return text === "true";
-  if (kinds.some((kind) => ["number", "integer"].includes(kind)) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
+  if (kinds.some((kind) => kind.endsWith("boolean")) && ["true", "false"].includes(text)) return text === "true";
+  if (kinds.some((kind) => kind.endsWith("number")) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
   return text;
 }

@@ -34,7 +34,7 @@ async function showFields(place, state) {
   const fields = await fieldsOf(state.index);
   if (!fields.length) return;
   fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Fields to filter by"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["field", "kind", "passages", "values"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, fields.map((field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")), h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, field.smallest !== undefined && field.smallest !== null ? `${field.smallest} to ${field.largest}` : (field.values ?? []).slice(0, 5).join(", ")))))))));
+    h("tbody", {}, fields.map((field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")), h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, field.min !== undefined ? `${field.min} to ${field.max}` : (field.examples ?? []).slice(0, 5).join(", ")))))))));
 }
 
 async function showDocuments(place, state, writable) {

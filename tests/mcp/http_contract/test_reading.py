@@ -1,0 +1,183 @@
+"""Documents over HTTP: their list, and each in parts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from retrieval_core import Chunk, Document
+from support.http_service import hashed, opened, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from support.http_service import Served, Service
+
+
+async def read(service: Service, path: str, token: str | None = None) -> Any:
+    answer = await service.ask("GET", path, token)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_documents_are_listed_in_parts(served: Served) -> None:
+    async def check(service: Service) -> None:
+        whole = await read(service, "/v1/documents")
+        assert whole == {
+            "documents": [
+                {"id": "moon.md", "title": "The moon", "source": "notes/moon.md", "chunks": 1},
+                {"id": "sea.md", "source": "notes/sea.md", "chunks": 1},
+                {"id": "sun #1.md", "title": "T" * 600, "source": "notes/sun.md", "chunks": 1},
+            ],
+            "total": 3,
+        }
+        first = await read(service, "/v1/documents?limit=2")
+        assert first == {"documents": whole["documents"][:2], "total": 3, "next_cursor": "sea.md"}
+        # What comes and goes in between moves nothing.
+        await service.indexes.named(None).index.adelete("sea.md")
+        assert await read(service, "/v1/documents?limit=2&cursor=sea.md") == {
+            "documents": whole["documents"][2:],
+            "total": 2,
+        }
+
+    served(check)
+
+
+def test_a_document_is_read_in_parts_with_its_passages(tmp_path: Path) -> None:
+    text = "\n\n".join(
+        f"Note {number}: the \U0001f311 rises over the hills at {number} o'clock." for number in range(400)
+    )
+
+    async def check(service: Service) -> None:
+        whole = await read(service, "/v1/documents/notes%2Fa%20%231.md")
+        assert (whole["text"], whole["length"], whole["offset"]) == (text, len(text), 0)
+        assert whole["metadata"] == {"kind": "log", "deep": {"list": [1, "two", None]}}
+        assert whole["title"] == "Notes"
+        assert whole["source"] == "notes/a #1.md"
+        assert len(whole["chunks"]) > 3
+        for placed in whole["chunks"]:
+            chunk = await read(service, f"/v1/chunks/{placed['id'].replace('#', '%23')}")
+            assert text[placed["start"] : placed["end"]] == chunk["text"]
+        middle = whole["chunks"][1]
+        part = await read(service, f"/v1/documents/notes%2Fa%20%231.md?offset={middle['start'] + 5}&limit=10")
+        assert part["text"] == text[middle["start"] + 5 : middle["start"] + 15]
+        assert middle in part["chunks"]
+        assert len(part["chunks"]) <= 2
+        behind = await read(service, f"/v1/documents/notes%2Fa%20%231.md?offset={len(text)}")
+        assert (behind["text"], behind["chunks"], behind["length"]) == ("", [], len(text))
+
+    document = Document(
+        *("notes/a #1.md", text, "notes/a #1.md", ""),
+        title="Notes",
+        metadata={"kind": "log", "deep": {"list": [1, "two", None]}},
+    )
+    with_documents(tmp_path, [document], [], check)
+
+
+def test_a_document_without_its_text_is_joined_from_its_passages(tmp_path: Path) -> None:
+    chunks = [
+        Chunk(f"d{number}", "d", f"Part {number}.", number, metadata={"kind": "log", "number": number})
+        for number in range(3)
+    ]
+
+    async def check(service: Service) -> None:
+        told = await read(service, "/v1/documents/d")
+        assert told["text"] == "Part 0.\n\nPart 1.\n\nPart 2."
+        assert [told["text"][each["start"] : each["end"]] for each in told["chunks"]] == [c.text for c in chunks]
+        assert told["metadata"] == {"kind": "log"}
+
+    with_documents(tmp_path, [], chunks, check)
+
+
+def test_fields_have_their_values_and_ranges(tmp_path: Path) -> None:
+    documents = [
+        Document(
+            *(f"{number}.md", f"Note {number}.", f"{number}.md", ""),
+            metadata={
+                "size": number, "day": f"2026-01-{number + 10}", "kind": f"kind {number % 12}", "deep": {"is": True},
+            },
+        )
+        for number in range(20)
+    ]  # fmt: skip
+
+    async def check(service: Service) -> None:
+        told = await read(service, "/v1/indexes/docs/fields")
+        fields = {field["name"]: field for field in told["fields"]}
+        size, day, kind = fields["size"], fields["day"], fields["kind"]
+        assert (size["types"], size["count"], size["min"], size["max"]) == (["number"], 20, 0, 19)
+        assert (day["min"], day["max"]) == ("2026-01-10", "2026-01-29")
+        assert "min" not in kind
+        assert len(kind["examples"]) == 10
+        assert set(kind["examples"][:8]) == {f"kind {number}" for number in range(8)}  # each twice
+        assert fields["deep.is"]["examples"] == [True]
+        assert told["sampled"] == 20
+        assert told["modes"] == ["hybrid", "dense", "lexical"]
+        assert (await service.ask("GET", "/v1/indexes/other/fields")).status_code == 404
+
+    with_documents(tmp_path, documents, [], check)
+
+
+def test_a_tenant_sees_its_own_documents_alone(tmp_path: Path) -> None:
+    documents = [
+        Document(f"{tenant}.md", f"All of {tenant}.", f"{tenant}.md", "", metadata={"tenant": tenant})
+        for tenant in ("a", "b")
+    ]
+    chunks = [Chunk(f"shared#{name}", "shared", f"Of {name}.", metadata={"tenant": name}) for name in ("a", "b")]
+
+    async def check(service: Service) -> None:
+        listed = await read(service, "/v1/documents", "one")
+        assert [each["id"] for each in listed["documents"]] == ["a.md", "shared"]
+        assert "total" not in listed
+        assert (await read(service, "/v1/documents/shared", "one"))["text"] == "Of a."
+        assert (await read(service, "/v1/documents/a.md", "one"))["text"] == "All of a."
+        theirs = await service.ask("GET", "/v1/documents/b.md", "one")
+        missing = await service.ask("GET", "/v1/documents/c.md", "one")
+        assert theirs.status_code == missing.status_code == 404
+        assert theirs.json()["errors"] == ["Document b.md not found"]
+        assert missing.json()["errors"] == ["Document c.md not found"]
+
+    with_documents(tmp_path, documents, chunks, check, tokens=(hashed("one", "a"),))
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/v1/documents?limit=0", "limit must be a whole number from 1 to 1,000, got 0"),
+        ("/v1/documents?limit=1001", "limit must be a whole number from 1 to 1,000, got 1001"),
+        ("/v1/documents?limit=ten", "limit must be a whole number from 1 to 1,000, got ten"),
+        ("/v1/documents?limit=5&limit=6", "name one limit, got 2"),
+        ("/v1/documents/moon.md?limit=200001", "limit must be a whole number from 1 to 200,000, got 200001"),
+        ("/v1/documents/moon.md?offset=-1", "offset must be a whole number from 0 to 2,147,483,647, got -1"),
+    ],
+)
+def test_a_wrong_number_is_400_and_named(served: Served, path: str, message: str) -> None:
+    async def check(service: Service) -> None:
+        answer = await service.ask("GET", path)
+        assert answer.status_code == 400
+        assert answer.json()["errors"] == [message]
+
+    served(check)
+
+
+def with_documents(
+    tmp_path: Path,
+    documents: list[Document],
+    chunks: list[Chunk],
+    test: Callable[[Service], Awaitable[None]],
+    **settings: Any,
+) -> None:
+    async def run() -> None:
+        index = opened(tmp_path / "index.db")
+        if documents:
+            await index.aadd_documents(documents)
+        if chunks:
+            await index.aadd(chunks)
+        async with serving({"docs": index}, **settings) as service:
+            await test(service)
+
+    asyncio.run(run())
