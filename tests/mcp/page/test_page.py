@@ -77,7 +77,9 @@ def test_a_passage_is_marked_in_its_document(at_page: Opened) -> None:
 
 
 def test_why_a_passage_came_and_another_did_not(at_page: Opened) -> None:
-    show(at_page, "why")
+    at_page.ask("which neighbour of the earth is the nearest")  # nothing else asks that, so it is in no cache
+    at_page.page.click("#tab-why")
+    at_page.page.wait_for_selector(".stages")
     stages = at_page.page.locator(".stages tbody th").all_inner_texts()
     assert {"embed", "dense", "lexical", "fuse"} <= set(stages)
     at_page.page.fill("#expected", "notes/report.pdf#0")

@@ -64,11 +64,6 @@ export async function picture(path, query, signal) {
   return URL.createObjectURL(await (await request(address(path, query), { signal })).blob());
 }
 
-export async function upload(path, query, file) {
-  const response = await request(address(path, query), { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } });
-  return response.json();
-}
-
 // Calls `take` with each event of a stream, until it ends or the signal says stop.
 export async function stream(path, body, take, signal) {
   const content = JSON.stringify(without(body));

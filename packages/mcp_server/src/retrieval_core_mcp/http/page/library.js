@@ -1,8 +1,10 @@
-import { get, part, remove, upload } from "./api.js";
+import { get, post, remove } from "./api.js";
 import { day, fill, h, say, shortNumber } from "./dom.js";
 import { fieldsOf } from "./filters.js";
 import { problems } from "./passages.js";
 import { change } from "./state.js";
+
+const TEXTS = [".md", ".markdown", ".txt", ".rst"];
 
 // What the index holds: documents, fields, what is still to come, and with --allow-writes new files.
 export async function library(main, state) {
@@ -24,7 +26,7 @@ export async function library(main, state) {
 
 function about(info) {
   const waiting = info.points_count - info.indexed_vectors_count;
-  return [h("dl", { class: "facts" }, [["Name", info.name], ["Passages", shortNumber(info.points_count)], ["Vectors", `${shortNumber(info.indexed_vectors_count)} of ${info.vector_size} numbers`]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+  return [h("dl", { class: "facts" }, [["Name", info.name], ["Passages", shortNumber(info.points_count)], ["Vectors", `${shortNumber(info.indexed_vectors_count)}, of ${info.vector_size} numbers each`]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     info.status === "red" && h("p", { class: "notice" }, "This index cannot be read. The log of the service has the reason."),
     info.points_count === 0 && h("p", { class: "notice" }, "This index is empty. Fill it with: retrieval index FOLDER"),
     waiting > 0 && h("p", { class: "notice" }, `${shortNumber(waiting)} passages have no vector yet: they are found by their words, and by meaning once indexing has ended.`)];
@@ -70,11 +72,8 @@ async function showDocuments(place, state, writable) {
 
 function drop(index, done) {
   const told = h("ul", { class: "small", role: "status", style: { listStyle: "none", padding: 0 } });
-  const choose = h("input", { type: "file", multiple: true, class: "visually-hidden", id: "files", onchange: () => take(choose.files) });
-  const area = h("div", { class: "drop" }, h("label", { htmlFor: "files" }, "Drop files here, or ", h("a", { href: "#", onclick: (event) => {
-    event.preventDefault();
-    choose.click();
-  } }, "choose them")), choose, told);
+  const choose = h("input", { type: "file", multiple: true, accept: TEXTS.join(), class: "visually-hidden", id: "files", onchange: () => take(choose.files) });
+  const area = h("div", { class: "drop" }, h("label", { htmlFor: "files" }, "Drop text files here, or "), h("button", { class: "link", onclick: () => choose.click() }, "choose them"), choose, told);
   area.addEventListener("dragover", (event) => {
     event.preventDefault();
     area.classList.add("is-over");
@@ -93,10 +92,9 @@ function drop(index, done) {
       const line = h("li", {}, h("bdi", {}, file.name), ": indexing…");
       told.append(line);
       try {
-        const report = await upload("/v1/files", { index, name: file.name }, file);
-        const wrong = report.failed?.[0];
-        failed ||= Boolean(wrong);
-        fill(line, h("bdi", {}, file.name), wrong ? `: ${wrong.reason ?? wrong.error ?? "could not be read"}` : `: ${report.chunks} passages`);
+        if (!TEXTS.some((ending) => file.name.toLowerCase().endsWith(ending))) throw new Error("only texts are taken here; put it into a folder, and run retrieval index FOLDER");
+        await post("/v1/documents", { index, documents: [{ id: file.name, text: await file.text() }] });
+        fill(line, h("bdi", {}, file.name), ": indexed");
       } catch (problem) {
         failed = true;
         fill(line, h("bdi", {}, file.name), `: ${problem.message}`);

@@ -64,12 +64,11 @@ async function show(body, state, chunk, name, signal) {
 // Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
 function check(chunk, state) {
   const told = h("span", { role: "status" });
-  const verdicts = { match: "Unchanged: the passage is what stands in its document.", mismatch: "Changed: the document says something else now.", unverifiable: "There is no original left to compare with." };
   const look = async () => {
     told.textContent = "Comparing…";
     try {
       const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${state.index ? `?index=${part(state.index)}` : ""}`, {});
-      told.textContent = verdicts[found.verdict] ?? (found.is_valid ? verdicts.match : verdicts.mismatch);
+      told.textContent = found.validation_passed ? "Unchanged: it is what was read." : `Changed: ${found.mismatch_details}`;
     } catch (problem) {
       told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
     }
@@ -112,7 +111,8 @@ async function reading(place, state, chunk, name, signal) {
   const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
   const document = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: from, limit: AROUND }, signal);
   fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
-  place.querySelector(".is-hit")?.scrollIntoView({ block: "center" });
+  const hit = place.querySelector(".is-hit");
+  if (hit) panel.scrollTop += hit.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
 }
 
 function earlier(document, name, chunk) {
