@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from support.browser import Opened
 
-playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 MOON = """# The moon
@@ -48,6 +47,7 @@ token_counter = "o200k_base"
 
 @pytest.fixture(scope="session")
 def chromium() -> Generator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("needs Chromium")
     with playwright.sync_playwright() as driver:
