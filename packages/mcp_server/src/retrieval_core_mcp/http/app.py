@@ -17,7 +17,7 @@ from retrieval_core_mcp.http.envelope import RequestError, error_response
 from retrieval_core_mcp.http.gate import Gate
 from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
-from retrieval_core_mcp.http.pages import FILES, PAGE, Page
+from retrieval_core_mcp.http.page_files import FILES, PAGE, Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

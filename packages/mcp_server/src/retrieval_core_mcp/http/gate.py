@@ -20,7 +20,7 @@ from retrieval_core_mcp.http import audit
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.envelope import Call, RequestError, error_response, json_response
 from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
-from retrieval_core_mcp.http.pages import is_public
+from retrieval_core_mcp.http.page_files import is_public
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.rates import RateLimit
 from retrieval_core_mcp.http.tokens import find_token
