@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Document
+from retrieval_core.types import PageSpan
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -162,6 +163,59 @@ def test_a_wrong_number_is_400_and_named(served: Served, path: str, message: str
         assert answer.json()["errors"] == [message]
 
     served(check)
+
+
+def test_the_page_of_a_passage(tmp_path: Path) -> None:
+    """With boxes and a picture, for those who may see the whole document; an id that ends so is read as ever."""
+    canvas_module = pytest.importorskip("reportlab.pdfgen.canvas", reason="a PDF is written")
+    canvas = canvas_module.Canvas(str(tmp_path / "tides.pdf"), pagesize=(400, 300))
+    canvas.drawString(100, 200, "The moon pulls at the water.")
+    canvas.save()
+    chunks = [
+        Chunk("x/page", "x", "Of an id.", metadata={"tenant": "a"}),
+        Chunk("more", "tides.pdf", "Of a tenant.", 7, metadata={"tenant": "a"}, page_span=PageSpan(1, 1)),
+    ]
+
+    no_file = "there is no page to show: the passage is of no page of a PDF file that was indexed"
+
+    async def check(service: Service) -> None:
+        told = await read(service, "/v1/chunks/tides.pdf%230/page", "all")
+        assert told.keys() == {"page", "pages", "width", "height", "boxes"}
+        assert (told["page"], told["pages"], told["width"], told["height"]) == (1, 1, 400, 300)
+        ((left, top, right, bottom),) = told["boxes"]
+        assert 99 < left < right < 300
+        assert 85 < top < bottom < 105
+        answer = await service.ask("GET", "/v1/chunks/tides.pdf%230/page.png?width=100", "all")
+        assert answer.headers["content-type"] == "image/png"
+        assert answer.content.startswith(b"\x89PNG")
+        assert (await read(service, "/v1/chunks/x%2Fpage", "all"))["text"] == "Of an id."
+        for path, token, message in (
+            (
+                "x%2Fpage/page",
+                "all",
+                "there is no page to show: the passage is of no page of a PDF file that was indexed",
+            ),
+            ("x/page", "all", "Chunk x not found"),
+            ("tides.pdf%230/page", "one", "Chunk tides.pdf#0 not found"),
+            ("tides.pdf%230/page.png", "one", "Chunk tides.pdf#0 not found"),
+            ("more/page", "one", "the page cannot be shown: this token may see a part of the document only"),
+        ):
+            refused = await service.ask("GET", f"/v1/chunks/{path}", token)
+            assert (refused.status_code, refused.json()["errors"]) == (404, [message])
+        assert (await service.ask("GET", "/v1/chunks/more/page.png?width=99", "all")).status_code == 400
+        (tmp_path / "tides.pdf").unlink()
+        gone = await service.ask("GET", "/v1/chunks/tides.pdf%230/page", "all")
+        assert gone.status_code == 404
+        assert gone.json()["errors"] == ["there is no page to show: the file is gone, or cannot be read"]
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db")
+        assert not (await index.aingest(tmp_path / "tides.pdf")).failed
+        await index.aadd(chunks)
+        async with serving({"docs": index}, tokens=(hashed("all"), hashed("one", "a"))) as service:
+            await check(service)
+
+    asyncio.run(run())
 
 
 def with_documents(

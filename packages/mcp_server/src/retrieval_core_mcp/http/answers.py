@@ -108,6 +108,19 @@ class ChunkAnswer(_Answer):
     """All else that is known of it."""
 
 
+class PageAnswer(_Answer):
+    """Where a passage stands on the first of its pages. Lengths are points, 72 to an inch."""
+
+    page: Annotated[int, Field(ge=1)]
+    pages: Annotated[int, Field(ge=1)]
+    """How many the document has."""
+    width: float
+    height: float
+    boxes: tuple[tuple[float, float, float, float], ...]
+    """Left, top, right and bottom of each line of the passage, from the upper left corner of the page; none where its
+    words are not found there."""
+
+
 class ListedDocument(_Answer):
     """A document of an index."""
 

@@ -82,6 +82,8 @@ def create_app(
         Route("/v1/explain", to.explain, methods=["POST"]),
         Route("/v1/answer", to.answer, methods=["POST"]),
         Route("/v1/chunks/{chunk_id:path}/validate", to.validate, methods=["POST"]),
+        Route("/v1/chunks/{chunk_id:path}/page", to.page, methods=["GET"]),
+        Route("/v1/chunks/{chunk_id:path}/page.png", to.picture, methods=["GET"]),
         Route("/v1/chunks/{chunk_id:path}", to.chunk, methods=["GET"]),
         Route("/v1/indexes", to.indexes, methods=["GET"]),
         Route("/v1/indexes/{name}", to.index, methods=["GET"]),

@@ -30,6 +30,7 @@ from retrieval_core_mcp.http.envelope import RequestError, error_response, json_
 from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
+from retrieval_core_mcp.http.pages import NARROWEST, WIDEST, picture_of_page, place_on_page
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
@@ -175,8 +176,11 @@ class Endpoints:
     @_answered
     async def chunk(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``GET /v1/chunks/{id}``."""
+        return await self._chunk(request, call, request.path_params["chunk_id"])
+
+    async def _chunk(self, request: Request, call: Call, chunk_id: str) -> ASGIApp:
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
+        chunk = await served.chunk(chunk_id, call.condition)
         told = chunk_to_json(chunk)
         return json_response({"text": told.pop("text"), "metadata": served.metadata(chunk), "fields": told})
 
@@ -186,6 +190,25 @@ class Endpoints:
         served = call.served = self._indexes.named(_parameter(request, "index"))
         chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
         return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
+
+    @_answered
+    async def page(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/chunks/{id}/page``."""
+        chunk_id = request.path_params["chunk_id"]
+        if not _ends_with(request, "/page"):
+            return await self._chunk(request, call, f"{chunk_id}/page")
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        return json_response(await place_on_page(served, call.condition, chunk_id))
+
+    @_answered
+    async def picture(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/chunks/{id}/page.png``."""
+        chunk_id = request.path_params["chunk_id"]
+        if not _ends_with(request, "/page.png"):
+            return await self._chunk(request, call, f"{chunk_id}/page.png")
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        width = _number(request, "width", NARROWEST, WIDEST, 1_000)
+        return Response(await picture_of_page(served, call.condition, chunk_id, width), media_type="image/png")
 
     @_answered
     async def indexes(self, _request: Request, call: Call) -> ASGIApp:
@@ -334,6 +357,11 @@ def _parameter(request: Request, name: str) -> str | None:
     if len(given) > 1:
         raise RequestError(400, f"name one {name}, got {len(given)}")
     return given[0] if given else None
+
+
+def _ends_with(request: Request, ending: str) -> bool:
+    """Whether a path ends so before it is decoded: an id may end so too, with its slash percent-encoded."""
+    return bytes(request.scope["raw_path"]).endswith(ending.encode())
 
 
 def _number(request: Request, name: str, least: int, most: int, default: int) -> int:

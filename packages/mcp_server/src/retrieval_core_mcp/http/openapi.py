@@ -19,12 +19,14 @@ from retrieval_core_mcp.http.answers import (
     FieldsAnswer,
     Health,
     IndexesAnswer,
+    PageAnswer,
     Readiness,
     RemovedAnswer,
     WrittenAnswer,
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
 from retrieval_core_mcp.http.filters_schema import FILTER
+from retrieval_core_mcp.http.pages import NARROWEST, WIDEST
 from retrieval_core_mcp.http.reading import LARGEST_OFFSET, MOST_CHARACTERS, MOST_DOCUMENTS
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ _ANSWERS = (
     ExplainAnswer,
     ChunkAnswer,
     ValidationResult,
+    PageAnswer,
     DocumentsAnswer,
     DocumentAnswer,
     IndexesAnswer,
@@ -174,6 +177,15 @@ def _paths() -> dict[str, Any]:
                 parameters=[_CHUNK_ID, _INDEX],
             )
         },
+        "/v1/chunks/{chunk_id}/page": {
+            "get": _operation(
+                "get_page",
+                "Tell where a passage of a PDF stands on its page",
+                PageAnswer,
+                parameters=[_CHUNK_ID, _INDEX],
+            )
+        },
+        "/v1/chunks/{chunk_id}/page.png": {"get": _picture()},
         "/v1/indexes": {"get": _operation("list_indexes", "List the indexes", IndexesAnswer)},
         "/v1/indexes/{name}": {
             "get": _operation(
@@ -261,6 +273,15 @@ def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
 def _text(name: str, summary: str, kind: str) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer)
     told["responses"]["200"]["content"] = {kind: {"schema": {"type": "string"}}}
+    return told
+
+
+def _picture() -> dict[str, Any]:
+    width = _number("width", NARROWEST, WIDEST, 1_000, "In pixels; a page that is very long gets fewer.")
+    told = _operation(
+        "get_page_picture", "Show the page of a passage of a PDF", ErrorAnswer, parameters=[_CHUNK_ID, _INDEX, width]
+    )
+    told["responses"]["200"]["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
     return told
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.errors import checked_count
 from retrieval_core.index.integrity import IntegrityCheck
+from retrieval_core.index.pages import Pages
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.graph.builder import GraphBuilder
     from retrieval_core.ingest.ingester import Ingester
+    from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.ports import Embedder, Store, StoreInfo
     from retrieval_core.types import Chunk, ChunkValidation, Document, IntegrityReport
@@ -49,6 +52,7 @@ class Index(RetrievalPipeline):
         self._ingester = ingester
         self._graph = graph
         self._integrity = IntegrityCheck(ingester, self._run)
+        self._pages = Pages(ingester)
 
     def ingest(
         self,
@@ -201,6 +205,40 @@ class Index(RetrievalPipeline):
             if source in known and await self._ingester.hash_of(source) not in (None, known[source].content_hash)
         }
         return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
+
+    def place_on_page(self, chunk: Chunk) -> PlaceOnPage:
+        """Return where a passage stands on its page; see :meth:`aplace_on_page`."""
+        return self.sync.run(self.aplace_on_page(chunk), seconds=None)
+
+    async def aplace_on_page(self, chunk: Chunk) -> PlaceOnPage:
+        """Return where a passage of a PDF stands on the first of its pages, as the file says that it was read from.
+
+        Args:
+            chunk: Of this index.
+
+        Raises:
+            UnreadableFileError: It is of no PDF file, or this is gone or was changed; the reason says which.
+            StoreError: The index cannot be read.
+        """
+        return await self._pages.place(chunk)
+
+    def picture_of_page(self, chunk: Chunk, width: int = 1000) -> bytes:
+        """Return the picture of a passage's page; see :meth:`apicture_of_page`."""
+        return self.sync.run(self.apicture_of_page(chunk, width), seconds=None)
+
+    async def apicture_of_page(self, chunk: Chunk, width: int = 1000) -> bytes:
+        """Return a picture of the page that :meth:`aplace_on_page` tells of, in PNG.
+
+        Args:
+            chunk: Of this index.
+            width: In pixels, at least 1; a page that is very long gets fewer, as no picture has more than 16 million.
+
+        Raises:
+            InvalidParameterError: The width is less than 1.
+            UnreadableFileError: As there.
+            StoreError: As there.
+        """
+        return await self._pages.picture(chunk, checked_count(width, "width"))
 
     def check_integrity(
         self,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
@@ -210,6 +212,22 @@ class Ingester:
             return await self._pool.run(hash_file, file.path)
         except (OSError, ValueError):  # ValueError: no system has such names
             return None
+
+    async def read_unchanged(self, state: SourceState) -> bytes:
+        """Return the bytes of a file, which are those that were indexed.
+
+        Raises:
+            UnreadableFileError: It is gone, or was changed since.
+        """
+        if (now := await self.hash_of(state.source)) is None:
+            raise UnreadableFileError(state.source, "the file is gone, or cannot be read")
+        if now == state.content_hash:
+            file = await self.file_of(state.source)
+            with suppress(OSError):
+                content = await self._pool.run(file.path.read_bytes)
+                if sha256(content).hexdigest() == state.content_hash:  # of these very bytes: they may change meanwhile
+                    return content
+        raise UnreadableFileError(state.source, "the file was changed after it was indexed; index it again")
 
     async def newer_files(self, written: Mapping[str, datetime]) -> frozenset[str]:
         """Return those of some files that were written to after a moment.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.pdf_lines import Line
 
 # PDFium is not thread-safe: one call at a time in a process, whatever the document.
-_PDFIUM = threading.Lock()
+PDFIUM = threading.Lock()
 _STREAM = re.compile(rb"(?<!end)stream\r?\n")
 _DICTIONARY = 1_000
 # Fonts, tables of objects, attachments: what is kept as it is.
@@ -45,7 +45,7 @@ def read_pdf(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
     Headings are found by their size and weight. Running heads and page numbers are left out, and words that were
     hyphenated at line ends are joined as the rest of the document writes them.
     """
-    with vendor(path, "Reading PDF files", "it is no PDF, or is damaged or incomplete"), _PDFIUM:
+    with vendor(path, "Reading PDF files", "it is no PDF, or is damaged or incomplete"), PDFIUM:
         _refuse_bombs(path.read_bytes())
         pages, about = _read(path)
     if not any(pages):

@@ -57,18 +57,47 @@ def lines_of_page(raw: Any, text_page: Any, height: float) -> list[Line]:
         text_page: PDFium's text page.
         height: Height of the page, in points.
     """
-    characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(text_page.count_chars())]
+    characters = _characters(raw, text_page)
+    glyphs = _Glyphs(raw, text_page)
     lines: list[Line] = []
+    for indexes, end in _lines(characters):
+        visible = [at for at in indexes if not characters[at].isspace() and characters[at] != "\0"]
+        if visible:
+            lines.append(glyphs.line(characters, indexes, visible, height, end == _HYPHEN_AT_LINE_END))
+    return _join_rows(lines)
+
+
+def reading_order(raw: Any, text_page: Any) -> tuple[list[int | None], str]:
+    """Return the characters of a page as its lines have them: their numbers at PDFium, and the text.
+
+    Both are equally long. Between lines there is a line feed, whose number is ``None``, and nothing behind a divided
+    word.
+
+    Args:
+        raw: The module of PDFium's functions.
+        text_page: PDFium's text page.
+    """
+    characters = _characters(raw, text_page)
+    glyphs = _Glyphs(raw, text_page)
+    order: list[int | None] = []
+    for indexes, end in _lines(characters):
+        order += glyphs.logical(characters, indexes)
+        if end != _HYPHEN_AT_LINE_END:
+            order.append(None)
+    return order, "".join("\n" if at is None else characters[at] for at in order)
+
+
+def _characters(raw: Any, text_page: Any) -> list[str]:
+    return [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(text_page.count_chars())]
+
+
+def _lines(characters: Sequence[str]) -> Iterator[tuple[range, str]]:
+    """Yield the numbers of a line's characters, and the character that ends it."""
     start = 0
     for index, character in enumerate((*characters, "\n")):
-        if character not in _LINE_ENDS:
-            continue
-        visible = [at for at in range(start, index) if not characters[at].isspace() and characters[at] != "\0"]
-        if visible:
-            is_hyphenated = character == _HYPHEN_AT_LINE_END
-            lines.append(_Glyphs(raw, text_page).line(characters, range(start, index), visible, height, is_hyphenated))
-        start = index + 1
-    return _join_rows(lines)
+        if character in _LINE_ENDS:
+            yield range(start, index), character
+            start = index + 1
 
 
 class _Glyphs:
@@ -83,7 +112,7 @@ class _Glyphs:
     ) -> Line:
         looks = [self._look(at) for at in visible[:: 1 + len(visible) // _LOOKS]]
         boxes = [self._box(visible[0]), self._box(visible[-1])]
-        text = clean("".join(self._logical(characters, indexes)))
+        text = clean("".join(characters[at] for at in self.logical(characters, indexes)))
         return Line(
             text=" ".join(text.split()),
             size=Counter(size for size, _ in looks).most_common(1)[0][0],
@@ -96,12 +125,12 @@ class _Glyphs:
             upright=abs(self._raw.FPDFText_GetCharAngle(self._page, visible[0])) < _UPRIGHT,
         )
 
-    def _logical(self, characters: Sequence[str], indexes: range) -> Iterator[str]:
-        """Yield the characters of a line, with the letters of right-to-left ligatures in the order of speech.
+    def logical(self, characters: Sequence[str], indexes: range) -> Iterator[int]:
+        """Yield the numbers of a line's characters, the letters of right-to-left ligatures in the order of speech.
 
         PDFium turns around whole lines, the letters of one glyph with them. They share that glyph's box.
         """
-        ligature: list[str] = []
+        ligature: list[int] = []
         box: tuple[float, float] | None = None
         for index in indexes:
             character = characters[index]
@@ -112,9 +141,9 @@ class _Glyphs:
                 ligature = []
             box = own_box
             if is_rtl:
-                ligature.append(character)
+                ligature.append(index)
             else:
-                yield character
+                yield index
         yield from reversed(ligature)
 
     def _look(self, index: int) -> tuple[float, bool]:
