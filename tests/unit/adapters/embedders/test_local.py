@@ -157,7 +157,7 @@ class TestWithoutLoading:
 
     def test_a_folder_without_a_model(self, tmp_path: Path) -> None:
         """A configured folder is looked at when the embedder is made, so that a wrong one is told of at once."""
-        with pytest.raises(ModelNotFoundError, match=r"has no model\.onnx and no tokenizer\.json"):
+        with pytest.raises(ModelNotFoundError, match=r"has no model\.onnx and no onnx/model\.onnx"):
             LocalEmbedder(folder=tmp_path)
 
 
