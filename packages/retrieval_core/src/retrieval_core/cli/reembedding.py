@@ -145,7 +145,7 @@ def _remedy(config: RetrievalConfig, contents: _Contents) -> str:
         lines.append(f"To do so, with these settings: retrieval index {paths} {where}; then use that index.")
     if (others := contents.documents - contents.from_files) > 0:
         lines.append(
-            f"{others:,} of the documents are from no file; what has added them must add them to the new index."
+            f"{others:,} of the documents came from no file; what has added them must add them to the new index."
         )
     lines.append(f"To keep the index, configure {contents.manifest.embedder_id} again.")
     return " ".join(lines)

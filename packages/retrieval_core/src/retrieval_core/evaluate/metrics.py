@@ -13,7 +13,7 @@ none is relevant, as in trec_eval.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -50,7 +50,7 @@ class Measures:
     recall_at_10: float
     recall_at_100: float
     mrr_at_10: float
-    ndcg_by_query: Mapping[str, float]
+    ndcg_by_query: Mapping[str, float] = field(repr=False)
 
 
 def rank_documents(hits: Iterable[Hit]) -> tuple[ScoredDocument, ...]:

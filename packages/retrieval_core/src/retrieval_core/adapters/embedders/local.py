@@ -143,7 +143,8 @@ class LocalEmbedder(RunsBert):
         files = None
         if folder is not None:
             model, files = _model_in(Path(folder), settings, model)
-        elif settings != LocalEmbedderConfig():
+        else:
+            _check_installed(model, settings)
             model = _adjusted(model, settings)
         super().__init__("The local embedding model", model.files, files, hub_repository)
         self._model = model
@@ -329,10 +330,27 @@ def _model_in(
 def _adjusted(model: EmbeddingModel, settings: EmbeddingModelConfig) -> EmbeddingModel:
     """Return a model whose facts are known, used as configured."""
     facts = ModelFacts(
-        model.given_dimension, model.max_tokens + _ADDED_TOKENS, model.pooling, model.query_prefix, model.passage_prefix
+        dimension=model.given_dimension,
+        max_tokens=model.max_tokens + _ADDED_TOKENS,
+        pooling=model.pooling,
+        query_prefix=model.query_prefix,
+        passage_prefix=model.passage_prefix,
+        centred=model.centred,
     )
     made = settled(settings, None, section=_SECTION, place=model.files.name, otherwise=facts)
-    return EmbeddingModel.of(model.files, made, settings.dimension)
+    return EmbeddingModel.of(model.files, made, settings.dimension or model.dimension)
+
+
+def _check_installed(model: EmbeddingModel, settings: LocalEmbedderConfig) -> None:
+    """Refuse settings that are for another model than the one that is installed."""
+    name = (settings.model or "").lower().rpartition("/")[2]
+    if settings.file is not None or not model.files.name.startswith(name):
+        msg = (
+            f"without embedder.model_folder there is only {model.files.name}, and {_SECTION} names another model or "
+            "file. Set embedder.model_folder to the folder that has it; or embedder.kind to fastembed, which downloads "
+            "it, and embedder.fastembed.model to its name"
+        )
+        raise ConfigurationError(msg)
 
 
 def _pooled(output: NDArray[np.float32], pooling: Pooling) -> NDArray[np.float32]:
