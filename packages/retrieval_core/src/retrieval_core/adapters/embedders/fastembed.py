@@ -53,7 +53,8 @@ class FastembedEmbedder(LocalEmbedder):
         described = next((each for name, each in listed.items() if name.lower() == self._name.lower()), None)
         if described is None:
             raise ConfigurationError(unknown(self._name, list(listed)))
-        folder = fetched(TextEmbedding, described)
+        setting = f"embedder.model_folder, with embedder.kind = local and embedder.local.model = {self._name}"
+        folder = fetched(TextEmbedding, described, setting)
         return ModelFiles({MODEL: folder / described["model_file"], TOKENIZER: folder / TOKENIZER}, {})
 
 
