@@ -51,6 +51,7 @@ def test_a_difference_has_an_interval(collection: Collection) -> None:
     assert first.report.ndcg_at_10 == pytest.approx(1)
     assert (first.difference, first.low, first.high) == (None, None, None)
     assert coarse.difference == pytest.approx(coarse.report.ndcg_at_10 - 1)
+    assert coarse.difference is not None
     assert coarse.low is not None
     assert coarse.high is not None
     assert coarse.low < coarse.difference < coarse.high < 0
@@ -62,7 +63,11 @@ def test_progress_names_what_is_evaluated(collection: Collection) -> None:
     """And each of them is indexed and asked."""
     seen: list[str] = []
     configs = {"one": settings(8), "two": settings(16)}
-    asyncio.run(compare_settings(collection, configs, limit=1, on_progress=lambda what, *_: seen.append(what)))
+
+    def note(phase: str, _done: int, _total: int) -> None:
+        seen.append(phase)
+
+    asyncio.run(compare_settings(collection, configs, limit=1, on_progress=note))
     assert list(dict.fromkeys(seen)) == ["one: index", "one: query", "two: index", "two: query"]
 
 

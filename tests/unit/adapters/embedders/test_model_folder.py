@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 SIZE = 64  # of support.tiny_colbert
 TEXT = "The telescope showed Saturn."
-STATED = {"dimension": SIZE, "max_tokens": 128, "pooling": "mean", "query_prefix": "rings ", "passage_prefix": "bread "}
+STATED: dict[str, Any] = {
+    "dimension": SIZE,
+    "max_tokens": 128,
+    "pooling": "mean",
+    "query_prefix": "rings ",
+    "passage_prefix": "bread ",
+}
 needs_runtime = pytest.mark.skipif(
     not all(map(find_spec, ("onnxruntime", "tokenizers"))), reason="the extra 'local' is not installed"
 )
@@ -251,9 +257,10 @@ def test_the_installed_model_may_be_used_in_another_way() -> None:
     other = LocalEmbedder(settings=LocalEmbedderConfig(query_prefix="", max_tokens=128))
     assert (other.max_tokens, other.dimension) == (126, 384)
     assert other.id != plain.id
-    for settings in ({"model": "BAAI/bge-base-en-v1.5"}, {"file": "model_int8.onnx"}):
+    others = (LocalEmbedderConfig(model="BAAI/bge-base-en-v1.5"), LocalEmbedderConfig(file="model_int8.onnx"))
+    for settings in others:
         with pytest.raises(ConfigurationError, match=r"without embedder\.model_folder there is only bge-small-en-v1"):
-            LocalEmbedder(settings=LocalEmbedderConfig(**settings))
+            LocalEmbedder(settings=settings)
     with pytest.raises(ConfigurationError, match=r"not known to bear being cut; embedder\.local\.dimension is 256"):
         LocalEmbedder(settings=LocalEmbedderConfig(dimension=256))
 
