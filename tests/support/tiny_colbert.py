@@ -1,4 +1,7 @@
-"""A late interaction model of a few kilobytes: each word has one vector, whatever stands around it."""
+"""A model of a few kilobytes that gives each word one vector, whatever stands around it.
+
+It is a late interaction model, and an embedding model once its vectors are pooled.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,13 @@ SIZE = 64
 FLOAT, INT64 = 1, 7
 
 
-def write_model(folder: Path, file: str, *, axes: int = 3) -> None:
+def write_model(folder: Path, file: str, *, axes: int = 3, with_sum: bool = False) -> None:
     """Write the model that knows the words of the kit's questions and passages.
 
     Args:
         file: Name of the ONNX file.
         axes: Axes of its output: 3 for a vector a token; 2 for the numbers of the tokens, as no such model gives them.
+        with_sum: Whether a second output, named as that of models that pool by themselves, is the sum of the vectors.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -42,10 +46,11 @@ def write_model(folder: Path, file: str, *, axes: int = 3) -> None:
     vectors = np.random.default_rng(7).normal(size=(tokenizer.get_vocab_size(), SIZE)).astype("<f4")
     # These stand in every text, and would be what texts have most in common.
     vectors[SPECIAL.index("[MASK]")] = 0
-    (folder / file).write_bytes(_gathering(vectors, axes))
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_bytes(_gathering(vectors, axes, with_sum=with_sum))
 
 
-def _gathering(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]], axes: int) -> bytes:
+def _gathering(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]], axes: int, *, with_sum: bool) -> bytes:
     """Return an ONNX file whose output is, for each token, its row of a table; see onnx.proto for the numbers."""
     table = b"".join(_number(1, size) for size in vectors.shape) + _number(2, FLOAT)
     table += _bytes(8, b"table") + _bytes(9, vectors.tobytes())
@@ -55,8 +60,15 @@ def _gathering(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]], axes:
         nodes += _bytes(1, _node("ArgMax", [b"rows"], b"picked"))
         nodes += _bytes(1, _node("Squeeze", [b"picked"], b"longest"))
     inputs = [_value(name, INT64, 2) for name in (b"input_ids", b"attention_mask")]
-    graph = nodes + _bytes(2, b"tiny") + _bytes(5, table) + b"".join(_bytes(11, value) for value in inputs)
-    graph += _bytes(12, _value(result, FLOAT if axes == 3 else INT64, axes))
+    tables = _bytes(5, table)
+    outputs = _bytes(12, _value(result, FLOAT if axes == 3 else INT64, axes))
+    if with_sum:
+        second_axis = _number(1, 1) + _number(2, INT64) + _bytes(8, b"axis") + _bytes(9, np.int64(1).tobytes())
+        tables += _bytes(5, second_axis)
+        nodes += _bytes(1, _node("ReduceSum", [b"rows", b"axis"], b"sums"))
+        nodes += _bytes(1, _node("Squeeze", [b"sums", b"axis"], b"sentence_embedding"))
+        outputs += _bytes(12, _value(b"sentence_embedding", FLOAT, 2))
+    graph = nodes + _bytes(2, b"tiny") + tables + b"".join(_bytes(11, value) for value in inputs) + outputs
     return _number(1, 8) + _bytes(7, graph) + _bytes(8, _bytes(1, b"") + _number(2, 13))
 
 

@@ -1,4 +1,4 @@
-"""Models that want to be told that a text is a question."""
+"""Models that want to be told that a text is a question, or a passage."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ def test_questions_have_it_and_passages_do_not() -> None:
         run(embedder, embedder.embed_texts(["the moon"]))
         sent = [request.json()["input"] for request in server.requests]
     assert sent == [[f"{PREFIX}moon"], [f"{PREFIX}sun", PREFIX], ["the moon"]]
+
+
+def test_passages_may_have_one_too() -> None:
+    """Where the server does not put it there; it is part of the id, and not the same as one of questions."""
+    with WireServer(OpenAIService(dimensions={"mine": 8})) as server:
+        embedder = embedder_of(server, "mine", dimension=8, query_prefix="query: ", passage_prefix="passage: ")
+        run(embedder, embedder.embed_query("moon"))
+        run(embedder, embedder.embed_texts(["the moon", ""]))
+        sent = [request.json()["input"] for request in server.requests]
+        ids = {
+            embedder_of(server, "mine", dimension=8, **{name: "a: "}).id for name in ("query_prefix", "passage_prefix")
+        }
+    assert sent == [["query: moon"], ["passage: the moon", "passage: "]]
+    assert len({*ids, embedder.id}) == 3
 
 
 def test_it_is_part_of_the_id() -> None:

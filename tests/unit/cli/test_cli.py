@@ -370,12 +370,39 @@ def test_evaluating_prints_figures(shell: Shell) -> None:
     pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
     collection(shell.folder)
     figures = shell.json("evaluate", "beir", "--run", "run.txt")
-    assert figures.keys() == {"queries", "ndcg@10", "recall@100", "mrr@10", "latency_ms", "index_seconds"}
+    keys = {"queries", "ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms", "index_seconds", "index_bytes"}
+    assert figures.keys() == keys
     assert figures["latency_ms"].keys() == {"p50", "p95"}
     assert (figures["queries"], figures["ndcg@10"]) == (2, 1.0)
     assert (shell.folder / "run.txt").read_text().startswith("q1 Q0 d1 1 ")
     assert shell.json("evaluate", "beir", "--limit", "1", "--store", "memory", "--fusion", "rrf")["queries"] == 1
     assert "ndcg@10" in shell("evaluate", "beir", "--mode", "lexical").stdout
+
+
+def test_evaluating_several_settings_prints_one_table(shell: Shell) -> None:
+    """A line for each of them, compared with those given; in JSON with all measures of each."""
+    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
+    collection(shell.folder)
+    (shell.folder / "words.toml").write_text('[search]\nmode = "lexical"\n')
+    others = ("--compare", "words.toml", "--compare", "store.kind=memory search.fusion=rrf")
+    told = shell("evaluate", "beir", *others).stdout
+    assert [line.split("│")[1].strip() for line in told.splitlines() if "│" in line] == [
+        "as given", "words.toml", "store.kind=memory search.fusion=rrf",
+    ]  # fmt: skip
+    first, words, memory = shell.json("evaluate", "beir", *others)["compared"]
+    assert (first["name"], first["difference"], first["ndcg@10"]) == ("as given", None, 1)
+    assert words["difference"] == {"ndcg@10": 0, "interval": None}  # of two questions nothing can be drawn
+    assert memory["index_bytes"] is None
+
+
+@pytest.mark.parametrize("given", ["", "one.toml two.toml", 'search.mode="lexical', "search.mood=lexical"])
+def test_settings_to_compare_that_are_none(shell: Shell, given: str) -> None:
+    """They are refused before anything is indexed."""
+    collection(shell.folder)
+    assert shell("evaluate", "beir", "--compare", given).exit_code == 2
+    result = shell("evaluate", "beir", "--compare", "search.mode=lexical", "--run", "run.txt")
+    assert result.exit_code == 2
+    assert "--run" in result.stderr
 
 
 def test_a_file_that_cannot_be_written_is_a_failure(shell: Shell) -> None:

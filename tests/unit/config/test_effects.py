@@ -29,6 +29,7 @@ OPENAI = {"model": "m", "dimension": 4, "api_key": "k"}
 KINDS: tuple[dict[str, Any], ...] = (
     {"embedder.kind": "openai", "embedder.openai": OPENAI},
     {"embedder.kind": "cohere", "embedder.cohere.api_key": "k"},
+    {"embedder.kind": "fastembed"},
     {"llm.kind": "openai", "llm.openai.api_key": "k", "transform.model": "m"},
     {"store.kind": "lancedb"},
     {"store.kind": "pinecone", "store.pinecone": {"api_key": "k", "host": "h"}},
@@ -144,6 +145,7 @@ def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], s
 SAMPLES: dict[str, dict[str, Any]] = {
     "embedder.openai": {"batch_size": 32},
     "embedder.cohere": {"batch_size": 32},
+    "embedder.fastembed": {"dimension": 256},
     "llm.openai": {"model": "m"},
     "store.lancedb": {"table": "other"},
     "store.pinecone": {"namespace": "n"},

@@ -46,7 +46,7 @@ def test_ndcg_and_mrr_end_at_rank_ten() -> None:
     grades = {"a": 1}
     assert measured(*others, "a", grades=grades).ndcg_at_10 == pytest.approx(1 / log2(11))
     assert measured(*others, "a", grades=grades).mrr_at_10 == pytest.approx(1 / 10)
-    assert measured(*others, "x", "a", grades=grades) == Measures(0, 1, 0)
+    assert measured(*others, "x", "a", grades=grades) == Measures(0, 0, 1, 0, {"q": 0})
 
 
 def test_recall_ends_at_rank_one_hundred() -> None:
@@ -69,7 +69,9 @@ def test_grades_below_zero_count_as_zero() -> None:
 def test_the_mean_is_over_all_judged_queries() -> None:
     """One that found nothing, one that was not asked and one without relevant documents count as 0."""
     judgements = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}, "q4": {"a": 0}}
-    assert measure(judgements, {"q1": ranked("a"), "q2": (), "q4": ranked("a")}) == Measures(0.25, 0.25, 0.25)
+    assert measure(judgements, {"q1": ranked("a"), "q2": (), "q4": ranked("a")}) == Measures(
+        0.25, 0.25, 0.25, 0.25, {"q1": 1, "q2": 0, "q3": 0, "q4": 0}
+    )
 
 
 def test_a_document_stands_where_its_best_chunk_does() -> None:
@@ -114,8 +116,10 @@ def by_definition(grades: Mapping[str, int], ranking: Sequence[ScoredDocument]) 
     first = next((rank for rank, gain in enumerate(gains[:10], start=1) if gain > 0), None)
     return Measures(
         ndcg_at_10=dcg(gains) / dcg(sorted(relevant, reverse=True)) if relevant else 0,
+        recall_at_10=sum(gain > 0 for gain in gains[:10]) / len(relevant) if relevant else 0,
         recall_at_100=sum(gain > 0 for gain in gains[:100]) / len(relevant) if relevant else 0,
         mrr_at_10=1 / first if first else 0,
+        ndcg_by_query={},
     )
 
 
@@ -151,7 +155,7 @@ def test_only_the_order_counts(case: tuple[dict[str, int], list[ScoredDocument]]
 def test_the_best_order_measures_one(grades: dict[str, int]) -> None:
     """No order is better than that of the grades."""
     ideal = ranked(*sorted(grades, key=lambda document_id: -grades[document_id]))
-    assert as_tuple(measure({"q": grades}, {"q": ideal})) == approximately(Measures(1, 1, 1))
+    assert as_tuple(measure({"q": grades}, {"q": ideal})) == approximately(Measures(1, 1, 1, 1, {}))
 
 
 @settings(deadline=None)

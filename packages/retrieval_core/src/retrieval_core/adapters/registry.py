@@ -213,7 +213,13 @@ STORES: Kinds[ports.CataloguedStore] = Kinds(
 )
 EMBEDDERS: Kinds[ports.Embedder] = Kinds(
     "embedder.kind",
-    _kinds(local="embedders.local", openai="embedders.openai", cohere="embedders.cohere", none=""),
+    _kinds(
+        local="embedders.local",
+        fastembed="embedders.fastembed",
+        openai="embedders.openai",
+        cohere="embedders.cohere",
+        none="",
+    ),
     ("id", "dimension", "embed_query", "embed_texts"),
 )
 LLMS: Kinds[ports.LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ("id", "complete", "stream"))

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress, IndexReport
 
 
+AS_GIVEN = "as given"
+"""Names the settings that others are compared with."""
+
+
 class _Retrieval(click.Group):
     """The commands; however they are started, Ctrl-C and an output that is gone end them in the same way."""
 
@@ -212,31 +216,62 @@ def open_command(*, arguments: tuple[str, ...]) -> None:
 @click.option("--qrels", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Other judgements.")
 @click.option("--run", "run_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a TREC run here.")
 @click.option("--limit", type=click.IntRange(min=1), help="Evaluate the first so many queries only.")
+@click.option(
+    "--compare",
+    "others",
+    multiple=True,
+    metavar="SETTINGS",
+    help="Evaluate other settings too, beside the given ones: KEY=VALUE, several of them with spaces in between, or a "
+    "TOML file or preset in place of --config. May be repeated.",
+)
 @click.option("--store", metavar="KIND", help="The same as --set store.kind=KIND.")
 @click.option("--mode", metavar="MODE", help="The same as --set search.mode=MODE.")
 @click.option("--fusion", metavar="METHOD", help="The same as --set search.fusion=METHOD.")
 @common_options
 def evaluate_command(
-    *, folder: Path, qrels: Path | None, run_file: Path | None, limit: int | None, fusion: str | None, given: Given
+    *,
+    folder: Path,
+    qrels: Path | None,
+    run_file: Path | None,
+    limit: int | None,
+    others: tuple[str, ...],
+    fusion: str | None,
+    given: Given,
 ) -> None:
     """Measure retrieval on a collection in BEIR form.
 
     The folder holds corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
-    settings given, so that they can be compared: try --fusion rrf, --mode lexical, --set chunking.max_tokens=256.
+    settings given, so that they can be compared: try --fusion rrf, --mode lexical, --set chunking.max_tokens=256, or
+    several in one table, --compare search.mode=lexical --compare 'embedder.kind=fastembed search.mode=dense'.
     """
     import asyncio  # noqa: PLC0415 - help and completion need none of this
 
-    from retrieval_core.cli.render import print_evaluation  # noqa: PLC0415
-    from retrieval_core.evaluate import evaluate, load_collection  # noqa: PLC0415
+    from retrieval_core.cli.render import print_comparison, print_evaluation  # noqa: PLC0415
+    from retrieval_core.evaluate import (  # noqa: PLC0415
+        EvaluationReport,
+        compare_settings,
+        evaluate,
+        load_collection,
+    )
 
     config = given.config(search__fusion=fusion)
+    alternatives = {text: given.altered(text).config(search__fusion=fusion) for text in others}
     collection = load_collection(folder, qrels)
+    if alternatives and run_file is not None:
+        msg = "--run writes the rankings of one evaluation, and --compare makes several; give one of them"
+        raise click.UsageError(msg)
     with progress_bar("") as show:
-        report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
+        if alternatives:
+            configs = {AS_GIVEN: config, **alternatives}
+            measured = asyncio.run(compare_settings(collection, configs, limit=limit, on_progress=show))
+        else:
+            measured = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
     if given.as_json:
-        print_json(report.to_json())
+        print_json(measured.to_json())
+    elif isinstance(measured, EvaluationReport):
+        print_evaluation(measured, folder.name)
     else:
-        print_evaluation(report, folder.name)
+        print_comparison(measured, folder.name)
 
 
 @main.command("doctor")
@@ -245,13 +280,15 @@ def doctor_command(*, given: Given) -> None:
     """Say what is installed and whether all that is configured can be used, what is wrong and how to mend it.
 
     Each configured part is asked once, with a small request that costs little: a language model writes one word, an
-    embedding model embeds one question, a cache is asked for something that it does not hold.
+    embedding model embeds one question, a cache is asked for something that it does not hold. Where another embedder
+    has filled the index, a few of its passages are embedded, to tell how long all of them would take.
     """
     from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.cli.reembedding import examine_change  # noqa: PLC0415 - likewise
     from retrieval_core.cli.render import print_findings  # noqa: PLC0415
 
     config = given.config()
-    findings = list(examine(config))
+    findings = [*examine(config), *examine_change(config)]
     healthy = all(finding.verdict != "wrong" for finding in findings)
     if given.as_json:
         entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]

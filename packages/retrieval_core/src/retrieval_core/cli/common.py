@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -73,6 +74,29 @@ class Given:
             settings["index"] = self.index_files[0]
         overrides.update({key.replace("__", "."): value for key, value in settings.items() if value is not None})
         return load_config(self.config_file, overrides, os.environ)
+
+    def altered(self, settings: str) -> Given:
+        """Return what was given, with other settings: assignments, or a file or preset in place of the one given.
+
+        Args:
+            settings: Separated by spaces, and quoted as in a shell where a value has some.
+
+        Raises:
+            click.UsageError: A quotation has no end, or there are several files.
+        """
+        try:
+            words = shlex.split(settings)
+        except ValueError as error:
+            msg = f"{settings!r} cannot be read ({error}); it takes KEY=VALUE or a file, with spaces in between"
+            raise click.UsageError(msg) from error
+        assignments = tuple(word for word in words if "=" in word)
+        files = [word for word in words if "=" not in word]
+        if len(files) > 1 or not words:
+            msg = f"{settings!r} names {len(files)} files or presets; it takes KEY=VALUE, and one of these at most"
+            raise click.UsageError(msg)
+        return replace(
+            self, config_file=files[0] if files else self.config_file, assignments=(*self.assignments, *assignments)
+        )
 
     def condition(self) -> Filter | None:
         """Return the filter.

@@ -127,7 +127,7 @@ def examine(config: RetrievalConfig) -> Iterator[Finding]:
 
 def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
     """Look at each part that is configured; one that is not has no finding, but for embedder and index."""
-    secrets = frozenset(_secrets_in(config))  # that must not be printed where somebody else's message holds them
+    secrets = frozenset(secrets_in(config))  # that must not be printed where somebody else's message holds them
     for subject, seconds, probe in _parts(config):
         yield bounded(subject, seconds, partial(probe, config, seconds), secrets)
 
@@ -447,7 +447,7 @@ def _silence(seconds: float) -> str:
     return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
 
 
-def _secrets_in(value: object, name: str = "") -> Iterator[str]:
+def secrets_in(value: object, name: str = "") -> Iterator[str]:
     """Yield what is a secret, however deep: its type says so, or within options the name that it stands under."""
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
@@ -455,10 +455,10 @@ def _secrets_in(value: object, name: str = "") -> Iterator[str]:
         yield from (one for one in _passwords_in(text) if len(one) >= _SHORTEST_PASSWORD)
     elif isinstance(value, (BaseModel, Mapping)):
         for key, one in dict(cast("Mapping[str, object]", value)).items():
-            yield from _secrets_in(one, f"{name}.{key}")
+            yield from secrets_in(one, f"{name}.{key}")
     elif isinstance(value, (list, tuple)):
         for one in cast("Sequence[object]", value):
-            yield from _secrets_in(one, name)
+            yield from secrets_in(one, name)
     elif isinstance(value, str) and len(value) >= _SHORTEST_PASSWORD:
         _, _, within = name.partition(".options.")
         if names_a_secret(within) or "url" in within.lower():

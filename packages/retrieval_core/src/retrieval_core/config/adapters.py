@@ -175,7 +175,43 @@ class OpenAIEmbedderConfig(Settings):
     batch_size: int = Field(default=128, ge=1, le=2048)
     """Texts in one request."""
     query_prefix: str = ""
-    """Put before questions, never before passages, where the model was trained so."""
+    """Put before questions, where the model was trained so and the server does not do it."""
+    passage_prefix: str = ""
+    """Put before passages, likewise."""
+
+
+class EmbeddingModelConfig(Settings):
+    """How an embedding model is to be used; what is not set is taken from its files, then from its name."""
+
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector; fewer than the model's own only where it was trained for that (Matryoshka)."""
+    matryoshka_dimensions: tuple[int, ...] | None = None
+    """What its vectors may be cut to, where that is not known."""
+    query_prefix: str | None = None
+    """Put before questions."""
+    passage_prefix: str | None = None
+    """Put before passages; blank where only ``query_prefix`` is told."""
+    pooling: Literal["cls", "mean", "last"] | None = None
+    """How the vectors of tokens become one: that of the first, their mean, or that of the last."""
+    max_tokens: int | None = Field(default=None, ge=34)
+    """Tokens that the model reads of a text, with those that its tokenizer adds."""
+
+
+class LocalEmbedderConfig(EmbeddingModelConfig):
+    """An embedding model in a folder of this machine."""
+
+    model: str | None = None
+    """Its name on the Hugging Face hub, for what is known of it."""
+    file: str | None = None
+    """The ONNX file within ``embedder.model_folder``, such as one that is quantised to int8; ``model.onnx`` or
+    ``onnx/model.onnx`` where it is not set."""
+
+
+class FastembedEmbedderConfig(EmbeddingModelConfig):
+    """An embedding model that ``fastembed`` downloads."""
+
+    model: str = "BAAI/bge-small-en-v1.5"
+    """Its name, as ``TextEmbedding.list_supported_models()`` has it."""
 
 
 class CohereEmbedderConfig(Settings):
@@ -260,12 +296,16 @@ class EmbedderConfig(WithOptions):
     """What turns text into vectors."""
 
     kind: str = "local"
-    """``local`` (bge-small-en-v1.5 on this machine), ``openai``, ``cohere``, ``none`` (lexical search only) or
-    ``"package.module:factory"``."""
+    """``local`` (bge-small-en-v1.5 on this machine, or a model in a folder), ``fastembed`` (other open models on this
+    machine), ``openai``, ``cohere``, ``none`` (lexical search only) or ``"package.module:factory"``."""
     model_folder: Path | None = None
-    """Folder with ``model.onnx`` and ``tokenizer.json`` instead of the installed model."""
+    """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
     threads: int | None = Field(default=None, ge=1, le=256)
     """Texts embedded at a time; as many as there are processors where it is not set."""
+    local: LocalEmbedderConfig = LocalEmbedderConfig()
+    """For the kind ``local``."""
+    fastembed: Annotated[FastembedEmbedderConfig, Use("fastembed")] = FastembedEmbedderConfig()
+    """For the kind ``fastembed``."""
     openai: Annotated[OpenAIEmbedderConfig, Use("openai")] = OpenAIEmbedderConfig()
     """For the kind ``openai``."""
     cohere: Annotated[CohereEmbedderConfig, Use("cohere")] = CohereEmbedderConfig()

@@ -1,10 +1,11 @@
 """Evaluation of retrieval on collections with relevance judgements."""
 
 from retrieval_core.evaluate.beir import Collection, load_collection
+from retrieval_core.evaluate.compare import Compared, SettingsComparison, compare_settings
 from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run
 from retrieval_core.evaluate.run import EvaluationReport, evaluate
 
 __all__ = [
-    "Collection", "EvaluationReport", "Measures", "ScoredDocument", "evaluate", "load_collection", "measure",
-    "rank_documents", "write_run",
+    "Collection", "Compared", "EvaluationReport", "Measures", "ScoredDocument", "SettingsComparison",
+    "compare_settings", "evaluate", "load_collection", "measure", "rank_documents", "write_run",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 =========== ========================================================================================================
 nDCG@10     ``DCG / ideal DCG`` over the first ten documents, where ``DCG = sum of grade / log2(rank + 1)``: the gain is
             the grade itself, as in trec_eval and BEIR, not ``2 ** grade - 1``; grades below 0 count as 0
-recall@100  share of the relevant documents (grade 1 or more) that is among the first hundred
+recall@100  share of the relevant documents (grade 1 or more) that is among the first hundred; recall@10 likewise
 MRR@10      ``1 / rank`` of the first relevant document, 0 where it is not among the first ten
 =========== ========================================================================================================
 
@@ -13,7 +13,7 @@ none is relevant, as in trec_eval.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -40,11 +40,17 @@ class ScoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Means over all judged queries, each in [0, 1]; see the module's documentation."""
+    """Means over all judged queries, each in [0, 1]; see the module's documentation.
+
+    Attributes:
+        ndcg_by_query: nDCG@10 of each judged query, by its id.
+    """
 
     ndcg_at_10: float
+    recall_at_10: float
     recall_at_100: float
     mrr_at_10: float
+    ndcg_by_query: Mapping[str, float] = field(repr=False)
 
 
 def rank_documents(hits: Iterable[Hit]) -> tuple[ScoredDocument, ...]:
@@ -66,7 +72,7 @@ def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, 
         MissingExtraError: ``ir-measures`` is not installed.
     """
     library = load_library()
-    ndcg, recall, mrr = library.nDCG @ 10, library.R @ DEPTH, library.RR @ 10
+    ndcg, short_recall, recall, mrr = library.nDCG @ 10, library.R @ 10, library.R @ DEPTH, library.RR @ 10
     grades = {
         _token(query_id): {_token(document_id): max(grade, 0) for document_id, grade in documents.items()}
         for query_id, documents in judgements.items()
@@ -75,8 +81,15 @@ def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, 
         _token(query_id): {_token(item.document_id): -float(rank) for rank, item in enumerate(ranking)}
         for query_id, ranking in rankings.items()
     }
-    means = library.calc_aggregate([ndcg, recall, mrr], grades, run)
-    return Measures(float(means[ndcg]), float(means[recall]), float(means[mrr]))
+    means, singles = library.calc([ndcg, short_recall, recall, mrr], grades, run)
+    by_query = {single.query_id: float(single.value) for single in singles if single.measure == ndcg}
+    return Measures(
+        ndcg_at_10=float(means[ndcg]),
+        recall_at_10=float(means[short_recall]),
+        recall_at_100=float(means[recall]),
+        mrr_at_10=float(means[mrr]),
+        ndcg_by_query={query_id: by_query[_token(query_id)] for query_id in judgements},
+    )
 
 
 def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag: str = "retrieval-core") -> None:

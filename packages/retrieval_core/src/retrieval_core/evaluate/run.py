@@ -39,25 +39,32 @@ class EvaluationReport:
         queries: How many were asked.
         latency_p50_ms: The median over the queries, each asked on its own.
         index_seconds: Time from the empty index until the last document was written.
+        index_bytes: What the index takes on the disk; ``None`` where it is not kept there.
+        ndcg_by_query: nDCG@10 of each query, by its id.
     """
 
     queries: int
     ndcg_at_10: float
+    recall_at_10: float
     recall_at_100: float
     mrr_at_10: float
     latency_p50_ms: float
     latency_p95_ms: float
     index_seconds: float
+    index_bytes: int | None
+    ndcg_by_query: Mapping[str, float]
 
     def to_json(self) -> dict[str, JSON]:
         """Return the report under the measures' usual names, such as ``ndcg@10``."""
         return {
             "queries": self.queries,
             "ndcg@10": self.ndcg_at_10,
+            "recall@10": self.recall_at_10,
             "recall@100": self.recall_at_100,
             "mrr@10": self.mrr_at_10,
             "latency_ms": {"p50": self.latency_p50_ms, "p95": self.latency_p95_ms},
             "index_seconds": self.index_seconds,
+            "index_bytes": self.index_bytes,
         }
 
 
@@ -103,11 +110,14 @@ async def evaluate(
         async with open_index(location, config=config, embedder=embedder, store=store) as index:
             index_seconds = await _fill(index, collection, report)
             rankings, latencies = await _ask(index, asked.queries, report)
+        index_bytes = await asyncio.to_thread(
+            _size_of, Path(folder.name)
+        )  # closed, so that nothing waits to be written
     finally:
         await asyncio.to_thread(folder.cleanup)
     if run_file is not None:
         await asyncio.to_thread(write_run, run_file, rankings)
-    return _judged(asked, rankings, latencies, index_seconds)
+    return _judged(asked, rankings, latencies, index_seconds, index_bytes)
 
 
 async def rank_deeply(index: Index, query: str, result: RetrievalResult) -> tuple[ScoredDocument, ...]:
@@ -204,6 +214,7 @@ def _judged(
     rankings: Mapping[str, Sequence[ScoredDocument]],
     latencies: Sequence[float],
     index_seconds: float,
+    index_bytes: int | None,
 ) -> EvaluationReport:
     import numpy as np  # noqa: PLC0415 - not needed to import this module
 
@@ -212,12 +223,19 @@ def _judged(
     return EvaluationReport(
         queries=len(rankings),
         ndcg_at_10=measures.ndcg_at_10,
+        recall_at_10=measures.recall_at_10,
         recall_at_100=measures.recall_at_100,
         mrr_at_10=measures.mrr_at_10,
         latency_p50_ms=float(p50),
         latency_p95_ms=float(p95),
         index_seconds=index_seconds,
+        index_bytes=index_bytes,
+        ndcg_by_query=measures.ndcg_by_query,
     )
+
+
+def _size_of(folder: Path) -> int | None:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) or None
 
 
 def _check_output(run_file: Path | None) -> None:

@@ -1,17 +1,19 @@
-"""The embedder that runs inside this process, with a small model installed as a package: no key and no network."""
+"""The embedder that runs inside this process, with a model from a package or a folder: no key, no network."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.embedders.known_models import ModelFacts
+from retrieval_core.adapters.embedders.model_folder import facts_in, onnx_file, settled, tokenizer_limit
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
-from retrieval_core.adapters.local_models.files import LocalModel
+from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles, read_folder
 from retrieval_core.adapters.local_models.work import in_slices, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.adapters import LocalEmbedderConfig
 from retrieval_core.errors import ConfigurationError, EmbeddingError
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.threads import ThreadPool
@@ -19,30 +21,73 @@ from retrieval_core.run.threads import ThreadPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+    from retrieval_core.adapters.embedders.known_models import Pooling
     from retrieval_core.adapters.local_models.work import StopSignal
+    from retrieval_core.config.adapters import EmbeddingModelConfig
     from retrieval_core.types import Matrix, Vector
 
+_SECTION = "embedder.local"
 # Texts handed to a thread at a time: enough to make the hand-over cheap, few enough to stop soon.
 _SLICE = 16
 
 
+# What the tokenizers of encoders add to a text: a mark before it and one behind it.
+_ADDED_TOKENS = 2
+_MODEL_DATA = "model.onnx_data"  # beside an ONNX file of more than 2 GB
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """A BERT-like encoder whose vector of a text is the output at the first token, scaled to unit length.
+    """A transformer whose vectors of tokens become one vector of a text, scaled to unit length.
 
     Attributes:
         files: ``model.onnx`` and ``tokenizer.json``.
         dimension: Components of a vector.
         max_tokens: Tokens that the model reads, without those that it adds itself.
         query_prefix: Put before questions, never before passages.
+        passage_prefix: Put before passages, never before questions.
+        pooling: How the vectors of tokens become one; a model that does so itself is left to it.
+        full_dimension: Components that the model gives, where its vectors are cut to fewer; ``None`` for ``dimension``.
+        centred: Whether the mean of all components is taken from each before a vector is cut.
     """
 
     files: LocalModel
     dimension: int
     max_tokens: int
     query_prefix: str = ""
+    passage_prefix: str = ""
+    pooling: Pooling = "cls"
+    full_dimension: int | None = None
+    centred: bool = False
+
+    @property
+    def given_dimension(self) -> int:
+        """Components that the model gives."""
+        return self.full_dimension or self.dimension
+
+    @classmethod
+    def of(cls, files: LocalModel, facts: ModelFacts, dimension: int | None) -> EmbeddingModel:
+        """Return the model that :func:`~retrieval_core.adapters.embedders.model_folder.settled` facts describe.
+
+        Args:
+            dimension: To cut its vectors to.
+        """
+        full, pooling = facts.dimension or 0, facts.pooling or "cls"
+        is_cut = dimension is not None and dimension != full
+        return cls(
+            files=files,
+            dimension=dimension or full,
+            max_tokens=(facts.max_tokens or 0) - _ADDED_TOKENS,
+            query_prefix=facts.query_prefix or "",
+            passage_prefix=facts.passage_prefix or "",
+            pooling=pooling,
+            full_dimension=full if is_cut else None,
+            centred=is_cut and bool(facts.centred),
+        )
 
 
 BGE_SMALL_EN = EmbeddingModel(
@@ -70,17 +115,18 @@ class LocalEmbedder(RunsBert):
     they never wait behind passages. A cancelled call ends its inference. It may be used from several event loops.
 
     Args:
-        model: The model to find; with a ``folder`` of other files, their description. Their dimension is read from
-            ``config.json`` beside them where there is one.
-        folder: Holds ``model.onnx`` and ``tokenizer.json``, and is read here, once. Without it the installed package is
-            looked at, then the hub.
+        model: The model to find in the installed package, then on the hub.
+        folder: Holds an ONNX file and ``tokenizer.json`` of this model or another, and is read here, once. How another
+            one is used is told by the files beside it, as sentence-transformers writes them.
+        settings: How the model is used, in place of what its files and its name say.
         hub_repository: In place of the model's own.
         threads: Passages embedded at a time, and questions at a time, at least 1; by default as many as this process
             has processors, at most 8.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
-        ConfigurationError: The folder's ``config.json`` is damaged.
+        ConfigurationError: The files beside the model are damaged, something about it is told nowhere, or it cannot be
+            used so.
         InvalidParameterError: ``threads`` is less than 1.
     """
 
@@ -89,12 +135,18 @@ class LocalEmbedder(RunsBert):
         model: EmbeddingModel = BGE_SMALL_EN,
         *,
         folder: Path | str | None = None,
+        settings: LocalEmbedderConfig | None = None,
         hub_repository: str | None = None,
         threads: int | None = None,
     ) -> None:
-        super().__init__("The local embedding model", model.files, folder, hub_repository)
-        if folder is not None and self._found.checksums != model.files.checksums:
-            model = replace(model, dimension=_dimension_in(Path(folder) / "config.json", model.dimension))
+        settings = settings or LocalEmbedderConfig()
+        files = None
+        if folder is not None:
+            model, files = _model_in(Path(folder), settings, model)
+        else:
+            _check_installed(model, settings)
+            model = _adjusted(model, settings)
+        super().__init__("The local embedding model", model.files, files, hub_repository)
         self._model = model
         self._threads = thread_count(threads)
         self._counter = Lazy(self._make_counter)
@@ -103,8 +155,11 @@ class LocalEmbedder(RunsBert):
 
     @property
     def id(self) -> str:
-        """Names the model, and a digest of everything that its vectors depend on: files, prefix and length."""
-        return self._id_with(self._model.query_prefix, self._model.max_tokens)
+        """Names the model, and a digest of all that its vectors depend on: files, prefixes, pooling and length."""
+        model = self._model
+        further = (model.passage_prefix, model.pooling, model.dimension, model.given_dimension, model.centred)
+        plain = ("", "cls", model.given_dimension, model.given_dimension, False)
+        return self._id_with(model.query_prefix, model.max_tokens, *(() if further == plain else further))
 
     @property
     def dimension(self) -> int:
@@ -113,8 +168,12 @@ class LocalEmbedder(RunsBert):
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that the model reads, without those that it adds itself."""
-        return self._model.max_tokens
+        """Tokens of a passage that the model reads, without those that are put before it and that the model adds.
+
+        Where something is put before passages, the first use reads the model's files, and raises as :attr:`tokenizer`.
+        """
+        prefix = self._model.passage_prefix
+        return self._model.max_tokens - (self.count_tokens(prefix) if prefix else 0)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -168,7 +227,8 @@ class LocalEmbedder(RunsBert):
         Raises:
             RetrievalError: As :meth:`embed_query`.
         """
-        return await self._spread(self._passages, texts)
+        prefix = self._model.passage_prefix
+        return await self._spread(self._passages, [prefix + text for text in texts] if prefix else texts)
 
     async def reopen(self) -> None:
         """Drop the model from memory; the next text loads its files anew."""
@@ -209,11 +269,23 @@ class LocalEmbedder(RunsBert):
         from retrieval_core.adapters.local_models.tokens import encode_start  # noqa: PLC0415 - loaded above
 
         try:
-            first = model.run(encode_start(tokenizer, text, self.max_tokens), stop)[0]
+            output = model.run(encode_start(tokenizer, text, self._model.max_tokens), stop)
         except Exception as error:  # the libraries' errors have no common base
             msg = f"{self.id}: {error}"
             raise EmbeddingError(msg) from error
-        return first / np.linalg.norm(first)
+        vector = _pooled(output, self._model.pooling).astype(np.float32, copy=False)  # some give half precision
+        if len(vector) != self._model.given_dimension:
+            msg = f"{self.id}: the model gave a vector of {len(vector)} components, and {self._model.given_dimension} "
+            msg += "were configured"
+            raise EmbeddingError(msg)
+        if self._model.centred:
+            vector = vector - vector.mean()
+        vector = vector[: self.dimension]
+        length = np.linalg.norm(vector)
+        if not 0 < length < np.inf:
+            msg = f"{self.id} gave no direction for a text: all zeros, or not numbers; its files may be damaged"
+            raise EmbeddingError(msg)
+        return vector / np.float32(length)
 
     def _make_counter(self) -> Callable[[str], int]:
         tokenizer = self._tokenizer.get()
@@ -222,20 +294,69 @@ class LocalEmbedder(RunsBert):
         return token_counter(tokenizer)
 
     def _check_output(self, path: Path, size: int) -> None:
-        if size != self.dimension:
-            msg = f"{path} gives vectors of {size} components, and {self.dimension} were configured"
+        if size != self._model.given_dimension:
+            msg = f"{path} gives vectors of {size} components, and {self._model.given_dimension} were configured"
             raise ConfigurationError(msg)
 
 
-ADAPTER = Adapter(lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, threads=embedder.threads))
+ADAPTER = Adapter(
+    lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, settings=embedder.local, threads=embedder.threads)
+)
 
 
-def _dimension_in(config: Path, default: int) -> int:
-    """Return the dimension that the configuration of a model tells, where there is one."""
-    if not config.is_file():
-        return default
-    try:
-        return int(json.loads(config.read_bytes()).get("hidden_size", default))
-    except (AttributeError, TypeError, ValueError) as error:
-        msg = f"{config} is not the configuration of a model: {error}"
-        raise ConfigurationError(msg) from error
+def _model_in(
+    folder: Path, settings: LocalEmbedderConfig, default: EmbeddingModel
+) -> tuple[EmbeddingModel, ModelFiles]:
+    """Return the model in a folder, and its files.
+
+    Args:
+        default: What it is if the files are those of this model.
+    """
+    file = onnx_file(folder, settings.file)
+    places = {MODEL: file, TOKENIZER: TOKENIZER}
+    if (folder / f"{file}_data").is_file():
+        places[_MODEL_DATA] = f"{file}_data"
+    files = read_folder(default.files, folder, places)
+    if files.checksums == default.files.checksums:
+        return _adjusted(default, settings), files
+    facts = settled(
+        settings, settings.model, section=_SECTION, place=str(folder),
+        found=facts_in(folder), otherwise=ModelFacts(max_tokens=tokenizer_limit(folder)),
+    )  # fmt: skip
+    named = replace(default.files, name=settings.model or "custom", checksums=files.checksums)
+    return EmbeddingModel.of(named, facts, settings.dimension), files
+
+
+def _adjusted(model: EmbeddingModel, settings: EmbeddingModelConfig) -> EmbeddingModel:
+    """Return a model whose facts are known, used as configured."""
+    facts = ModelFacts(
+        dimension=model.given_dimension,
+        max_tokens=model.max_tokens + _ADDED_TOKENS,
+        pooling=model.pooling,
+        query_prefix=model.query_prefix,
+        passage_prefix=model.passage_prefix,
+        centred=model.centred,
+    )
+    made = settled(settings, None, section=_SECTION, place=model.files.name, otherwise=facts)
+    return EmbeddingModel.of(model.files, made, settings.dimension or model.dimension)
+
+
+def _check_installed(model: EmbeddingModel, settings: LocalEmbedderConfig) -> None:
+    """Refuse settings that are for another model than the one that is installed."""
+    name = (settings.model or "").lower().rpartition("/")[2]
+    if settings.file is not None or not model.files.name.startswith(name):
+        msg = (
+            f"without embedder.model_folder there is only {model.files.name}, and {_SECTION} names another model or "
+            "file. Set embedder.model_folder to the folder that has it; or embedder.kind to fastembed, which downloads "
+            "it, and embedder.fastembed.model to its name"
+        )
+        raise ConfigurationError(msg)
+
+
+def _pooled(output: NDArray[np.float32], pooling: Pooling) -> NDArray[np.float32]:
+    """Return one vector of those of the tokens, shape ``(tokens, size)``; what is one already stays so."""
+    if output.ndim == 1:
+        return output
+    if pooling == "mean":
+        return output.mean(axis=0)
+    return output[0 if pooling == "cls" else -1]

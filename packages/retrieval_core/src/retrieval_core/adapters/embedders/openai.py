@@ -75,7 +75,8 @@ class OpenAIEmbedder:
         api_key: Not needed where ``base_url`` leads to a server that wants none.
         base_url: The server's, for instance ``http://localhost:11434/v1``.
         batch_size: Texts in one request, from 1 to 2,048.
-        query_prefix: Put before questions, never before passages, as some models ask for.
+        query_prefix: Put before questions, as some models ask for.
+        passage_prefix: Put before passages, likewise; before the whole of a text that is embedded in windows.
 
     Raises:
         ConfigurationError: There is neither key nor base URL, or the dimension is missing or impossible.
@@ -91,6 +92,7 @@ class OpenAIEmbedder:
         base_url: str | None = None,
         batch_size: int = 128,
         query_prefix: str = "",
+        passage_prefix: str = "",
     ) -> None:
         if not 1 <= batch_size <= _MOST_INPUTS:
             msg = f"batch_size must be from 1 to {_MOST_INPUTS}, got {batch_size}"
@@ -99,14 +101,14 @@ class OpenAIEmbedder:
         self._known = _KNOWN.get(model)
         self._dimension = _checked_dimension(model, self._known, dimension)
         self._batch_size = batch_size
-        self._query_prefix = query_prefix
+        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
         self._connection = OpenAIConnection("Embedding with OpenAI's protocol", api_key, base_url)
 
     @property
     def id(self) -> str:
-        """Names model and dimension, the server where it is not OpenAI, and a digest of a prefix of questions."""
-        prefix = self._query_prefix
-        digest = f"+{sha256(prefix.encode()).hexdigest()[:8]}" if prefix else ""
+        """Names model and dimension, the server where it is not OpenAI, and a digest of the prefixes."""
+        prefixes = f"{self._query_prefix}\0{self._passage_prefix}".rstrip("\0")
+        digest = f"+{sha256(prefixes.encode()).hexdigest()[:8]}" if prefixes else ""
         return f"openai/{self._model}/{self._dimension}{self._connection.suffix}{digest}"
 
     @property
@@ -144,7 +146,7 @@ class OpenAIEmbedder:
         Raises:
             RetrievalError: As :meth:`embed_query`.
         """
-        return await self._embed(texts)
+        return await self._embed([self._passage_prefix + text for text in texts])
 
     async def reopen(self) -> None:
         """Close the running event loop's connections; the next text opens new ones."""

@@ -7,18 +7,19 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.local_models.files import find_files, read_folder
+from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tokenizers import Tokenizer
 
-    from retrieval_core.adapters.local_models.files import LocalModel
+    from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
 
 MODEL = "model.onnx"
@@ -30,19 +31,15 @@ class RunsBert(ABC):
 
     Args:
         needed_for: The purpose, for the error where the extra is missing.
-        model: The model to find, in the ``folder``, which may hold another one and is read here, once; without a folder
-            in the installed package, then on the hub.
-
-    Raises:
-        ModelNotFoundError: The folder lacks a file.
+        model: The model to find in the installed package, then on the hub.
+        files: Those of a configured folder, of this model or another, in place of that.
     """
 
     def __init__(
-        self, needed_for: str, model: LocalModel, folder: Path | str | None, hub_repository: str | None
+        self, needed_for: str, model: LocalModel, files: ModelFiles | None, hub_repository: str | None = None
     ) -> None:
         if hub_repository is not None:
             model = replace(model, hub_repository=hub_repository)
-        files = None if folder is None else read_folder(model, Path(folder))
         if files is not None and files.checksums != model.checksums:
             model = replace(model, name="custom", checksums=files.checksums)
         self._needed_for = needed_for
@@ -84,12 +81,12 @@ class RunsBert(ABC):
         """Refuse a model whose output has the wrong size."""
 
     def _load_tokenizer(self) -> Tokenizer:
-        with needing_extra("local", self._needed_for):
+        with needing_extra(self._found.extra, self._needed_for):
             from retrieval_core.adapters.local_models.tokens import load_tokenizer  # noqa: PLC0415 - loads tokenizers
         return load_tokenizer(self._files.get().paths[TOKENIZER])
 
     def _import_onnx(self) -> type[OnnxModel]:
-        with needing_extra("local", self._needed_for):
+        with needing_extra(self._found.extra, self._needed_for):
             from retrieval_core.adapters.local_models.onnx import OnnxModel  # noqa: PLC0415 - loads onnxruntime and numpy
         return OnnxModel
 

@@ -15,12 +15,13 @@ _SAMPLES = 64
 _SAMPLE_BYTES = 1 << 16
 
 
-def fetched(vendor: Any, described: dict[str, Any]) -> Path:
+def fetched(vendor: Any, described: dict[str, Any], setting: str = "model_folder") -> Path:
     """Return the folder of a model in fastembed's cache, downloading it, in one attempt, where it is missing.
 
     Args:
         vendor: The class of fastembed that runs the model.
         described: The model's entry in that class's ``list_supported_models()``.
+        setting: How a folder is configured, for the error.
 
     Raises:
         ModelNotFoundError: The files are not here, and the download failed.
@@ -47,7 +48,7 @@ def fetched(vendor: Any, described: dict[str, Any]) -> Path:
         msg = (
             f"the model {described['model']} is not on this machine, and could not be downloaded: {error}. Where the "
             f"model hub cannot be reached, copy {', '.join((file, *more, *_TOKENIZER_FILES))} of the repository "
-            f"{described['sources']['hf']} into a folder, and configure it as model_folder."
+            f"{described['sources']['hf']} into a folder, and configure it as {setting}."
         )
         raise ModelNotFoundError(msg) from error
 

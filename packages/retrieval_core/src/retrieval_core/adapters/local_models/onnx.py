@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ort: Any = import_module("onnxruntime")  # it has no type information
 
+_OF_THE_TEXT = "sentence_embedding"  # as Optimum names it, and those who export as it does
 _SILENT = 4  # only what ends the process; a failed run raises, and so needs no line on standard error
 
 
@@ -58,15 +59,22 @@ class OnnxModel:
         _return_freed_memory()
         self.file_bytes = path.stat().st_size
         self._inputs = frozenset(str(node.name) for node in self._session.get_inputs())
+        outputs = self._session.get_outputs()
+        self._output = next((node for node in outputs if node.name == _OF_THE_TEXT), outputs[0])
 
     @property
     def output_size(self) -> int | None:
         """Size of the output's last axis, ``None`` where the file leaves it open."""
-        size = self._session.get_outputs()[0].shape[-1]
+        size = self._output.shape[-1]
         return size if isinstance(size, int) else None
 
     def run(self, encoding: Encoding, stop: StopSignal) -> NDArray[np.float32]:
-        """Return the first output, without batch axis: ``(tokens, size)`` of encoders, ``(1,)`` of cross-encoders."""
+        """Return the output for the text as a whole where there is one by that name, else the first.
+
+        Returns:
+            Without batch axis: ``(tokens, size)`` of most encoders, ``(size,)`` of those that pool by themselves,
+            ``(1,)`` of cross-encoders.
+        """
         values = {
             "input_ids": encoding.ids,
             "attention_mask": encoding.attention_mask,
@@ -76,7 +84,7 @@ class OnnxModel:
         options = _ort.RunOptions()
         options.log_severity_level = _SILENT
         with stop.reaching(lambda: setattr(options, "terminate", True)):
-            return self._session.run(None, feed, options)[0][0]
+            return self._session.run([self._output.name], feed, options)[0][0]
 
 
 def _return_freed_memory() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from math import exp, isnan
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
-from retrieval_core.adapters.local_models.files import LocalModel
+from retrieval_core.adapters.local_models.files import LocalModel, read_folder
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, ServiceError
@@ -14,7 +15,6 @@ from retrieval_core.ports import RerankScores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from retrieval_core.adapters.local_models.work import StopSignal
 
@@ -72,7 +72,8 @@ class LocalCrossEncoder(Pooled, RunsBert):
         batch_size: int = 32,
     ) -> None:
         Pooled.__init__(self, "cross-encoder", thread_count(threads), batch_size)
-        RunsBert.__init__(self, "The local cross-encoder", MS_MARCO_MINILM_L12, folder, hub_repository)
+        files = None if folder is None else read_folder(MS_MARCO_MINILM_L12, Path(folder))
+        RunsBert.__init__(self, "The local cross-encoder", MS_MARCO_MINILM_L12, files, hub_repository)
 
     @property
     def id(self) -> str:

@@ -95,7 +95,7 @@ def compare(before: SuiteResult, after: SuiteResult, *, measure: str = "recall@5
 
     first = np.array([earlier[name].measures[measure] for name in both])
     second = np.array([later[name].measures[measure] for name in both])
-    low, high = _interval(second - first, seed)
+    low, high = paired_interval(second - first, seed)
     change: Change = "no more than noise"
     if high < 0:
         change = "regression"
@@ -130,8 +130,8 @@ def _has(case: CaseResult, measure: str) -> bool:
     return measure in case.measures
 
 
-def _interval(differences: Floats, seed: int) -> tuple[float, float]:
-    """Return the bounds of the mean's bootstrap interval, by its percentiles."""
+def paired_interval(differences: Floats, seed: int) -> tuple[float, float]:
+    """Return the bounds of the bootstrap interval of a mean of paired differences, by its percentiles."""
     import numpy as np  # noqa: PLC0415 - as above
 
     drawn = np.random.default_rng(seed)

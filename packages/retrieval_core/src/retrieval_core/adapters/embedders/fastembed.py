@@ -1,0 +1,61 @@
+"""The embedder for open models that ``fastembed`` lists, downloads and keeps; they run as models in a folder do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retrieval_core.adapters.embedders.local import EmbeddingModel, LocalEmbedder
+from retrieval_core.adapters.embedders.model_folder import settled
+from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
+from retrieval_core.adapters.local_models.fastembed import fetched, unknown
+from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
+from retrieval_core.adapters.local_models.work import needing_extra
+from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.adapters import FastembedEmbedderConfig
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.run.lazy import Lazy
+
+
+class FastembedEmbedder(LocalEmbedder):
+    """Embeds with an open model that ``fastembed`` finds in its cache or downloads with the first text.
+
+    The model is used as its card says, by what is known of its name (``KNOWN_MODELS``). Its files are run one text a
+    call, as :class:`~retrieval_core.adapters.embedders.local.LocalEmbedder` does: in a batch a quantised model would
+    give a text another vector with each set of texts around it.
+
+    Args:
+        settings: The model's name, and what is to differ from what is known of it.
+        threads: As with :class:`~retrieval_core.adapters.embedders.local.LocalEmbedder`.
+
+    Raises:
+        ConfigurationError: Nothing is known of such a model, and the settings do not say all that is needed; or its
+            vectors cannot be cut so.
+        InvalidParameterError: ``threads`` is less than 1.
+    """
+
+    def __init__(self, settings: FastembedEmbedderConfig | None = None, *, threads: int | None = None) -> None:
+        settings = settings or FastembedEmbedderConfig()
+        self._name = settings.model
+        facts = settled(settings, settings.model, section="embedder.fastembed", place=settings.model)
+        files = LocalModel(f"fastembed/{settings.model}", {}, carrier="", extra="fastembed")
+        super().__init__(EmbeddingModel.of(files, facts, settings.dimension), threads=threads)
+        self._needed_for = "An embedding model of fastembed"
+        self._files = Lazy(self._fetch)
+
+    def _fetch(self) -> ModelFiles:
+        with needing_extra("fastembed", self._needed_for):
+            from fastembed import TextEmbedding  # noqa: PLC0415 - an extra
+        listed: dict[str, dict[str, Any]] = {
+            each["model"]: each
+            for each in TextEmbedding.list_supported_models()
+            if str(each["model_file"]).endswith(".onnx")
+        }
+        described = next((each for name, each in listed.items() if name.lower() == self._name.lower()), None)
+        if described is None:
+            raise ConfigurationError(unknown(self._name, list(listed)))
+        setting = f"embedder.model_folder, with embedder.kind = local and embedder.local.model = {self._name}"
+        folder = fetched(TextEmbedding, described, setting)
+        return ModelFiles({MODEL: folder / described["model_file"], TOKENIZER: folder / TOKENIZER}, {})
+
+
+ADAPTER = Adapter(lambda embedder, _: FastembedEmbedder(embedder.fastembed, threads=embedder.threads))
