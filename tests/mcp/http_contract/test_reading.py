@@ -193,7 +193,7 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
             (
                 "x%2Fpage/page",
                 "all",
-                "there is no page to show: the passage is of no page of a PDF file that was indexed",
+                no_file,
             ),
             ("x/page", "all", "Chunk x not found"),
             ("tides.pdf%230/page", "one", "Chunk tides.pdf#0 not found"),

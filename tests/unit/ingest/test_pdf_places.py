@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pypdfium2
 import pytest
@@ -42,7 +42,7 @@ def letters(text: str) -> str:
 
 def inside(file: bytes, place: PlaceOnPage) -> str:
     """Return the words of a page that lie in the boxes, as PDFium reads them."""
-    page = pypdfium2.PdfDocument(file)[place.page - 1]
+    page: Any = pypdfium2.PdfDocument(file)[place.page - 1]
     text_page = page.get_textpage()
     return " ".join(
         text_page.get_text_bounded(left - 0.5, place.height - bottom - 0.5, right + 0.5, place.height - top + 0.5)
