@@ -1,4 +1,4 @@
-"""Holds retrieval on real collections against thresholds: ``python benchmarks/quality.py FOLDER_WITH_COLLECTIONS``.
+"""Holds retrieval on real collections against thresholds: ``python benchmarks/gate.py FOLDER_WITH_COLLECTIONS``.
 
 Every figure comes from the command line that users have. The folder holds the BEIR collections ``scifact``,
 ``cranfield`` and ``limit_small``, a folder ``docs/argocd`` with that project's documentation, and ``files`` with
