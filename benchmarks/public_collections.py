@@ -187,7 +187,9 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 def prose(lines: Sequence[str]) -> str:
     """Return text without what is not shown: labels, comments, and entries of the index."""
     text = "\n".join(lines)
-    text = re.sub(r"(?m)^\.\. (?:_|index::|only::|sectionauthor::|moduleauthor::|XXX)[^\n]*\n(?:[ \t]+[^\n]+\n)*", "", text)
+    text = re.sub(
+        r"(?m)^\.\. (?:_|index::|only::|sectionauthor::|moduleauthor::|XXX)[^\n]*\n(?:[ \t]+[^\n]+\n)*", "", text
+    )
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
