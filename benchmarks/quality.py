@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -144,7 +144,8 @@ class Run:
             options = argparse.Namespace(**vars(self._options) | {"systems": systems})
             with Systems(options, collection, self._report) as running:
                 ready = running.ready()
-                for mode in dict.fromkeys(ENTRIES[name].mode for name in names):
+                modes: tuple[Mode, ...] = get_args(Mode)
+                for mode in modes:
                     of_mode = {ENTRIES[name].system: name for name in names if ENTRIES[name].mode == mode}
                     asked = running.search(
                         [system for system in ready if system in of_mode], len(self._asked), mode=mode
