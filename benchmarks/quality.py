@@ -35,13 +35,14 @@ from retrieval_core.evaluate import load_collection
 from retrieval_core.evaluate.metrics import load_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from benchmarks.collection import Written
     from benchmarks.report import Cell
     from retrieval_core.evaluate import Collection as Judged
+    from retrieval_core.types import Document
 
     Figures = NDArray[np.float64]
 
@@ -158,7 +159,7 @@ class Run:
         self._report.notes[before:] = [f"{place}: {note}" for note in self._report.notes[before:]]
 
     def _kept(self, folder: Path, depth: int) -> Written:
-        documents = [(document.title or "", document.text) for document in self._collection.documents()]
+        documents = [(document.title or "", document.text) for document in with_text(self._collection)]
         questions = [" ".join(text.split()) for text in self._asked.values()]
         embedder = KeptVectors(self._options.vectors)
         try:
@@ -176,12 +177,20 @@ class Run:
         return Measured(ndcg, recall, answers.p50)
 
 
+def with_text(collection: Judged) -> Iterator[Document]:
+    """Yield the documents that are more than white space: not every library takes the others."""
+    return (document for document in collection.documents() if document.text.strip())
+
+
 def judged(collection: Judged, questions: Sequence[str], found: Sequence[Sequence[int]]) -> tuple[Figures, Figures]:
-    """Return nDCG@10 and recall@10 of each question, whose documents are rows of the corpus, best first."""
+    """Return nDCG@10 and recall@10 of each question, whose documents are rows of those with text, best first."""
     library = load_library()
-    rows = {document.id: f"{row}" for row, document in enumerate(collection.documents())}
+    rows = {document.id: f"{row}" for row, document in enumerate(with_text(collection))}
     grades = {
-        f"{number}": {rows[name]: max(grade, 0) for name, grade in collection.judgements[question].items()}
+        f"{number}": {
+            rows.get(name, f"without text: {name}"): max(grade, 0)
+            for name, grade in collection.judgements[question].items()
+        }
         for number, question in enumerate(questions)
     }
     run = {
