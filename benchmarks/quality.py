@@ -2,10 +2,10 @@
 
 FOLDER is a BEIR collection: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``. A document is one passage, its
 title in front of its text, cut where the model stops reading; every library gets the same passages, vectors and
-questions, and has its own defaults otherwise. Since they have no common default for how many passages are asked of each
-side, each is asked with 10, 50 and 200, and the row has the number that is best for it. This library is measured twice:
-over the same passages, and over documents that it cuts itself, as a user has it; the latter is what the others are
-compared with. Vectors and results are kept, so that a second run measures only what has changed.
+questions, and has its own defaults otherwise. They have no common default for how many passages are asked of each side;
+``--candidates`` says it, and where it has several numbers, a row has the one that is best for it. This library is
+measured twice: over the same passages, and over documents that it cuts itself, as a user has it; the latter is what the
+others are compared with. Vectors and results are kept, so that a second run measures only what has changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 import retrieval_core
-from benchmarks.collection import TOP_K, Mode, keep, passage
+from benchmarks.collection import CANDIDATES, TOP_K, Mode, keep, passage
 from benchmarks.environments import ROOT, cache_folder
 from benchmarks.peers import OURS, PEERS
 from benchmarks.report import Column, Report
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
     Figures = NDArray[np.float64]
 
-DEPTHS = (10, 50, 200)
-"""Passages asked of each side."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -58,31 +55,35 @@ class Entry:
         title: In the table.
         system: One of :data:`~benchmarks.peers.PEERS`.
         mode: How it is asked.
-        depths: Passages asked of each side; the best of them is shown. One, where the system has a number of its own.
+        candidates: Passages asked of each side, where the system has a number of its own.
     """
 
     title: str
     system: str
     mode: Mode = "hybrid"
-    depths: tuple[int, ...] = DEPTHS
+    candidates: int | None = None
+
+    def depths(self, asked: Sequence[int]) -> Sequence[int]:
+        """Return how many passages each side is asked for, one number or several."""
+        return asked if self.candidates is None else (self.candidates,)
 
 
 ENTRIES = {
-    "llamaindex-vectors": Entry("LlamaIndex, VectorStoreIndex", "llamaindex", "dense", (10,)),
+    "llamaindex-vectors": Entry("LlamaIndex, VectorStoreIndex", "llamaindex", "dense", TOP_K),
     "llamaindex-fusion": Entry("LlamaIndex, QueryFusionRetriever, ranks", "llamaindex"),
     "llamaindex-scores": Entry("LlamaIndex, QueryFusionRetriever, scores", "llamaindex-scores"),
     "langchain": Entry("LangChain, EnsembleRetriever", "langchain"),
     "haystack": Entry("Haystack, reciprocal rank fusion", "haystack"),
     "lancedb": Entry("LanceDB, hybrid", "lancedb"),
     "lancedb-linear": Entry("LanceDB, hybrid, linear combination", "lancedb-linear"),
-    "txtai": Entry("txtai, hybrid", "txtai", depths=(200,)),
+    "txtai": Entry("txtai, hybrid", "txtai", candidates=10 * TOP_K),
     "plain": Entry("numpy + bm25s, ranks", "numpy-bm25s"),
     "plain-scores": Entry("numpy + bm25s, scores", "numpy-bm25s-scores"),
-    "words": Entry(f"{OURS}, same passages, words", OURS, "lexical", (200,)),
-    "meaning": Entry(f"{OURS}, same passages, meaning", OURS, "dense", (200,)),
-    "both": Entry(f"{OURS}, same passages, both", OURS, depths=(200,)),
-    "ours": Entry(OURS, "retrieval-core-documents", depths=(200,)),
-    "reranked": Entry(f"{OURS}, reranked", "retrieval-core-reranked", depths=(200,)),
+    "words": Entry(f"{OURS}, same passages, words", OURS, "lexical", 200),
+    "meaning": Entry(f"{OURS}, same passages, meaning", OURS, "dense", 200),
+    "both": Entry(f"{OURS}, same passages, both", OURS, candidates=200),
+    "ours": Entry(OURS, "retrieval-core-documents", candidates=200),
+    "reranked": Entry(f"{OURS}, reranked", "retrieval-core-reranked", candidates=200),
 }
 BASELINE = "ours"
 BY_DEFAULT = [name for name in ENTRIES if name != "reranked"]
@@ -122,7 +123,7 @@ class Run:
 
     def measured(self, names: Iterable[str]) -> dict[tuple[str, int], Measured]:
         """Return the figures of entries at their depths, without those that failed."""
-        wanted = [(name, depth) for name in names for depth in ENTRIES[name].depths]
+        wanted = [(name, depth) for name in names for depth in ENTRIES[name].depths(self._options.candidates)]
         for depth in sorted({depth for name, depth in wanted if not self._file(name, depth).exists()}):
             self._ask([name for name, own in wanted if own == depth and not self._file(name, own).exists()], depth)
         return {key: self._judged(self._file(*key)) for key in wanted if self._file(*key).exists()}
@@ -224,27 +225,28 @@ def sources(system: str, settings: Sequence[str]) -> list[bytes]:
     return made_of
 
 
-def rows_of(measured: Mapping[str, Mapping[tuple[str, int], Measured]], names: Sequence[str]) -> list[dict[str, Cell]]:
+def rows_of(
+    measured: Mapping[str, Mapping[tuple[str, int], Measured]], names: Sequence[str], candidates: Sequence[int]
+) -> list[dict[str, Cell]]:
     """Return the table's rows, an entry each.
 
     Args:
         measured: By collection.
         names: The entries, in their order.
+        candidates: Passages asked of each side; of several numbers, a row has the one that is best for it.
     """
     collections = [*measured]
     best: dict[str, tuple[str, int]] = {}
     for name in names:
-        whole_ones = [
-            (name, depth) for depth in ENTRIES[name].depths if all((name, depth) in measured[one] for one in measured)
-        ]
-        if whole_ones:
-            best[name] = max(whole_ones, key=lambda key: fmean(measured[one][key].ndcg.mean() for one in collections))
+        keys = [(name, depth) for depth in ENTRIES[name].depths(candidates)]
+        if everywhere := [key for key in keys if all(key in measured[one] for one in collections)]:
+            best[name] = max(everywhere, key=lambda key: fmean(measured[one][key].ndcg.mean() for one in collections))
     rows: list[dict[str, Cell]] = []
     for name, key in best.items():
         own = [measured[one][key] for one in collections]
         row: dict[str, Cell] = {
             "collections": len(collections),
-            "system": ENTRIES[name].title + (f", {key[1]} a side" if len(ENTRIES[name].depths) > 1 else ""),
+            "system": ENTRIES[name].title + (f", {key[1]} a side" if len(ENTRIES[name].depths(candidates)) > 1 else ""),
             "ndcg": fmean(one.ndcg.mean() for one in own),
             "recall": fmean(one.recall.mean() for one in own),
             "p50": fmean(one.p50 for one in own),
@@ -275,6 +277,9 @@ def arguments() -> argparse.ArgumentParser:
     made.add_argument(
         "--systems", nargs="+", default=BY_DEFAULT, choices=[*ENTRIES], metavar="NAME", help=f"of: {', '.join(ENTRIES)}"
     )
+    made.add_argument(
+        "--candidates", type=whole(TOP_K), nargs="+", default=[CANDIDATES], metavar="N", help="asked of each side"
+    )
     made.add_argument("--questions", type=whole(1), metavar="N", help="so many of each collection, evenly spread")
     made.add_argument(
         "--vectors", type=Path, default=cache / "vectors", metavar="FOLDER", help="where vectors are kept"
@@ -295,7 +300,7 @@ def main(argv: Sequence[str]) -> int:
     """Measure each collection, and return the exit code."""
     options = arguments().parse_args(argv)
     options.results.mkdir(parents=True, exist_ok=True)
-    settings = {"questions": options.questions, "top_k": TOP_K, "depths": DEPTHS, "set": options.set}
+    settings = {"questions": options.questions, "top_k": TOP_K, "candidates": options.candidates, "set": options.set}
     names = [folder.resolve().name for folder in options.folders]
     columns = (
         Column("system", "system"),
@@ -310,5 +315,5 @@ def main(argv: Sequence[str]) -> int:
     for name, folder in zip(names, options.folders, strict=True):
         print(name, file=sys.stderr, flush=True)
         measured[name] = Run(folder, options, report).measured(options.systems)
-    report.rows += rows_of(measured, options.systems)
+    report.rows += rows_of(measured, options.systems, options.candidates)
     return report.give(options)

@@ -117,10 +117,11 @@ def test_each_row_has_its_best_depth_and_is_compared() -> None:
         },
         "two": {("haystack", 10): figures(0.6), ("haystack", 50): figures(0.2), ("ours", 200): figures(0.7)},
     }
-    measured["one"]["txtai", 200] = figures(1, 1)
-    haystack, ours = rows_of(measured, ["haystack", "txtai", "ours"])
+    measured["one"]["txtai", 100] = figures(1, 1)
+    haystack, ours = rows_of(measured, ["haystack", "txtai", "ours"], (10, 50))
     assert (haystack["system"], ours["system"]) == ("Haystack, reciprocal rank fusion, 10 a side", "retrieval-core")
     assert (haystack["ndcg"], haystack["two"], haystack["difference"]) == pytest.approx((0.4, 0.6, 0.25))
+    assert rows_of(measured, ["haystack"], (50,))[0]["system"] == "Haystack, reciprocal rank fusion"
     assert haystack["compared"] == "+0.250 (+0.250 to +0.250)"
 
 
