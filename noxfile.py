@@ -210,7 +210,7 @@ def llama(session: nox.Session) -> None:
 def quality(session: nox.Session) -> None:
     """Hold the library's results on real collections against their thresholds; takes the folder with the data."""
     session.install("-e", f"{CORE}[{EXTRAS}]")
-    session.run("python", "benchmarks/quality.py", *session.posargs)
+    session.run("python", "benchmarks/gate.py", *session.posargs)
 
 
 @nox.session

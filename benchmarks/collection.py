@@ -1,17 +1,19 @@
-"""Made-up passages, vectors and questions, the same for every system and the same in every run.
+"""Passages, vectors and questions, the same for every system: made up for speed, written by people for quality.
 
-Words follow the law of Zipf and Mandelbrot, ``1 / (rank + 2.7)``. The most frequent ones are English stop words that
-every analysis knows; the others are made of consonants, so that no stemmer shortens them. A passage has 30 to 90 words.
+What is made up is the same in every run. Words follow the law of Zipf and Mandelbrot, ``1 / (rank + 2.7)``. The most
+frequent ones are English stop words that every analysis knows; the others are made of consonants, so that no stemmer
+shortens them. A passage has 30 to 90 words.
 Vectors have 384 components, unit length, and lie around 500 centres, as those of texts do. A question consists of 4 to
 10 different words of one passage, and its vector lies near that of the same passage.
 
-What was made is kept in a folder, as arrays that other processes map into memory. Needs numpy alone: the environment of
+Both kinds are kept in a folder, as arrays that other processes map into memory. Needs numpy alone: the environment of
 each system reads it.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int32]
     Rows = NDArray[np.intp]
 
-Mode: TypeAlias = Literal["hybrid", "dense"]
+Mode: TypeAlias = Literal["hybrid", "dense", "lexical"]
 
 TOP_K = 10
 CANDIDATES = 50
@@ -49,6 +51,7 @@ LENGTHS = (30, 90)
 QUESTION_LENGTHS = (4, 10)
 BLOCK = 10_000
 SEED = 20
+WRITTEN = "written.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +89,59 @@ class Question:
     mode: Mode = "hybrid"
 
 
-class Collection:
-    """A folder that :func:`make` has filled.
+class Collection(ABC):
+    """Passages and questions in a folder.
 
     Attributes:
-        vectors: Of all passages, ``(passages, DIMENSION)``, mapped into memory.
-        words: Of all passages one after the other, as ranks in the vocabulary.
-        ends: Where the words of each passage end.
+        vectors: Of all passages, ``(passages, dimension)``, mapped into memory.
+        candidates: Passages asked of each side, before they are combined; at most as many as there are.
     """
+
+    candidates: int = CANDIDATES
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.vectors: Floats = np.load(folder / "vectors.npy", mmap_mode="r")
-        self.words: Ints = np.load(folder / "words.npy", mmap_mode="r")
-        self.ends: NDArray[np.int64] = np.load(folder / "ends.npy")
         self.question_vectors: Floats = np.load(folder / "question_vectors.npy")
-        self.question_words: list[list[int]] = json.loads((folder / "questions.json").read_text("utf-8"))
 
     def __len__(self) -> int:
         """Return the number of passages."""
-        return len(self.ends)
+        return len(self.vectors)
+
+    @property
+    def dimension(self) -> int:
+        """Components of a vector."""
+        return self.vectors.shape[1]
+
+    @abstractmethod
+    def texts(self, start: int = 0, end: int | None = None) -> list[str]:
+        """Return the texts of the passages in a range of rows."""
+
+    @cached_property
+    @abstractmethod
+    def question_texts(self) -> list[str]:
+        """The words of all questions."""
+
+    def question(self, number: int, condition: Condition | None = None, mode: Mode = "hybrid") -> Question:
+        """Return one question; numbers beyond the last begin again."""
+        number %= len(self.question_texts)
+        return Question(self.question_texts[number], self.question_vectors[number], condition, mode)
+
+
+class MadeUp(Collection):
+    """A folder that :func:`make` has filled.
+
+    Attributes:
+        words: Of all passages one after the other, as ranks in the vocabulary.
+        ends: Where the words of each passage end.
+        question_words: Of each question, as ranks too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.words: Ints = np.load(folder / "words.npy", mmap_mode="r")
+        self.ends: NDArray[np.int64] = np.load(folder / "ends.npy")
+        self.question_words: list[list[int]] = json.loads((folder / "questions.json").read_text("utf-8"))
 
     @cached_property
     def _vocabulary(self) -> NDArray[np.object_]:
@@ -124,13 +160,59 @@ class Collection:
         """The words of all questions."""
         return [" ".join(self._vocabulary[numbers]) for numbers in self.question_words]
 
-    def question(self, number: int, condition: Condition | None = None, mode: Mode = "hybrid") -> Question:
-        """Return one question; numbers beyond the last begin again."""
-        number %= len(self.question_words)
-        return Question(self.question_texts[number], self.question_vectors[number], condition, mode)
+
+class Written(Collection):
+    """A folder that :func:`keep` has filled: each document is one passage, its title in front.
+
+    Attributes:
+        documents: Title, which may be empty, and text of each.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        kept: dict[str, Any] = json.loads((folder / WRITTEN).read_text("utf-8"))
+        self.documents: list[tuple[str, str]] = [(title, text) for title, text in kept["documents"]]
+        self.candidates: int = min(kept["candidates"], len(self.documents))
+        self._questions: list[str] = kept["questions"]
+
+    def texts(self, start: int = 0, end: int | None = None) -> list[str]:
+        """Return the texts of the passages in a range of rows."""
+        return [passage(title, text) for title, text in self.documents[start:end]]
+
+    @cached_property
+    def question_texts(self) -> list[str]:
+        """The words of all questions."""
+        return self._questions
 
 
-def make(folder: Path, passages: int, questions: int) -> Collection:
+def opened(folder: Path) -> Collection:
+    """Return the collection in a folder."""
+    return (Written if (folder / WRITTEN).exists() else MadeUp)(folder)
+
+
+def passage(title: str, text: str) -> str:
+    """Return what is searched of a document that is one passage."""
+    return f"{title}\n{text}" if title else text
+
+
+def keep(
+    folder: Path,
+    documents: Sequence[tuple[str, str]],
+    questions: Sequence[str],
+    *,
+    vectors: Floats,
+    question_vectors: Floats,
+    candidates: int,
+) -> Written:
+    """Keep documents, as titles and texts, and questions in a folder that is there, with the vectors of both."""
+    np.save(folder / "vectors.npy", vectors)
+    np.save(folder / "question_vectors.npy", question_vectors)
+    kept = {"documents": documents, "questions": questions, "candidates": candidates}
+    (folder / WRITTEN).write_text(json.dumps(kept), "utf-8")
+    return Written(folder)
+
+
+def make(folder: Path, passages: int, questions: int) -> MadeUp:
     """Make passages and questions, in a folder that is there."""
     generator = np.random.default_rng((SEED, passages))
     lengths = generator.integers(LENGTHS[0], LENGTHS[1], size=passages, endpoint=True)
@@ -155,7 +237,7 @@ def make(folder: Path, passages: int, questions: int) -> Collection:
         chosen.append(list(dict.fromkeys(own))[: generator.integers(*QUESTION_LENGTHS, endpoint=True)])
     (folder / "questions.json").write_text(json.dumps(chosen), "utf-8")
     vectors.flush()
-    return Collection(folder)
+    return MadeUp(folder)
 
 
 def vocabulary() -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.collection import Collection, Condition
+    from benchmarks.collection import Condition, MadeUp
 
     Scores = dict[int, float]
     """By row, best first."""
@@ -43,7 +43,7 @@ class Exact:
         return len(set(best) & set(found)) / len(best) if best else 1.0
 
 
-def exact(collection: Collection, questions: int, condition: Condition | None = None) -> list[Exact]:
+def exact(collection: MadeUp, questions: int, condition: Condition | None = None) -> list[Exact]:
     """Search for the first questions."""
     dense = _dense(collection, questions, condition)
     lexical = _lexical(collection, questions, condition)
@@ -74,7 +74,7 @@ def _best(rows: NDArray[np.intp], scores: NDArray[np.float32]) -> Scores:
     return dict(zip(rows[order].tolist(), scores[order].tolist(), strict=True))
 
 
-def _dense(collection: Collection, questions: int, condition: Condition | None) -> list[Scores]:
+def _dense(collection: MadeUp, questions: int, condition: Condition | None) -> list[Scores]:
     asked = collection.question_vectors[:questions].T
     best: list[Scores] = [{} for _ in range(questions)]
     for start in range(0, len(collection), BLOCK):
@@ -92,7 +92,7 @@ def _dense(collection: Collection, questions: int, condition: Condition | None) 
     return best
 
 
-def _lexical(collection: Collection, questions: int, condition: Condition | None) -> list[Scores]:
+def _lexical(collection: MadeUp, questions: int, condition: Condition | None) -> list[Scores]:
     asked = [
         sorted({word for word in words if word >= len(STOP_WORDS)}) for words in collection.question_words[:questions]
     ]

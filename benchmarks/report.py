@@ -90,7 +90,7 @@ class Report:
         for row in self.rows:
             value = row.get(self.drawn)
             if isinstance(value, (int, float)):
-                name = f"{titles[self.group]}: {shown(row[self.group])}"
+                name = f"{titles.get(self.group, self.group)}: {shown(row[self.group])}"
                 groups.setdefault(name, {})[str(row[self.label])] = value
         beneath = (self.details, f"{self.date}, {machine()}")
         return draw(f"{self.title}: {titles[self.drawn]}", beneath, groups)

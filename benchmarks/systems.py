@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.collection import CANDIDATES, FILTERS
+from benchmarks.collection import CANDIDATES, FILTERS, MadeUp
 from benchmarks.environments import PeerError, Running, cache_folder, interpreter
 from benchmarks.peers import OURS, PEERS
 from benchmarks.reference import exact
@@ -49,6 +49,7 @@ def parser(command: str, description: str, systems: Sequence[str], passages: Seq
         description=description,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
+    choices = [name for name, peer in PEERS.items() if not peer.documents]
     made.add_argument(
         "--passages", type=whole(CANDIDATES), nargs="+", default=list(passages), metavar="N", help="sizes to measure"
     )
@@ -56,9 +57,9 @@ def parser(command: str, description: str, systems: Sequence[str], passages: Seq
         "--systems",
         nargs="+",
         default=list(systems),
-        choices=list(PEERS),
+        choices=choices,
         metavar="NAME",
-        help=f"of: {', '.join(PEERS)}",
+        help=f"of: {', '.join(choices)}",
     )
     made.add_argument(
         "--environments",
@@ -127,6 +128,8 @@ class Systems:
         """Run one in a new process, until the end or :meth:`stop`; return whether it could be."""
         print(f"{name}: {len(self._collection):,} passages", file=sys.stderr, flush=True)
         settings = dict(pair.partition("=")[::2] for pair in self._options.set) if name.startswith(OURS) else {}
+        if PEERS[name].documents:
+            settings["vectors"] = str(self._options.vectors)
         try:
             python = interpreter(name, self._options.environments)
             process = Running(name, python, self._collection, settings)
@@ -185,7 +188,8 @@ class Systems:
         return cells
 
     def recall(self, asked: Mapping[str, Asked], share: str | None = None, mode: Mode = "hybrid") -> dict[str, float]:
-        """Return each system's mean recall@10 against an exact search."""
+        """Return each system's mean recall@10 against an exact search, in a collection that is made up."""
+        assert isinstance(self._collection, MadeUp)
         questions = max((len(answers.found) for answers in asked.values()), default=0)
         best = exact(self._collection, questions, None if share is None else FILTERS[share])
         recall: dict[str, float] = {}

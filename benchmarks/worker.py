@@ -20,7 +20,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.collection import FILTERS, TOP_K, Collection, Mode
+from benchmarks.collection import FILTERS, TOP_K, Mode, opened
 from benchmarks.peers import PEERS, Searches, SearchesAsync
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, name: str, folder: str, place: str, settings: Mapping[str, str]) -> None:
         peer = PEERS[name]
         self.versions = {package: version(package) for package in peer.packages}
-        self._collection = Collection(Path(folder))
+        self._collection = opened(Path(folder))
         module = import_module(f"benchmarks.peers.{peer.module}")
         self._system: Searches = module.System(self._collection, Path(place), {**settings, "system": name})
         self._runner = asyncio.Runner()

@@ -62,6 +62,7 @@ class Peer:
         filters: Whether both sides apply filters before their limits; what does so afterwards may find nothing.
         dense: Whether it can search by vectors alone.
         least: Passages below which it is the same as another one.
+        documents: Whether it cuts documents itself, so that it needs real ones.
     """
 
     title: str
@@ -72,6 +73,7 @@ class Peer:
     filters: bool = False
     dense: bool = False
     least: int = 0
+    documents: bool = False
 
 
 OURS = "retrieval-core"
@@ -79,19 +81,34 @@ PLAIN = "numpy-bm25s"
 PEERS: dict[str, Peer] = {
     OURS: Peer(OURS, "ours", (OURS, "numpy"), "zscore", keeps_files=True, filters=True, dense=True),
     PLAIN: Peer("numpy + bm25s", "plain", ("numpy", "bm25s"), filters=True, dense=True),
+    "numpy-bm25s-scores": Peer(
+        "numpy + bm25s, scores", "plain", ("numpy", "bm25s"), "minmax", filters=True, dense=True
+    ),
     "txtai": Peer("txtai", "with_txtai", ("txtai", "faiss-cpu"), "minmax"),
     "lancedb": Peer("LanceDB", "with_lancedb", ("lancedb",), keeps_files=True, filters=True, dense=True),
     "lancedb-ivf": Peer(
         "LanceDB, IVF_SQ", "with_lancedb", ("lancedb",), keeps_files=True, filters=True, dense=True, least=50_000
     ),
+    "lancedb-linear": Peer(
+        "LanceDB, linear", "with_lancedb", ("lancedb",), "minmax", keeps_files=True, filters=True, dense=True
+    ),
     "langchain": Peer("LangChain", "with_langchain", ("langchain-classic", "langchain-core", "rank-bm25", "faiss-cpu")),
-    "llamaindex": Peer("LlamaIndex", "with_llamaindex", ("llama-index-core", "bm25s", "faiss-cpu")),
+    "llamaindex": Peer("LlamaIndex", "with_llamaindex", ("llama-index-core", "bm25s", "faiss-cpu"), dense=True),
+    "llamaindex-scores": Peer(
+        "LlamaIndex, scores", "with_llamaindex", ("llama-index-core", "bm25s", "faiss-cpu"), "minmax", dense=True
+    ),
     "haystack": Peer("Haystack", "with_haystack", ("haystack-ai", "faiss-haystack", "faiss-cpu")),
     "qdrant-edge": Peer(
         "Qdrant Edge", "with_qdrant_edge", ("qdrant-edge-py",), keeps_files=True, filters=True, dense=True
     ),
     "retrieval-core-lancedb": Peer(
         "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "zscore", keeps_files=True, filters=True, dense=True
+    ),
+    "retrieval-core-documents": Peer(
+        "retrieval-core, documents", "ours_documents", (OURS, "numpy"), "zscore", keeps_files=True, documents=True
+    ),
+    "retrieval-core-reranked": Peer(
+        "retrieval-core, reranked", "ours_documents", (OURS, "numpy"), "zscore", keeps_files=True, documents=True
     ),
 }
 """All systems, by the names that the command line takes."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.collection import CANDIDATES, DIMENSION, TOP_K, metadata
+from benchmarks.collection import TOP_K, metadata
 from retrieval_core import Chunk, load_config, open_index
 from retrieval_core.types.filters import Eq, Lt
 
@@ -27,9 +27,9 @@ class KnownVectors:
     """An embedder for texts whose vectors are there already."""
 
     id = "known"
-    dimension = DIMENSION
 
     def __init__(self, collection: Collection) -> None:
+        self.dimension = collection.dimension
         self._questions = dict(zip(collection.question_texts, collection.question_vectors, strict=True))
         self.passages: dict[str, Vector] = {}
 
@@ -87,7 +87,7 @@ class System:
     def _opened(self) -> tuple[Index, KnownVectors]:
         overrides: dict[str, Any] = {
             "cache.enabled": False,
-            "search.candidates": CANDIDATES,
+            "search.candidates": self._collection.candidates,
             "store.kind": self._store,
             **self._settings,
         }

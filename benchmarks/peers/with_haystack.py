@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.collection import CANDIDATES, DIMENSION, TOP_K
+from benchmarks.collection import TOP_K
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,8 @@ class System:
         """Write to both stores."""
         texts = self._collection.texts()
         document = self._haystack.Document
-        words, meaning = self._memory(), self._faiss(embedding_dim=DIMENSION)
+        limit = self._collection.candidates
+        words, meaning = self._memory(), self._faiss(embedding_dim=self._collection.dimension)
         words.write_documents([document(id=str(row), content=text) for row, text in enumerate(texts)])
         meaning.write_documents(
             [
@@ -45,8 +46,8 @@ class System:
             ]
         )
         pipeline = self._haystack.Pipeline()
-        pipeline.add_component("words", self._by_words(document_store=words, top_k=CANDIDATES))
-        pipeline.add_component("meaning", self._by_meaning(document_store=meaning, top_k=CANDIDATES))
+        pipeline.add_component("words", self._by_words(document_store=words, top_k=limit))
+        pipeline.add_component("meaning", self._by_meaning(document_store=meaning, top_k=limit))
         pipeline.add_component("joiner", self._joiner(join_mode="reciprocal_rank_fusion", top_k=TOP_K))
         pipeline.connect("words", "joiner")
         pipeline.connect("meaning", "joiner")

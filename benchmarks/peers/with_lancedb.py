@@ -1,7 +1,8 @@
 """A LanceDB table with an index for words and one for each filtered column, searched with its hybrid query.
 
 ``lancedb`` compares all vectors; ``lancedb-ivf`` has an index of vectors (IVF_SQ, refined with ten times as many), as
-is recommended for large tables, and does not find everything. Both are asked with the API for event loops, since the
+is recommended for large tables, and does not find everything; ``lancedb-linear`` combines scores with the library's
+own weights in place of ranks. All are asked with the API for event loops, since the
 synchronous one makes threads for every hybrid query.
 """
 
@@ -12,7 +13,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.collection import BLOCK, CANDIDATES, DIMENSION, PARTS, TOP_K
+from benchmarks.collection import BLOCK, PARTS, TOP_K
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,8 @@ class System:
         self._collection = collection
         self._place = place / "lancedb"
         self._approximate = settings["system"] == "lancedb-ivf"
+        linear = settings["system"] == "lancedb-linear"
+        self._reranker: Any = import_module("lancedb.rerankers").LinearCombinationReranker() if linear else None
         self._lancedb: Any = import_module("lancedb")
         self._kinds: Any = import_module("lancedb.index")
         self._arrow: Any = import_module("pyarrow")
@@ -58,8 +61,10 @@ class System:
         score = "_distance"
         if question.mode == "hybrid":
             query, score = query.nearest_to_text(question.text, columns=["text"]), "_relevance_score"
+            if self._reranker is not None:
+                query = query.rerank(self._reranker)
         columns = COLUMNS if score == "_relevance_score" else [*COLUMNS, score]
-        found = await query.select(columns).limit(CANDIDATES).to_arrow()
+        found = await query.select(columns).limit(self._collection.candidates).to_arrow()
         best = found.slice(0, TOP_K)
         return [row for row, text in zip(best["row"].to_pylist(), best["text"].to_pylist(), strict=True) if text]
 
@@ -69,7 +74,7 @@ class System:
 
     async def _load(self) -> None:
         arrow = self._arrow
-        vector = arrow.list_(arrow.float32(), DIMENSION)
+        vector = arrow.list_(arrow.float32(), self._collection.dimension)
         schema = arrow.schema(
             [
                 ("row", arrow.int64()),
@@ -88,7 +93,7 @@ class System:
                 arrow.array(rows, arrow.int64()),
                 arrow.array(texts),
                 *(arrow.array([row % number for row in rows], arrow.int64()) for number in PARTS.values()),
-                arrow.FixedSizeListArray.from_arrays(arrow.array(vectors), DIMENSION),
+                arrow.FixedSizeListArray.from_arrays(arrow.array(vectors), self._collection.dimension),
             ]
             await table.add(arrow.Table.from_arrays(columns, schema=schema))
         await table.create_index("text", config=self._kinds.FTS(with_position=False))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.collection import CANDIDATES, TOP_K
+from benchmarks.collection import TOP_K
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,8 @@ class System:
             metadatas=rows,
             distance_strategy=self._strategy.MAX_INNER_PRODUCT,
         )
-        words = self._bm25.from_texts(texts, metadatas=rows, k=CANDIDATES)
-        meaning = store.as_retriever(search_kwargs={"k": CANDIDATES})
+        words = self._bm25.from_texts(texts, metadatas=rows, k=self._collection.candidates)
+        meaning = store.as_retriever(search_kwargs={"k": self._collection.candidates})
         self._retriever: Any = self._ensemble(retrievers=[words, meaning], weights=[0.5, 0.5], id_key="row")
 
     def open(self) -> None:

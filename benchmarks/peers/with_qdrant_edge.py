@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.collection import BLOCK, CANDIDATES, DIMENSION, TOP_K, metadata
+from benchmarks.collection import BLOCK, TOP_K, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ class System:
         """Write all points and build the graph."""
         edge = self._edge
         self._place.mkdir()
-        vectors = {"dense": edge.EdgeVectorParams(size=DIMENSION, distance=edge.Distance.Cosine)}
+        vectors = {"dense": edge.EdgeVectorParams(size=self._collection.dimension, distance=edge.Distance.Cosine)}
         shard = edge.EdgeShard.create(str(self._place), edge.EdgeConfig(vectors=vectors))
         numbers = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
         words = edge.TextIndexParams(
@@ -66,7 +66,8 @@ class System:
             asked = edge.QueryRequest(limit=TOP_K, query=dense, filter=passing, with_payload=True)
         else:
             words = edge.TextQuery("text", question.text)
-            sides = [edge.Prefetch(limit=CANDIDATES, query=side, filter=passing) for side in (dense, words)]
+            limit = self._collection.candidates
+            sides = [edge.Prefetch(limit=limit, query=side, filter=passing) for side in (dense, words)]
             fusion = edge.Fusion.Rrf(k=60)
             asked = edge.QueryRequest(limit=TOP_K, prefetches=sides, query=fusion, with_payload=True)
         return [int(point.id) for point in self._shard.query(asked) if point.payload["text"]]

@@ -32,13 +32,14 @@ class System:
         """Index everything."""
         self._texts = self._collection.texts()
         known = dict(zip(self._texts, self._collection.vectors, strict=True))
-        known |= dict(zip(self._collection.question_texts, self._collection.question_vectors, strict=True))
 
         def vectors(texts: Sequence[str]) -> Floats:
             return np.stack([known[text] for text in texts])
 
         self._index: Any = self._embeddings({"method": "external", "transform": vectors, "hybrid": True})
         self._index.index(enumerate(self._texts))
+        # Only now: a question that has a passage's very words has another vector.
+        known |= zip(self._collection.question_texts, self._collection.question_vectors, strict=True)
 
     def open(self) -> None:
         """Do nothing: everything is in memory."""

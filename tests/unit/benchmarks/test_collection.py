@@ -14,7 +14,7 @@ from benchmarks.collection import (
     LENGTHS,
     STOP_WORDS,
     TOP_K,
-    Collection,
+    MadeUp,
     make,
     metadata,
     vocabulary,
@@ -33,11 +33,11 @@ PASSAGES, QUESTIONS = 400, 12
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+def collection(tmp_path_factory: pytest.TempPathFactory) -> MadeUp:
     return make(tmp_path_factory.mktemp("collection"), PASSAGES, QUESTIONS)
 
 
-def test_it_is_made_the_same_again(collection: Collection, tmp_path: Path) -> None:
+def test_it_is_made_the_same_again(collection: MadeUp, tmp_path: Path) -> None:
     """Figures of two machines are about the same passages."""
     again = make(tmp_path, PASSAGES, QUESTIONS)
     assert again.texts() == collection.texts()
@@ -46,7 +46,7 @@ def test_it_is_made_the_same_again(collection: Collection, tmp_path: Path) -> No
     np.testing.assert_array_equal(again.question_vectors, collection.question_vectors)
 
 
-def test_texts_of_a_range_are_those_of_all(collection: Collection) -> None:
+def test_texts_of_a_range_are_those_of_all(collection: MadeUp) -> None:
     """Wherever the range begins and ends, beyond the last one too."""
     texts = collection.texts()
     assert len(texts) == len(collection) == PASSAGES
@@ -54,7 +54,7 @@ def test_texts_of_a_range_are_those_of_all(collection: Collection) -> None:
     assert {LENGTHS[0] <= len(text.split()) <= LENGTHS[1] for text in texts} == {True}
 
 
-def test_words_follow_zipfs_law(collection: Collection) -> None:
+def test_words_follow_zipfs_law(collection: MadeUp) -> None:
     """A common word is several times as frequent as one ten ranks below, and every word is another one."""
     words = vocabulary()
     assert len(set(words)) == len(words)
@@ -62,7 +62,7 @@ def test_words_follow_zipfs_law(collection: Collection) -> None:
     assert counts[STOP_WORDS[0]] > 3 * counts[STOP_WORDS[10]] > 0
 
 
-def test_a_question_is_about_one_passage(collection: Collection) -> None:
+def test_a_question_is_about_one_passage(collection: MadeUp) -> None:
     """Its words are in the passage whose vector is nearest."""
     np.testing.assert_allclose(np.linalg.norm(collection.question_vectors, axis=1), 1, rtol=1e-5)
     for number in range(QUESTIONS):
@@ -98,7 +98,7 @@ def _bm25(texts: list[str], question: str) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("share", [None, *FILTERS])
-def test_the_exact_search_finds_the_best(collection: Collection, share: str | None) -> None:
+def test_the_exact_search_finds_the_best(collection: MadeUp, share: str | None) -> None:
     """Compared with every passage scored one by one, and a filter applied before the limit."""
     condition = None if share is None else FILTERS[share]
     passing = np.flatnonzero(np.ones(PASSAGES) if condition is None else condition.passes(np.arange(PASSAGES))).tolist()
@@ -114,7 +114,7 @@ def test_the_exact_search_finds_the_best(collection: Collection, share: str | No
 
 
 @pytest.mark.parametrize("fusion", ["zscore", "rrf", "minmax"])
-def test_sides_are_fused_as_the_pipeline_does(collection: Collection, fusion: Fusion) -> None:
+def test_sides_are_fused_as_the_pipeline_does(collection: MadeUp, fusion: Fusion) -> None:
     """With equal weights; the pipeline orders equal scores by id."""
     for found in exact(collection, QUESTIONS):
         sides = [

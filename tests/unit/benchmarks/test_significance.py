@@ -1,4 +1,4 @@
-"""The paired randomisation test of the benchmarks."""
+"""The paired randomisation test and the paired bootstrap of the benchmarks."""
 
 from __future__ import annotations
 
@@ -102,6 +102,18 @@ def test_p_is_near_that_of_all_outcomes(differences: list[list[float]]):
     p = significance.p_value(*map(_figures, differences))
     assert p == pytest.approx(_exact(*differences), abs=0.02)
     assert p == significance.p_value(*(-_figures(part) for part in differences))
+
+
+def test_the_interval_is_that_of_the_mean():
+    """As wide as 1.96 standard errors to each side, and around the mean of the collections' means."""
+    one, two = np.linspace(-0.1, 0.3, 400), np.linspace(0.2, 0.4, 100)
+    low, high = significance.interval(one, two)
+    error = np.sqrt(one.var() / one.size + two.var() / two.size) / 2
+    assert (low, high) == pytest.approx((0.2 - 1.96 * error, 0.2 + 1.96 * error), abs=0.001)
+    assert (low, high) == significance.interval(one, two)
+    assert significance.interval(_figures([0.1] * 7)) == pytest.approx((0.1, 0.1))
+    with pytest.raises(ValueError, match="at least one"):
+        significance.interval()
 
 
 def test_p_is_shown_with_four_places():
