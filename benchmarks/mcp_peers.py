@@ -113,6 +113,7 @@ def _fill(peers: dict[str, Subject], index: Path) -> None:
         session.call("chroma_add_documents", {"collection_name": "docs", "documents": part, "ids": names})
     session.end()
     session = Session(peers[KNOWLEDGE].command, peers[KNOWLEDGE].environment)
-    while "running" in json.dumps(session.call("get_reindex_status", {})):
+    while "last_result" not in (status := json.dumps(session.call("get_reindex_status", {}))):
+        assert "last_error" not in status, status
         time.sleep(1)
     session.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -62,8 +63,14 @@ async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable
     Args:
         work: Is given a function to call with the name of each step, from any thread.
     """
-    loop = asyncio.get_running_loop()
+    loop, home = asyncio.get_running_loop(), get_ident()
     steps: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def put(step: str) -> None:
+        if get_ident() == home:  # waking the loop costs more than a step does
+            steps.put_nowait(step)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(steps.put_nowait, step)
 
     async def send() -> None:
         done = 0
@@ -73,15 +80,10 @@ async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable
 
     sending = asyncio.ensure_future(send())
     try:
-        result = await work(lambda step: _put(loop, steps, step))
+        result = await work(put)
         await asyncio.sleep(0)  # steps of other threads are on their way
         steps.put_nowait(None)
         await sending
         return result
     finally:
         sending.cancel()
-
-
-def _put(loop: asyncio.AbstractEventLoop, steps: asyncio.Queue[str | None], step: str) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(steps.put_nowait, step)
