@@ -57,9 +57,9 @@ def collections(data: Path) -> Iterator[Check]:
     for name, mode, threshold in (
         *((("scifact", "hybrid", 0.73), ("scifact", "dense", 0.70)) if IS_COMPLETE else ()),
         ("scifact", "lexical", 0.675),
-        ("cranfield", "hybrid", 0.415),
+        ("cranfield", "hybrid", 0.42),
         ("limit_small", "lexical", 0.99),
-        ("limit_small", "hybrid", 0.0),
+        ("limit_small", "hybrid", 0.97),
     ):
         preset = ("--config", "lexical") if mode == "lexical" else ("--mode", mode)
         figures = retrieval("evaluate", data / name, *preset)

@@ -6,8 +6,8 @@ combined by every rule and with several weights of the title, as ``vectors.rule`
 of a passage begins with its title; with ``--bare`` passages are embedded anew without it, so that the titles' vectors
 say something that those of the passages do not.
 
-Prints nDCG@10 by meaning alone and of the default hybrid search, and p of the mean's difference from no further vector
-(see ``significance.py``).
+Prints nDCG@10 by meaning alone and of hybrid search with equal weights, and p of the mean's difference from no further
+vector (see ``significance.py``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def embedded(embedder: Embedder, texts: Mapping[str, str]) -> Vectors:
 
 async def measured(subject: Opened, *, bare: bool = False) -> dict[Way, Figures]:
     """Return nDCG@10 of every way and question; of bare passages those vectors that know nothing of the title."""
-    search, count = subject.config.search, subject.candidates
+    count = subject.candidates
     passages = {chunk.id: chunk.text for chunk in subject.passages.chunks}
     of_text = await embedded(subject.embedder, passages) if bare else None
     titles = {chunk.id: chunk.title.strip() for chunk in subject.passages.chunks if chunk.title and chunk.title.strip()}
@@ -93,7 +93,7 @@ async def measured(subject: Opened, *, bare: bool = False) -> dict[Way, Figures]
             for weight in weights:
                 ways[f"{rule}, {weight:g}"] = combine_vectors([(own, 1.0), (nearest, weight)], rule, count)
         for way, dense in ways.items():
-            both = fuse(dense, words, method="zscore", dense_weight=search.dense_weight)
+            both = fuse(dense, words, method="zscore")
             figures[way, "dense"].append(subject.ndcg(query_id, [item.chunk_id for item in dense]))
             figures[way, "hybrid"].append(subject.ndcg(query_id, [item.chunk_id for item in both]))
     return {way: np.array(values) for way, values in figures.items()}

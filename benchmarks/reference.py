@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     Scores = dict[int, float]
     """By row, best first."""
 
-Fusion: TypeAlias = Literal["zscore", "rrf", "minmax"]
+Fusion: TypeAlias = Literal["adaptive", "zscore", "rrf", "minmax"]
 
 K1, B = 1.2, 0.75
 RANK_CONSTANT = 60
+DENSE_WEIGHT, LEAD = 0.65, 10
+"""Of ``adaptive``: the dense side's weight where both leads are equal, and the place that the best is held against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,22 @@ def exact(collection: MadeUp, questions: int, condition: Condition | None = None
 
 
 def fuse(dense: Scores, lexical: Scores, fusion: Fusion) -> list[int]:
-    """Return the best rows of both sides, each with half the weight."""
+    """Return the best rows of both sides, each with half the weight; in ``adaptive`` by how far its best stands out."""
     sides = [_comparable(side, fusion) for side in (dense, lexical)]
-    total = {row: sum(scores.get(row, absent) for scores, absent in sides) for row in dense | lexical}
+    weights = (1.0, 1.0)
+    if fusion == "adaptive":
+        leads = [_lead(sorted(scores.values(), reverse=True)) for scores, _ in sides]
+        weights = (DENSE_WEIGHT * leads[0], (1 - DENSE_WEIGHT) * leads[1])
+    weighted = list(zip(sides, weights, strict=True))
+    total = {
+        row: sum(weight * scores.get(row, absent) for (scores, absent), weight in weighted) for row in dense | lexical
+    }
     return sorted(total, key=lambda row: (-total[row], row))[:TOP_K]
+
+
+def _lead(scores: Sequence[float]) -> float:
+    """Return by how much the first of some falling scores is above the tenth, or above the last one."""
+    return scores[0] - scores[:LEAD][-1] if scores else 0.0
 
 
 def _comparable(side: Scores, fusion: Fusion) -> tuple[Mapping[int, float], float]:
@@ -62,7 +76,7 @@ def _comparable(side: Scores, fusion: Fusion) -> tuple[Mapping[int, float], floa
     if fusion == "rrf" or not side:
         return {row: 1 / (RANK_CONSTANT + rank) for rank, row in enumerate(side, start=1)}, 0.0
     values = np.array(list(side.values()))
-    if fusion == "zscore":
+    if fusion in {"adaptive", "zscore"}:
         scaled = (values - values.mean()) / (values.std() or 1)
         return dict(zip(side, scaled.tolist(), strict=True)), float(scaled.min())
     low, high = float(values.min()), float(values.max())

@@ -79,7 +79,7 @@ class Peer:
 OURS = "retrieval-core"
 PLAIN = "numpy-bm25s"
 PEERS: dict[str, Peer] = {
-    OURS: Peer(OURS, "ours", (OURS, "numpy"), "zscore", keeps_files=True, filters=True, dense=True),
+    OURS: Peer(OURS, "ours", (OURS, "numpy"), "adaptive", keeps_files=True, filters=True, dense=True),
     PLAIN: Peer("numpy + bm25s", "plain", ("numpy", "bm25s"), filters=True, dense=True),
     "numpy-bm25s-scores": Peer(
         "numpy + bm25s, scores", "plain", ("numpy", "bm25s"), "minmax", filters=True, dense=True
@@ -102,7 +102,7 @@ PEERS: dict[str, Peer] = {
         "Qdrant Edge", "with_qdrant_edge", ("qdrant-edge-py",), keeps_files=True, filters=True, dense=True
     ),
     "retrieval-core-lancedb": Peer(
-        "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "zscore", keeps_files=True, filters=True, dense=True
+        "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "adaptive", keeps_files=True, filters=True, dense=True
     ),
     "retrieval-core-documents": Peer(
         "retrieval-core, documents", "ours_documents", (OURS, "numpy"), "zscore", keeps_files=True, documents=True

@@ -21,6 +21,7 @@ from benchmarks.collection import (
 )
 from benchmarks.reference import K1, B, Exact, exact, fuse
 
+from retrieval_core.config import SearchConfig
 from retrieval_core.pipeline.stages.fuse import fuse as pipeline_fuse
 from retrieval_core.ports import Candidate
 
@@ -113,14 +114,16 @@ def test_the_exact_search_finds_the_best(collection: MadeUp, share: str | None) 
         np.testing.assert_allclose([words[row] for row in found.lexical], best, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fusion", ["zscore", "rrf", "minmax"])
+@pytest.mark.parametrize("fusion", ["adaptive", "zscore", "rrf", "minmax"])
 def test_sides_are_fused_as_the_pipeline_does(collection: MadeUp, fusion: Fusion) -> None:
-    """With equal weights; the pipeline orders equal scores by id."""
+    """With the default's weight, or equal ones; the pipeline orders equal scores by id."""
     for found in exact(collection, QUESTIONS):
         sides = [
             [Candidate(f"{row:04}", score) for row, score in side.items()] for side in (found.dense, found.lexical)
         ]
-        expected = [int(ranked.chunk_id) for ranked in pipeline_fuse(*sides, method=fusion, limit=TOP_K)]
+        weight = SearchConfig(fusion=fusion).dense_weight
+        ranking = pipeline_fuse(*sides, method=fusion, dense_weight=weight, limit=TOP_K)
+        expected = [int(ranked.chunk_id) for ranked in ranking]
         assert fuse(found.dense, found.lexical, fusion) == expected
 
 

@@ -153,7 +153,7 @@ memory_limits = { max_cache_size = 1000, max_results_per_query = 100, chunk_size
         "cache.embeddings": 500,
     }
     assert load_config(file, own) == preset
-    assert config.search.fusion == "zscore"
+    assert config.search.fusion == "adaptive"
 
 
 @pytest.mark.parametrize(

@@ -262,3 +262,11 @@ def test_a_missing_extra_names_both_ways_to_install_it() -> None:
         "The Redis cache needs an extra. Install it with: pip install 'retrieval-core[redis]' "
         "(in a checkout: pip install -e 'packages/retrieval_core[redis]')"
     )
+
+
+def test_a_fixed_weight_is_equal_unless_it_is_set() -> None:
+    """What the weight means depends on the fusion, so the default does too; what was set stays."""
+    assert load_config().search.dense_weight == 0.65
+    assert load_config(overrides={"search.fusion": "rrf"}).search.dense_weight == 0.5
+    assert load_config(overrides={"search.fusion": "rrf", "search.dense_weight": 0.65}).search.dense_weight == 0.65
+    assert load_config(overrides={"search.dense_weight": 0.3}).search.dense_weight == 0.3

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.pipeline.stages.fuse import FusionMethod
 
-METHODS: tuple[FusionMethod, ...] = ("zscore", "rrf", "minmax", "dbsf")
-AFFINE_METHODS: tuple[FusionMethod, ...] = ("zscore", "minmax", "dbsf")
+METHODS: tuple[FusionMethod, ...] = ("adaptive", "zscore", "rrf", "minmax", "dbsf")
+AFFINE_METHODS: tuple[FusionMethod, ...] = ("adaptive", "zscore", "minmax", "dbsf")
 IDS = "abcdefgh"
 
 
@@ -178,7 +178,7 @@ def test_extreme_scores_fuse_like_ordinary_ones(method: FusionMethod, unit: floa
 def test_equal_scores_are_exactly_equal(number: float, count: int) -> None:
     """A side whose scores are all the same says nothing, however its mean is rounded."""
     same = tuple(Candidate(f"{position:03}", number) for position in range(count))
-    for method, value in zip(AFFINE_METHODS, (0.0, 1.0, 0.5), strict=True):
+    for method, value in zip(AFFINE_METHODS, (0.0, 0.0, 1.0, 0.5), strict=True):
         assert {item.score for item in fuse(same, (), method=method, dense_weight=1.0)} == {value}
 
 
@@ -191,6 +191,16 @@ LEXICAL = side(c=8.0, d=4.0)
     [
         # Dense: mean 0.6, deviation sqrt(0.06); lexical: mean 6, deviation 2; both sides' lowest is a missing chunk's.
         ("zscore", {"a": 0.6 * 1.5**0.5 - 0.4, "b": -0.4, "c": -0.6 * 1.5**0.5 + 0.4, "d": -0.6 * 1.5**0.5 - 0.4}),
+        # Leads: 2 * sqrt(1.5) and 2, so that 0.6 to 0.4 becomes 0.6 * sqrt(1.5) to 0.4.
+        (
+            "adaptive",
+            {
+                "a": (0.9 - 0.4) / (0.6 * 1.5**0.5 + 0.4),
+                "b": -0.4 / (0.6 * 1.5**0.5 + 0.4),
+                "c": (0.4 - 0.9) / (0.6 * 1.5**0.5 + 0.4),
+                "d": (-0.9 - 0.4) / (0.6 * 1.5**0.5 + 0.4),
+            },
+        ),
         ("rrf", {"a": 0.6 / 61, "b": 0.6 / 62, "c": 0.6 / 63 + 0.4 / 61, "d": 0.4 / 62}),
         ("minmax", {"a": 0.6, "b": 0.3, "c": 0.4, "d": 0.0}),
         # Deviations of the samples: 0.3 and sqrt(8).
@@ -204,6 +214,27 @@ def test_values_reckoned_by_hand(method: FusionMethod, expected: dict[str, float
     """Each method gives what its formula says."""
     ranked = fuse(DENSE, LEXICAL, method=method, dense_weight=0.6)
     assert fused(ranked) == approx(expected)
+
+
+def test_the_side_whose_best_stands_out_decides() -> None:
+    """Equal weights go to the side that sets its first passage apart from the others, whichever that is."""
+    steps = {name: 1 - position / 100 for position, name in enumerate("abcdefghijklmn")}
+    peak = {name: 0.9 if name == "n" else 0.1 + position / 1000 for position, name in enumerate("abcdefghijklmn")}
+    assert ids(fuse(side(**steps), side(**peak), method="adaptive"))[0] == "n"
+    assert ids(fuse(side(**peak), side(**steps), method="adaptive"))[0] == "n"
+
+
+@given(dense=sides(small_numbers), lexical=sides(small_numbers), weight=weights)
+def test_adapted_weights_stay_between_both_sides(
+    dense: tuple[Candidate, ...], lexical: tuple[Candidate, ...], weight: float
+) -> None:
+    """Whatever the sides' leads, no value is above or below those of both sides."""
+    adapted = fused(fuse(dense, lexical, method="adaptive", dense_weight=weight))
+    by_words = fused(fuse(dense, lexical, dense_weight=0.0))
+    by_meaning = fused(fuse(dense, lexical, dense_weight=1.0))
+    for name, value in adapted.items():
+        low, high = sorted((by_words[name], by_meaning[name]))
+        assert low - 1e-9 <= value <= high + 1e-9
 
 
 def test_scores_become_plain_floats() -> None:

@@ -32,6 +32,8 @@ MOST_WEIGHT = 1000.0
 DEFAULT_WEIGHTS = {"max": 1.0, "mean": 0.3}
 """By rule; measured with titles, see ``docs/measurements.md``. Under ``max`` a lower weight soon takes away all effect,
 since cosines of one question lie close together; under ``mean`` a higher one costs dense search more than it brings."""
+FIXED_DENSE_WEIGHT = 0.5
+"""Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -72,8 +74,8 @@ def _delimiter(delimiter: str) -> str:
 class ChunkingConfig(Settings):
     """How documents are split."""
 
-    max_tokens: int = Field(default=384, ge=16, le=8192)
-    """The longest passage, in the embedder's tokens."""
+    max_tokens: int = Field(default=512, ge=16, le=8192)
+    """The longest passage, in the embedder's tokens; with title and headings never more than the embedder reads."""
     min_tokens: int = Field(default=64, ge=0)
     """Sections shorter than this are joined with their small neighbours, as long as they fit."""
     text_column: str | None = None
@@ -110,11 +112,12 @@ class SearchConfig(Settings):
     """The most passages in a result."""
     candidates: int = Field(default=200, ge=1, le=10_000)
     """Passages asked of each side before they are combined; never less than ``top_k``."""
-    fusion: Literal["zscore", "rrf", "minmax", "dbsf", "native"] = "zscore"
+    fusion: Literal["adaptive", "zscore", "rrf", "minmax", "dbsf", "native"] = "adaptive"
     """How the sides are combined, see ``retrieval_core.pipeline.stages.fuse``; ``native`` leaves it to a store that
     can."""
-    dense_weight: float = Field(default=0.5, ge=0, le=1)
-    """Weight of the dense side; the lexical side has the rest."""
+    dense_weight: float = Field(default=0.65, ge=0, le=1)
+    """Weight of the dense side; the lexical side has the rest. With ``adaptive`` it holds where neither side stands out
+    more than the other; with any other fusion it holds for every question, and is 0.5 where it is not set."""
     score_threshold: float | None = Field(default=None, ge=0, le=1)
     """The least cosine similarity of a passage in a result."""
     on_unscored: Literal["drop", "keep"] = "drop"
@@ -125,6 +128,12 @@ class SearchConfig(Settings):
     """Passages that ``mmr`` chooses from; never less than ``top_k``, of the configuration or of a call."""
     lambda_mult: float = Field(default=0.7, ge=0, le=1)
     """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
+
+    @model_validator(mode="after")
+    def _fixed_weights_are_equal(self) -> Self:
+        if self.fusion != "adaptive" and "dense_weight" not in self.model_fields_set:
+            object.__setattr__(self, "dense_weight", FIXED_DENSE_WEIGHT)
+        return self
 
     @model_validator(mode="after")
     def _there_is_a_choice(self) -> Self:

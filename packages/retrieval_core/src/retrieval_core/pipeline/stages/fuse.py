@@ -5,6 +5,8 @@ them comparable within the one query, then adds them up with weights ``dense_wei
 
 ========== =========================================================================================================
 zscore     ``(score - mean) / deviation`` of the side; a chunk that the side did not find counts as the side's lowest
+adaptive   as ``zscore``, and a side counts the more in a question the further its best chunk stands out: the weights'
+           ratio is multiplied by that of both sides' leads, a lead being the best value minus the tenth best
 rrf        ``1 / (60 + rank)``; not found counts as 0 (Cormack, Clarke and Büttcher, SIGIR 2009)
 minmax     ``(score - lowest) / (highest - lowest)``; not found counts as 0
 dbsf       ``(score - (mean - 3 deviations)) / 6 deviations``, with the sample's deviation as in Qdrant; not found
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Candidate
 
-FusionMethod: TypeAlias = Literal["zscore", "rrf", "minmax", "dbsf"]
+FusionMethod: TypeAlias = Literal["adaptive", "zscore", "rrf", "minmax", "dbsf"]
+
+LEAD = 10
+"""The place that a side's best value is held against; see ``docs/measurements.md``."""
 
 RRF_RANK_CONSTANT = 60
 """From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet", SIGIR 2009."""
@@ -65,7 +70,7 @@ def fuse(
         dense: Best first; ``None`` where that side was not asked or failed, and its own order then stands alone.
         lexical: The same of the other side.
         method: See the module's documentation.
-        dense_weight: In [0, 1]; the lexical side has the rest.
+        dense_weight: In [0, 1]; the lexical side has the rest. In ``adaptive``, the weight where both leads are equal.
         limit: How many are wanted; all of them where it is not given.
         unembedded: Ids of chunks that have no vector yet. Their words stand in for their meaning, of which nothing is
             known: the value of the lexical side counts for both.
@@ -78,6 +83,8 @@ def fuse(
     places = _places(dense), _places(lexical)
     dense_values, dense_absent = _normalized(places[0], method)
     lexical_values, lexical_absent = _normalized(places[1], method)
+    if method == "adaptive":
+        dense_weight = _adapted(dense_weight, _lead(dense_values), _lead(lexical_values))
     dense_values |= {name: lexical_values[name] for name in unembedded if name in lexical_values}
     fused = {
         chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
@@ -179,6 +186,18 @@ def _scores(
     )
 
 
+def _lead(values: Mapping[str, float]) -> float:
+    """Return by how much a side's best value is above its tenth best, or above its last one where there are fewer."""
+    best = list(islice(values.values(), LEAD))
+    return best[0] - best[-1] if best else 0.0
+
+
+def _adapted(dense_weight: float, dense_lead: float, lexical_lead: float) -> float:
+    """Return the dense side's weight for this question; the given one where neither side tells its best ones apart."""
+    dense, lexical = dense_weight * dense_lead, (1 - dense_weight) * lexical_lead
+    return dense / (dense + lexical) if dense + lexical else dense_weight
+
+
 _NOWHERE = (None, None)
 _UNSCORED = Scores()
 
@@ -190,7 +209,7 @@ def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> 
     if method == "rrf":
         return {chunk_id: 1 / (RRF_RANK_CONSTANT + rank) for chunk_id, (rank, _) in side.items()}, 0.0
     values = _METHODS[method](_scaled([score for _, score in side.values()]))
-    return dict(zip(side, values, strict=True)), min(values) if method == "zscore" else 0.0
+    return dict(zip(side, values, strict=True)), min(values) if _METHODS[method] is _zscore else 0.0
 
 
 def _scaled(scores: Sequence[float]) -> list[float]:
@@ -223,4 +242,9 @@ def _dbsf(scores: Sequence[float]) -> list[float]:
     return [(score - lowest) / (6 * deviation) if deviation else 0.5 for score in scores]
 
 
-_METHODS: dict[str, Callable[[Sequence[float]], list[float]]] = {"zscore": _zscore, "minmax": _minmax, "dbsf": _dbsf}
+_METHODS: dict[str, Callable[[Sequence[float]], list[float]]] = {
+    "adaptive": _zscore,
+    "zscore": _zscore,
+    "minmax": _minmax,
+    "dbsf": _dbsf,
+}
