@@ -190,11 +190,7 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
         assert answer.content.startswith(b"\x89PNG")
         assert (await read(service, "/v1/chunks/x%2Fpage", "all"))["text"] == "Of an id."
         for path, token, message in (
-            (
-                "x%2Fpage/page",
-                "all",
-                no_file,
-            ),
+            ("x%2Fpage/page", "all", no_file),
             ("x/page", "all", "Chunk x not found"),
             ("tides.pdf%230/page", "one", "Chunk tides.pdf#0 not found"),
             ("tides.pdf%230/page.png", "one", "Chunk tides.pdf#0 not found"),

@@ -109,7 +109,7 @@ def test_an_answer_does_not_depend_on_what_others_have(tmp_path: Path) -> None:
         both = await filled(tmp_path / "both", {"acme": 64, "globex": 128}, graph=False)
         alone = await filled(tmp_path / "alone", {"acme": 64}, graph=False)
         ids, _ = [await ids_of(each) for each in (both, alone)]  # so that both have embedded its question
-        questions = Questions(5, ids)
+        questions = Questions(6, ids)
         tokens = {"tokens": HASHED, "allow_writes": False}
         async with serving({"index": both}, **tokens) as one, serving({"index": alone}, **tokens) as other:
             for _ in range(400):
