@@ -105,10 +105,10 @@ PEERS: dict[str, Peer] = {
         "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "adaptive", keeps_files=True, filters=True, dense=True
     ),
     "retrieval-core-documents": Peer(
-        "retrieval-core, documents", "ours_documents", (OURS, "numpy"), "zscore", keeps_files=True, documents=True
+        "retrieval-core, documents", "ours_documents", (OURS, "numpy"), "adaptive", keeps_files=True, documents=True
     ),
     "retrieval-core-reranked": Peer(
-        "retrieval-core, reranked", "ours_documents", (OURS, "numpy"), "zscore", keeps_files=True, documents=True
+        "retrieval-core, reranked", "ours_documents", (OURS, "numpy"), "adaptive", keeps_files=True, documents=True
     ),
 }
 """All systems, by the names that the command line takes."""
