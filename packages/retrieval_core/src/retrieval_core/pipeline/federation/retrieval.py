@@ -95,7 +95,7 @@ class FederatedRetrieval:
         started = run.elapsed_ms
         fusion = self.config.search.fusion
         found = [_index_result(name, self.pipelines[name], result) for name, result in results.items()]
-        merged = merge(found, method="zscore" if fusion in {"native", "adaptive"} else fusion)
+        merged = merge(found, method="zscore" if fusion in ("native", "adaptive") else fusion)
         hits = without_copies(weighted(merged.hits, self.weights))
         copies = len(merged.hits) - len(hits)
         decision = f"by {merged.by}" + (f"; {copies} left out that another index has as well" if copies else "")
