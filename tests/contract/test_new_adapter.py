@@ -105,7 +105,9 @@ def test_a_reranker_within_the_library(tmp_path: Path) -> None:
     replaced(package / "config/adapters.py", "class RerankerConfig(", SECTION)
     replaced(package / "config/adapters.py", "    local: LocalReranker", FIELD)
     replaced(
-        package / "adapters/registry.py", '        cohere="', '        initials="rerankers.initials",\n        cohere="'
+        package / "adapters/registry.py",
+        '        cohere="rerankers',
+        '        initials="rerankers.initials",\n        cohere="rerankers',
     )
     tests = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(tests)))}

@@ -395,6 +395,15 @@ def test_evaluating_several_settings_prints_one_table(shell: Shell) -> None:
     assert memory["index_bytes"] is None
 
 
+def test_settings_to_compare_win_over_those_given(shell: Shell) -> None:
+    """Over options such as --store too: a second line that measures the first one again would tell nothing."""
+    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
+    collection(shell.folder)
+    first, second = shell.json("evaluate", "beir", "--store", "memory", "--compare", "store.kind=sqlite")["compared"]
+    assert first["index_bytes"] is None
+    assert second["index_bytes"] > 0
+
+
 @pytest.mark.parametrize("given", ["", "one.toml two.toml", 'search.mode="lexical', "search.mood=lexical"])
 def test_settings_to_compare_that_are_none(shell: Shell, given: str) -> None:
     """They are refused before anything is indexed."""

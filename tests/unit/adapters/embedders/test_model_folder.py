@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.adapters.embedders.known_models import ModelFacts
 from retrieval_core.adapters.embedders.local import LocalEmbedder
-from retrieval_core.adapters.embedders.model_folder import facts_in
+from retrieval_core.adapters.local_models.known_models import ModelFacts
+from retrieval_core.adapters.local_models.model_folder import facts_in
 from retrieval_core.config import LocalEmbedderConfig
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError
 from retrieval_core.testing.embedder_kit import PASSAGES, EmbedderConformance

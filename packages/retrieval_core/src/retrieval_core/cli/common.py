@@ -51,6 +51,8 @@ class Given:
     top_k: int | None = None
     mode: str | None = None
     filter_json: str | None = None
+    alterations: tuple[str, ...] = ()
+    """Assignments that win over all else."""
 
     def config(self, **settings: str | int | None) -> RetrievalConfig:
         """Put defaults, file, environment and options together; keys of ``settings`` are dotted with ``__``.
@@ -59,20 +61,14 @@ class Given:
             click.UsageError: An assignment has no ``=``.
             ConfigurationError: A setting is wrong.
         """
-        from retrieval_core.config import load_config, parse_value  # noqa: PLC0415 - help and completion need no settings
+        from retrieval_core.config import load_config  # noqa: PLC0415 - help and completion need no settings
 
-        overrides: dict[str, Any] = {}
-        for assignment in self.assignments:
-            key, equals, value = assignment.partition("=")
-            if not equals:
-                # What was given may be a key that lacks its name, so it is not shown.
-                msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
-                raise click.UsageError(msg)
-            overrides[key.strip()] = parse_value(value)
+        overrides = _assigned(self.assignments)
         settings = {"store__kind": self.store, "search__top_k": self.top_k, "search__mode": self.mode, **settings}
         if len(self.index_files) == 1:
             settings["index"] = self.index_files[0]
         overrides.update({key.replace("__", "."): value for key, value in settings.items() if value is not None})
+        overrides.update(_assigned(self.alterations))
         return load_config(self.config_file, overrides, os.environ)
 
     def altered(self, settings: str) -> Given:
@@ -94,9 +90,7 @@ class Given:
         if len(files) > 1 or not words:
             msg = f"{settings!r} names {len(files)} files or presets; it takes KEY=VALUE, and one of these at most"
             raise click.UsageError(msg)
-        return replace(
-            self, config_file=files[0] if files else self.config_file, assignments=(*self.assignments, *assignments)
-        )
+        return replace(self, config_file=files[0] if files else self.config_file, alterations=assignments)
 
     def condition(self) -> Filter | None:
         """Return the filter.
@@ -134,6 +128,21 @@ class Given:
 
         with open_indexes(_by_name(self.index_files), config=config) as indexes:
             yield indexes
+
+
+def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    """Return settings by their keys."""
+    from retrieval_core.config import parse_value  # noqa: PLC0415 - help and completion need no settings
+
+    overrides: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            # What was given may be a key that lacks its name, so it is not shown.
+            msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
+            raise click.UsageError(msg)
+        overrides[key.strip()] = parse_value(value)
+    return overrides
 
 
 def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:

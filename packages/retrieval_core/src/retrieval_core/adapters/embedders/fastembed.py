@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from retrieval_core.adapters.embedders.local import EmbeddingModel, LocalEmbedder
-from retrieval_core.adapters.embedders.model_folder import settled
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
+from retrieval_core.adapters.local_models.embedding import EmbeddingModel, RunsEmbeddingModel
 from retrieval_core.adapters.local_models.fastembed import fetched, unknown
 from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
+from retrieval_core.adapters.local_models.model_folder import settled
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.config.adapters import FastembedEmbedderConfig
@@ -16,7 +16,7 @@ from retrieval_core.errors import ConfigurationError
 from retrieval_core.run.lazy import Lazy
 
 
-class FastembedEmbedder(LocalEmbedder):
+class FastembedEmbedder(RunsEmbeddingModel):
     """Embeds with an open model that ``fastembed`` finds in its cache or downloads with the first text.
 
     The model is used as its card says, by what is known of its name (``KNOWN_MODELS``). Its files are run one text a
@@ -38,8 +38,8 @@ class FastembedEmbedder(LocalEmbedder):
         self._name = settings.model
         facts = settled(settings, settings.model, section="embedder.fastembed", place=settings.model)
         files = LocalModel(f"fastembed/{settings.model}", {}, carrier="", extra="fastembed")
-        super().__init__(EmbeddingModel.of(files, facts, settings.dimension), threads=threads)
-        self._needed_for = "An embedding model of fastembed"
+        model = EmbeddingModel.of(files, facts, settings.dimension)
+        super().__init__("An embedding model of fastembed", model, threads=threads)
         self._files = Lazy(self._fetch)
 
     def _fetch(self) -> ModelFiles:

@@ -6,13 +6,13 @@ import json
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.adapters.embedders.known_models import KNOWN_MODELS, ModelFacts, known_model
+from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.adapters.embedders.known_models import Pooling
+    from retrieval_core.adapters.local_models.known_models import Pooling
     from retrieval_core.config.adapters import EmbeddingModelConfig
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")

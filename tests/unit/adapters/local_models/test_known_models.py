@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from retrieval_core.adapters.embedders.known_models import KNOWN_MODELS, ModelFacts, known_model
+from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model
 
 
 @pytest.mark.parametrize("name", KNOWN_MODELS)
