@@ -96,7 +96,7 @@ def test_passages_of_a_section_are_merged_where_most_of_them_were_found(view: Re
 
 def test_merging_works_on_what_our_retriever_finds(tmp_path: Path) -> None:
     """Over files: the parent's text is the section as it stands in the document."""
-    parts = "\n\n".join(f"Moon part {number}. " + "The crew looked at the moon again. " * 25 for number in range(4))
+    parts = "\n\n".join(f"Moon part {number}. " + "The crew looked at the moon again. " * 45 for number in range(4))
     (tmp_path / "moon.md").write_text(f"# Moon\n\n## Log\n\n{parts}\n\n## Else\n\nNothing of that kind.\n")
     embedder = FakeEmbedder()
     with open_index(tmp_path / "x.db", embedder=embedder) as index:

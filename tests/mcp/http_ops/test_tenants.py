@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Document
-from retrieval_core.config import CacheConfig, EmbedderConfig
+from retrieval_core.config import CacheConfig, EmbedderConfig, SearchConfig
 from retrieval_core.config.adapters import SemanticCacheConfig
 from retrieval_core.ports import Change
 from retrieval_core.run.observe import Metrics
@@ -106,8 +106,10 @@ def test_an_answer_does_not_depend_on_what_others_have(tmp_path: Path) -> None:
     """
 
     async def run() -> None:
-        both = await filled(tmp_path / "both", {"acme": 64, "globex": 128}, graph=False)
-        alone = await filled(tmp_path / "alone", {"acme": 64}, graph=False)
+        # With weights that are fixed: how far a side's best passage stands out rests on the words of all.
+        fixed = SearchConfig(fusion="zscore", on_unscored="keep")
+        both = await filled(tmp_path / "both", {"acme": 64, "globex": 128}, graph=False, search=fixed)
+        alone = await filled(tmp_path / "alone", {"acme": 64}, graph=False, search=fixed)
         ids, _ = [await ids_of(each) for each in (both, alone)]  # so that both have embedded its question
         questions = Questions(6, ids)
         tokens = {"tokens": HASHED, "allow_writes": False}
