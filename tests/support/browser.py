@@ -34,9 +34,19 @@ class Opened:
         self.url = url
         self.requests: list[str] = []
         self.errors: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("request", self._asked)
+        page.on("pageerror", self._broke)
+        page.on("console", self._told)
+
+    def _asked(self, request: Any) -> None:
+        self.requests.append(request.url)
+
+    def _broke(self, error: Any) -> None:
+        self.errors.append(str(error))
+
+    def _told(self, message: Any) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
 
     @property
     def place(self) -> str:

@@ -36,6 +36,10 @@ def show(at: Opened, view: str) -> None:
         )
 
 
+def accept(dialog: Any) -> None:
+    dialog.accept()
+
+
 def test_a_question_shows_passages_with_its_words_marked(at_page: Opened) -> None:
     at_page.ask(DISTANCE)
     assert at_page.page.inner_text(".hit h2 >> nth=0") == "The moon"
@@ -138,7 +142,7 @@ def test_files_are_added_and_removed_where_that_is_allowed(chromium: Any, folder
         at.page.wait_for_selector("#files", state="attached")
         at.page.set_input_files("#files", new)
         at.page.wait_for_selector("tbody :text('mars.md')")
-        at.page.on("dialog", lambda dialog: dialog.accept())
+        at.page.on("dialog", accept)
         at.page.click("tr:has-text('mars.md') >> text=Remove")
         at.page.wait_for_selector("tr:has-text('mars.md')", state="detached")
 

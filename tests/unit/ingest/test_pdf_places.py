@@ -61,7 +61,7 @@ def columns(path: Path) -> Path:
 
     document = BaseDocTemplate(str(path), pagesize=A4)
     document.addPageTemplates([PageTemplate(frames=frames, onPage=head)])
-    story = [
+    story: list[Any] = [
         part
         for number in range(1, 40)
         for part in (
