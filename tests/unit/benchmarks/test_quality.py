@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("ir_measures")
+pytest.importorskip("onnxruntime")
+
 from benchmarks import __main__ as command
 from benchmarks import quality
 from benchmarks.collection import Written, keep, opened, passage

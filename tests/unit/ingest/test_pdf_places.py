@@ -6,8 +6,14 @@ import re
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-import pypdfium2
 import pytest
+
+pytest.importorskip("pypdfium2")
+pytest.importorskip("PIL")
+pytest.importorskip("pypdf")
+pytest.importorskip("reportlab")
+
+import pypdfium2
 from PIL import Image, ImageChops
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import RectangleObject

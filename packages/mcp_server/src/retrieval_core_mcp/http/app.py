@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp
 
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Metrics
@@ -76,6 +77,10 @@ def create_app(
             for served in indexes:
                 await served.index.aclose()
 
+    async def documents(request: Request) -> ASGIApp:
+        """Answer at the path's one route: that knows all methods, and so names them to who asks by another."""
+        return await (to.change_documents if request.method in {"POST", "DELETE"} else to.documents)(request)
+
     routes = [
         Route("/v1/search", to.search, methods=["POST"]),
         Route("/v1/context", to.context, methods=["POST"]),
@@ -88,8 +93,7 @@ def create_app(
         Route("/v1/indexes", to.indexes, methods=["GET"]),
         Route("/v1/indexes/{name}", to.index, methods=["GET"]),
         Route("/v1/indexes/{name}/fields", to.fields, methods=["GET"]),
-        Route("/v1/documents", to.documents, methods=["GET"]),
-        Route("/v1/documents", to.change_documents, methods=["POST", "DELETE"]),
+        Route("/v1/documents", documents, methods=["GET", "POST", "DELETE"]),
         Route("/v1/documents/{document_id:path}", to.document, methods=["GET"]),
         Route("/healthz", to.healthz, methods=["GET"]),
         Route("/readyz", to.readyz, methods=["GET"]),
