@@ -105,7 +105,7 @@ def test_an_embedder_that_fails_leaves_the_rest_to_tell(monkeypatch: pytest.Monk
     [
         (["a/b/1.md", "a/b/2.md"], ("a/b",)),
         (["a/b/1.md", "a/c/2.md", "x.md"], ("a", "x.md")),
-        (["/home/me/a/1.md", "/home/me/b/2.md"], ("/home/me",)),
+        (["/wiki/a/1.md", "/wiki/b/2.md"], ("/wiki",)),
         ([f"{n}.md" for n in range(9)], ()),
     ],
 )
