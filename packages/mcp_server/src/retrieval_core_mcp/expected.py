@@ -17,7 +17,7 @@ _LONGEST_NOTE = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedPassage:
     """What became of a passage.
 
     Attributes:
@@ -31,11 +31,11 @@ class Expected:
     rank: int | None = None
 
 
-def among(found: RetrievalResult, chunk_id: str) -> Expected | None:
+def among(found: RetrievalResult, chunk_id: str) -> ExpectedPassage | None:
     """Return the place of a passage among results; ``None`` where it has none."""
     for rank, hit in enumerate(found.hits, 1):
         if hit.id == chunk_id:
-            return Expected(f"It came as number {rank}.", hit, rank)
+            return ExpectedPassage(f"It came as number {rank}.", hit, rank)
     return None
 
 
@@ -47,7 +47,7 @@ async def why_not(
     *,
     asked: int,
     deepest: int,
-) -> Expected:
+) -> ExpectedPassage:
     """Return why a passage of the index is not among results.
 
     Args:
@@ -62,20 +62,20 @@ async def why_not(
     """
     deeper = await search(filters, deepest)
     if (place := among(deeper, chunk_id)) is not None:
-        return Expected(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
+        return ExpectedPassage(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
     own = {"id": {"$eq": chunk_id}}
     alone = await search({"$and": [own, filters]} if filters else own, 1)
     if alone.hits and alone.hits[0].id == chunk_id:
         others = f"{len(deeper.hits)} others come before it"
         worst = deeper.hits[-1].scores.final if deeper.hits else None
         last = "" if worst is None else f", the last with the score {worst:.4g}"
-        return Expected(f"It is not among the results: {others}{last}.", alone.hits[0])
+        return ExpectedPassage(f"It is not among the results: {others}{last}.", alone.hits[0])
     if filters and (await search(own, 1)).hits:
-        return Expected("The filter excludes it.")
+        return ExpectedPassage("The filter excludes it.")
     dropped = [
         f"The stage {record.stage} left it out: {in_one_line(item.reason, _LONGEST_NOTE) or f'score {item.score:.3g}'}."
         for record in (*found.trace, *alone.trace)
         for item in record.dropped
         if item.id == chunk_id
     ]
-    return Expected(dropped[0] if dropped else NOT_FOUND)
+    return ExpectedPassage(dropped[0] if dropped else NOT_FOUND)

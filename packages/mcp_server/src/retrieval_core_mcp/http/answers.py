@@ -141,7 +141,7 @@ class DocumentsAnswer(_Answer):
     """With which the next part is asked for; none behind the last one."""
 
 
-class PlacedChunk(_Answer):
+class DocumentChunk(_Answer):
     """A passage in its document."""
 
     id: str
@@ -169,7 +169,7 @@ class DocumentAnswer(_Answer):
     """Where the part begins."""
     length: int
     """Of the text of the whole document."""
-    chunks: tuple[PlacedChunk, ...]
+    chunks: tuple[DocumentChunk, ...]
     """The passages that lie in the part, or reach into it."""
 
 

@@ -63,7 +63,7 @@ class ScoredPassage(StructuredContent):
     found_by: list[str] | None = Field(default=None, description="Searches beside the question's own")
 
 
-class ExplainAnswer(StructuredContent):
+class Explanation(StructuredContent):
     """What was done for a question, and what came of it."""
 
     results: list[ScoredPassage]
@@ -97,7 +97,7 @@ def explained(
     passages = [_scored(hit, rank) for rank, hit in enumerate(found.hits, 1) if can_be_named(hit.id, call.limit)]
 
     def attempt(count: int, told: int) -> ToolAnswer:
-        answer = ExplainAnswer(
+        answer = Explanation(
             results=passages[:count],
             stages=stages[:told],
             expected=expected,
@@ -172,7 +172,7 @@ def _scored(hit: Hit, rank: int | None) -> ScoredPassage:
     )
 
 
-def _as_text(answer: ExplainAnswer) -> str:
+def _as_text(answer: Explanation) -> str:
     lines: list[str] = []
     if answer.why is not None:
         lines.append(answer.why if answer.expected is None else f"{answer.why}\n{_line(answer.expected)}")
@@ -202,6 +202,6 @@ TOOL = DeclaredTool(
     "Tell why a search returns what it does, with the scores of each stage, and, given an id, why that passage came or "
     "did not. For finding out, not for answering.",
     ExplainArguments,
-    ExplainAnswer,
+    Explanation,
     run,
 )

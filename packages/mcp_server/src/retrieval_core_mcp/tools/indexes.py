@@ -52,7 +52,7 @@ class DescribeArguments(Sized):
     """Arguments of the tool describe_index."""
 
 
-class IndexField(StructuredContent):
+class DescribedField(StructuredContent):
     """A field that filters can name."""
 
     name: str
@@ -74,7 +74,7 @@ class DescribeAnswer(StructuredContent):
     indexed_first: str | None = None
     indexed_last: str | None = None
     sources: list[str] = Field(description="Some of them")
-    fields: list[IndexField]
+    fields: list[DescribedField]
     note: str
 
 
@@ -144,11 +144,11 @@ def description_of(contents: Contents, name: str, description: str | None, limit
     return attempt(count, largest(lambda shown: attempt(count, shown).fits(limit), 0, most) or 0)
 
 
-def _field(field: FieldContents) -> IndexField:
+def _field(field: FieldContents) -> DescribedField:
     examples: list[Any] = [
         clean(value) if isinstance(value, str) else value for value in field.examples[:MOST_EXAMPLES]
     ]
-    return IndexField(
+    return DescribedField(
         name=in_one_line(field.name, 100),
         types=list(field.types)[:5],
         passages=field.passages,
@@ -173,7 +173,7 @@ def _as_text(answer: DescribeAnswer) -> str:
     return "\n".join(lines)
 
 
-def _field_line(field: IndexField) -> str:
+def _field_line(field: DescribedField) -> str:
     told: Sequence[str] = [
         "/".join(field.types),
         f"{field.passages:,} passages" if field.passages is not None else "",
