@@ -83,7 +83,7 @@ export async function fieldsOf(index) {
 
 function typed(text, field) {
   const kinds = field?.types ?? [];
-  if (kinds.some((kind) => kind.endsWith("boolean")) && ["true", "false"].includes(text)) return text === "true";
-  if (kinds.some((kind) => kind.endsWith("number")) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
+  if (kinds.some((kind) => kind.includes("boolean")) && ["true", "false"].includes(text)) return text === "true";
+  if (kinds.some((kind) => kind.includes("number")) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
   return text;
 }

@@ -62,16 +62,17 @@ function entry(hit, found, state) {
     h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
     text, more, scores(hit, found),
-    (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found by ${hit.found_by.join(", ")} too`));
+    (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found for ${hit.found_by.map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ")} too`));
 }
 
 // What each side gave a passage: its place there, and how its score stands to the best one's.
 export function scores(hit, found) {
   const best = Math.max(...found.results.map((each) => each.scores.lexical ?? 0), hit.scores.lexical ?? 0, 1e-9);
-  const { dense, dense_rank, lexical, lexical_rank, rerank, rerank_rank } = hit.scores;
+  const { dense, dense_rank, lexical, lexical_rank, rerank } = hit.scores;
+  const first = Math.max(...found.results.map((each) => each.scores.rerank ?? 0), 1e-9);
   const line = (name, rank, value, share, kind) => [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, value === undefined || value === null ? "not found" : `${shortNumber(value)}${rank ? ` · place ${rank}` : ""}`)];
   return h("div", { class: "sides" }, line("meaning", dense_rank, dense, dense ?? 0, "dense"), line("words", lexical_rank, lexical, (lexical ?? 0) / best, "lexical"),
-    rerank === undefined || rerank === null ? [] : line("reranked", rerank_rank, rerank, 1 / (rerank_rank ?? hit.rank ?? 1), ""));
+    rerank === undefined || rerank === null ? [] : line("reranked", null, rerank, rerank / first, ""));
 }
 
 export function pages(span) {
