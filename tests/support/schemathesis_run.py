@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from reportlab.pdfgen.canvas import Canvas
+
 from retrieval_core import Document, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 
@@ -72,8 +74,12 @@ def serving(folder: Path, token: str | None) -> Generator[str]:
         Document(name, text, source=name, content_hash="", metadata={"kind": "star"})
         for name, text in DOCUMENTS.items()
     ]
+    page = Canvas(str(folder / "tide.pdf"))
+    page.drawString(50, 700, "The tide follows the moon.")
+    page.save()
     with open_index(folder / "docs.db", embedder=FakeEmbedder()) as index:
         index.add_documents(documents)
+        index.ingest(folder / "tide.pdf")
     (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
     # A body of too many bytes is refused with 413, which Schemathesis takes for acceptance of what else is wrong in it.
     environment = {**os.environ, "RETRIEVAL_MCP__HTTP__MAX_BODY_BYTES": str(2**26)}

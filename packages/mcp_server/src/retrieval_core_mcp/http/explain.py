@@ -8,9 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.compat.service import MOST_RESULTS
-from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.index.serialization import chunk_to_json
-from retrieval_core.pipeline.answer.confidence import retrieval_confidence
 from retrieval_core_mcp.expected import among, why_not
 from retrieval_core_mcp.http.problems import no_vectors
 from retrieval_core_mcp.http.search import degraded, find, scores_of, stage_to_json
@@ -34,8 +32,7 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         raise no_vectors(served)
     search = partial(find, call, query, served)
     found = await search(query.filters, query.top_k)
-    analyzer = build_analyzer(served.index.config.analysis)
-    results, relevance = await asyncio.to_thread(_looked_at, found, analyzer, served)
+    results = await asyncio.to_thread(_shown, found, await served.library.analyzer())
     answer: dict[str, Any] = {
         "query": call.query,
         "status": "success",
@@ -50,8 +47,10 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         answer["why"] = told.why
         if told.hit is not None:
             answer["expected"] = _scored(told.hit, told.rank)
-    if relevance is not None:
-        answer["relevance"] = relevance
+    if (confidence := await served.library.confidence(found)) is not None:
+        chance = confidence.retrieval
+        unlikely = bool(found.hits) and chance < served.index.config.answer.abstain_below
+        answer["relevance"] = {"value": chance, "unlikely": unlikely, "explanation": confidence.explanation}
     return {
         **answer,
         "from_cache": found.from_cache,
@@ -61,11 +60,9 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
     }
 
 
-def _looked_at(
-    found: RetrievalResult, analyzer: Analyzer, served: ServedIndex
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the results with their passages, and how likely these are on the question's subject."""
-    results = [
+def _shown(found: RetrievalResult, analyzer: Analyzer) -> list[dict[str, Any]]:
+    """Return the results with their passages, and where words of the question stand in these."""
+    return [
         {
             **_scored(hit, rank),
             "chunk": chunk_to_json(hit.chunk),
@@ -73,14 +70,6 @@ def _looked_at(
         }
         for rank, hit in enumerate(found.hits, 1)
     ]
-    embedder = served.index.embedder
-    told = retrieval_confidence(
-        found.query, found.hits, embedder_id=None if embedder is None else embedder.id, analyzer=analyzer
-    )
-    if told is None:
-        return results, None
-    unlikely = bool(found.hits) and told.retrieval < served.index.config.answer.abstain_below
-    return results, {"value": told.retrieval, "unlikely": unlikely, "explanation": told.explanation}
 
 
 def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
