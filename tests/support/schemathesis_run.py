@@ -74,12 +74,12 @@ def serving(folder: Path, token: str | None) -> Generator[str]:
         Document(name, text, source=name, content_hash="", metadata={"kind": "star"})
         for name, text in DOCUMENTS.items()
     ]
-    page = Canvas(str(folder / "tide.pdf"))
+    page = Canvas(str(folder / "guide.pdf"))
     page.drawString(50, 700, "The tide follows the moon.")
     page.save()
     with open_index(folder / "docs.db", embedder=FakeEmbedder()) as index:
         index.add_documents(documents)
-        index.ingest(folder / "tide.pdf")
+        index.ingest(folder / "guide.pdf")
     (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
     # A body of too many bytes is refused with 413, which Schemathesis takes for acceptance of what else is wrong in it.
     environment = {**os.environ, "RETRIEVAL_MCP__HTTP__MAX_BODY_BYTES": str(2**26)}

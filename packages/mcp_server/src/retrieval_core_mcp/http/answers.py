@@ -64,7 +64,7 @@ class FoundChunk(ScoredChunk):
     """A passage that was found, as it is stored."""
 
     chunk: dict[str, Any]
-    highlights: tuple[tuple[int, int], ...]
+    highlights: tuple[Annotated[tuple[int, ...], Field(min_length=2, max_length=2)], ...]
     """Where words of the question stand in its text: begin and end, in code points."""
 
 
@@ -116,7 +116,7 @@ class PageAnswer(_Answer):
     """How many the document has."""
     width: float
     height: float
-    boxes: tuple[tuple[float, float, float, float], ...]
+    boxes: tuple[Annotated[tuple[float, ...], Field(min_length=4, max_length=4)], ...]
     """Left, top, right and bottom of each line of the passage, from the upper left corner of the page; none where its
     words are not found there."""
 

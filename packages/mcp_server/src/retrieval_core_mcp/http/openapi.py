@@ -97,6 +97,7 @@ _CHUNK_ID = {
     "description": "As it stands in results, percent-encoded.",
     "schema": {"type": "string", "minLength": 1},
 }
+_PDF_CHUNK_ID = {**_CHUNK_ID, "example": "guide.pdf#0"}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 _DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
 _CURSOR = {
@@ -182,7 +183,7 @@ def _paths() -> dict[str, Any]:
                 "get_page",
                 "Tell where a passage of a PDF stands on its page",
                 PageAnswer,
-                parameters=[_CHUNK_ID, _INDEX],
+                parameters=[_PDF_CHUNK_ID, _INDEX],
             )
         },
         "/v1/chunks/{chunk_id}/page.png": {"get": _picture()},
@@ -279,7 +280,10 @@ def _text(name: str, summary: str, kind: str) -> dict[str, Any]:
 def _picture() -> dict[str, Any]:
     width = _number("width", NARROWEST, WIDEST, 1_000, "In pixels; a page that is very long gets fewer.")
     told = _operation(
-        "get_page_picture", "Show the page of a passage of a PDF", ErrorAnswer, parameters=[_CHUNK_ID, _INDEX, width]
+        "get_page_picture",
+        "Show the page of a passage of a PDF",
+        ErrorAnswer,
+        parameters=[_PDF_CHUNK_ID, _INDEX, width],
     )
     told["responses"]["200"]["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
     return told
