@@ -285,6 +285,7 @@ def test_a_tenant_may_neither_write_nor_see_the_counters_of_all(tmp_path: Path) 
         for method, path, request in (
             ("POST", "/v1/documents", {"json": written}),
             ("DELETE", "/v1/documents?id=globex.md", {}),
+            ("POST", "/v1/files?name=a.md", {"content": b"a", "headers": {"content-type": "application/octet-stream"}}),
             ("GET", "/metrics", {}),
         ):
             refused = await service.ask(method, path, TOKENS["acme"], **request)

@@ -173,12 +173,23 @@ class DocumentAnswer(_Answer):
     """The passages that lie in the part, or reach into it."""
 
 
+class AcceptedFiles(_Answer):
+    """Files that can be sent to be indexed."""
+
+    suffixes: tuple[str, ...]
+    """Of their names, in lower case and with their dot."""
+    max_bytes: int
+    """Of each."""
+
+
 class IndexesAnswer(_Answer):
     """All indexes of the service."""
 
     indexes: tuple[CollectionInfo, ...]
     writable: bool
     """Whether the caller may write to them."""
+    files: AcceptedFiles | None = None
+    """Absent where the caller may not write."""
 
 
 class IndexField(_Answer):

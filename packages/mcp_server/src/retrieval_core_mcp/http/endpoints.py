@@ -28,6 +28,7 @@ from retrieval_core_mcp.http.bodies import read_object
 from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
 from retrieval_core_mcp.http.explain import explain
+from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.pages import NARROWEST, WIDEST, picture_of_page, place_on_page
@@ -105,6 +106,7 @@ class Endpoints:
         self._indexes = indexes
         self._metrics = metrics
         self._http_metrics = http_metrics
+        self._files = Files(settings)
 
     @_answered
     async def search(self, request: Request, call: Call) -> ASGIApp:
@@ -223,7 +225,8 @@ class Endpoints:
                 info = _about(served, 0, 0, "red")
             infos.append(info.model_dump(mode="json"))
         writable = self._allow_writes and call.condition is None and call.may_write
-        return json_response({"indexes": infos, "writable": writable})
+        files = {"files": self._files.accepted()} if writable else {}
+        return json_response({"indexes": infos, "writable": writable, **files})
 
     @_answered
     async def index(self, request: Request, call: Call) -> ASGIApp:
@@ -256,13 +259,23 @@ class Endpoints:
     @_answered
     async def change_documents(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
+        self._check_writing(call)
+        return await (self._write if request.method == "POST" else self._remove)(request, call)
+
+    @_answered
+    async def files(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/files`` with events."""
+        self._check_writing(call)
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        return await self._files.take(request, call, served, _parameter(request, "name"))
+
+    def _check_writing(self, call: Call) -> None:
         if not self._allow_writes:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
         if call.condition is not None:
             raise RequestError(403, "a token of a tenant only reads")
         if not call.may_write:
             raise insufficient(WRITE, OAuth.of(self.settings))
-        return await (self._write if request.method == "POST" else self._remove)(request, call)
 
     async def _write(self, request: Request, call: Call) -> ASGIApp:
         given = read_arguments(await self._body(request), NewDocuments)

@@ -25,6 +25,7 @@ from retrieval_core_mcp.http.answers import (
     WrittenAnswer,
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
+from retrieval_core_mcp.http.files import KIND, LONGEST_NAME, NAME
 from retrieval_core_mcp.http.filters_schema import FILTER
 from retrieval_core_mcp.http.pages import NARROWEST, WIDEST
 from retrieval_core_mcp.http.reading import LARGEST_OFFSET, MOST_CHARACTERS, MOST_DOCUMENTS
@@ -42,7 +43,7 @@ _ERRORS = {
     "403": "The page, or the token, may not do this.",
     "404": "There is no such index, chunk, document or path.",
     "413": "The body is too long.",
-    "415": "The body is no JSON.",
+    "415": "The body is not of the type that is wanted.",
     "421": "The service is not called by this host name.",
     "500": "Something that nobody expected; the log has the request's id.",
     "501": "The service was not set up for this; the message says what to install or to set.",
@@ -240,6 +241,7 @@ def _paths() -> dict[str, Any]:
                 ],
             )
         },
+        "/v1/files": {"post": _file()},
         "/healthz": {"get": _operation("healthz", "Whether the process lives", Health)},
         "/readyz": {"get": _ready()},
         "/metrics": {"get": _text("metrics", "Counters for Prometheus", "text/plain")},
@@ -266,6 +268,27 @@ def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer, body=body)
     told["responses"]["200"] = {
         "description": "Events: what was found, the answer bit by bit, last done; error where something broke.",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
+    return told
+
+
+def _file() -> dict[str, Any]:
+    name = {
+        "name": "name",
+        "in": "query",
+        "required": True,
+        "description": "Of the file, without folders; its ending says what kind it is of.",
+        "schema": {"type": "string", "maxLength": LONGEST_NAME, "pattern": NAME},
+        "example": "notes.md",
+    }
+    told = _operation(
+        "index_file", "Index a file, as server-sent events, with --allow-writes", ErrorAnswer, parameters=[name, _INDEX]
+    )
+    content = {"schema": {"type": "string", "format": "binary", "minLength": 1}}
+    told["requestBody"] = {"required": True, "content": {KIND: content}}
+    told["responses"]["200"] = {
+        "description": "Events: received, progress after each write, last done or failed, which has the reason.",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
     return told

@@ -81,6 +81,10 @@ export async function fieldsOf(index) {
   return known.get(index);
 }
 
+export function forgetFields(index) {
+  known.delete(index);
+}
+
 function typed(text, field) {
   const kinds = field?.types ?? [];
   if (kinds.some((kind) => kind.includes("boolean")) && ["true", "false"].includes(text)) return text === "true";

@@ -1,10 +1,9 @@
-import { get, post, remove } from "./api.js";
+import { get, remove } from "./api.js";
 import { day, fill, h, say, shortNumber } from "./dom.js";
-import { fieldsOf } from "./filters.js";
+import { fieldsOf, forgetFields } from "./filters.js";
 import { problems } from "./passages.js";
 import { change } from "./state.js";
-
-const TEXTS = [".md", ".markdown", ".txt", ".rst"];
+import { uploads } from "./uploads.js";
 
 // What the index holds: documents, fields, what is still to come, and with --allow-writes new files.
 export async function library(main, state) {
@@ -14,13 +13,21 @@ export async function library(main, state) {
   const documents = h("div", {});
   fill(main, h("h1", { style: { fontSize: "1.3rem" } }, "The index"), facts, adding, fields, documents);
   try {
-    const { indexes, writable } = await get("/v1/indexes");
+    const { indexes, writable, files } = await get("/v1/indexes");
     const info = indexes.find(({ name }) => name === state.index) ?? indexes[0];
     fill(facts, about(info));
-    if (writable) fill(adding, drop(info.name, () => library(main, state)));
+    if (files) fill(adding, uploads(info.name, files, again));
     await Promise.all([showFields(fields, state), showDocuments(documents, state, writable)]);
   } catch (problem) {
     fill(facts, problems(problem));
+  }
+
+  // After something was added: what happened to each file stays to be read.
+  async function again() {
+    const { indexes } = await get("/v1/indexes");
+    fill(facts, about(indexes.find(({ name }) => name === state.index) ?? indexes[0]));
+    forgetFields(state.index);
+    await Promise.all([showFields(fields, state), showDocuments(documents, state, true)]);
   }
 }
 
@@ -67,39 +74,5 @@ async function showDocuments(place, state, writable) {
         line.lastChild.replaceChildren(...problems(problem));
       }
     }
-  }
-}
-
-function drop(index, done) {
-  const told = h("ul", { class: "small", role: "status", style: { listStyle: "none", padding: 0 } });
-  const choose = h("input", { type: "file", multiple: true, accept: TEXTS.join(), class: "visually-hidden", id: "files", onchange: () => take(choose.files) });
-  const area = h("div", { class: "drop" }, h("label", { htmlFor: "files" }, "Drop text files here, or "), h("button", { class: "link", onclick: () => choose.click() }, "choose them"), choose, told);
-  area.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    area.classList.add("is-over");
-  });
-  area.addEventListener("dragleave", () => area.classList.remove("is-over"));
-  area.addEventListener("drop", (event) => {
-    event.preventDefault();
-    area.classList.remove("is-over");
-    take(event.dataTransfer.files);
-  });
-  return area;
-
-  async function take(files) {
-    let failed = false;
-    for (const file of files) {
-      const line = h("li", {}, h("bdi", {}, file.name), ": indexing…");
-      told.append(line);
-      try {
-        if (!TEXTS.some((ending) => file.name.toLowerCase().endsWith(ending))) throw new Error("only texts are taken here; put it into a folder, and run retrieval index FOLDER");
-        await post("/v1/documents", { index, documents: [{ id: file.name, text: await file.text() }] });
-        fill(line, h("bdi", {}, file.name), ": indexed");
-      } catch (problem) {
-        failed = true;
-        fill(line, h("bdi", {}, file.name), `: ${problem.message}`);
-      }
-    }
-    if (!failed) done();
   }
 }
