@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.browser import make_pdf, opened, service
+from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from support.browser import Opened
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+TICKET = "# Ticket 71\n\nThe customer has waited nine days for the refund.\n"
 DROP = """(files) => {
     const given = new DataTransfer();
     for (const [name, text] of files) given.items.add(new File([text], name));
@@ -29,6 +32,21 @@ def writing(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator
     own = tmp_path_factory.mktemp("writing")
     (own / "page.toml").write_bytes((folder / "page.toml").read_bytes())
     with service(own, "--allow-writes") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Generator[str]:
+    """The address of a page of two indexes."""
+    own = tmp_path_factory.mktemp("several")
+    (own / "page.toml").write_bytes((folder / "page.toml").read_bytes())
+    for name, text in (("manual", "# Refunds\n\nA refund is paid within five days.\n"), ("tickets", TICKET)):
+        (own / name).mkdir()
+        (own / name / "refund.md").write_text(text, "utf-8")
+        command = [*RETRIEVAL, "index", ".", "--config", "../page.toml"]
+        subprocess.run(command, cwd=own / name, env=with_our_modules(), check=True, capture_output=True)
+    places = [f"--index={name}={own / name / '.retrieval' / 'index.db'}" for name in ("manual", "tickets")]
+    with service(own, *places) as url:
         yield url
 
 
@@ -78,3 +96,44 @@ def test_what_became_of_files_fits_and_is_told_to_everybody(
         at.page.wait_for_function("document.getElementById('status').textContent.includes('1 failed')")
         at.page.wait_for_selector("tbody :text('uploads/notes.md')")
         fits(at)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: dict[str, int], scheme: str) -> None:
+    with opened(chromium, several, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
+        at.page.wait_for_selector("summary:text('Index: manual')")
+        at.ask("how long does a refund take")
+        at.page.wait_for_selector(".hit")
+        assert at.page.locator(".hit").count() == 1
+        at.page.focus(".which summary")
+        at.page.keyboard.press("Enter")
+        at.page.keyboard.press("Tab")
+        at.page.keyboard.press("Tab")
+        at.page.keyboard.press("Space")
+        at.page.wait_for_selector("summary:text('All indexes')")
+        at.page.wait_for_selector(".hit >> nth=1")
+        assert "indexes=manual+tickets" in at.page.url
+        fits(at)
+        at.page.click(".which summary")
+        at.page.click(".hit:has-text('in tickets') h2 button")
+        at.page.wait_for_selector("#source .passage.is-hit:has-text('nine days')")
+        assert at.page.locator(".hit.is-open").count() == 1
+        at.page.click("text=Compare with the document")
+        at.page.wait_for_selector("#source :text('Unchanged')")
+        at.page.keyboard.press("Escape")
+        for tab, wanted in (
+            ("context", ".budget"),
+            ("compare", ".pair"),
+            ("why", ".stages"),
+            ("answer", ".sources li"),
+        ):
+            at.page.click(f"#tab-{tab}")
+            at.page.wait_for_selector(wanted)
+        at.page.click(".sources li button >> nth=0")
+        at.page.wait_for_selector("#source .passage.is-hit")
+        at.page.keyboard.press("Escape")
+        at.page.click("text=The index")
+        at.page.select_option("[aria-label=Index]", "tickets")
+        at.page.click("tbody button:has-text('Ticket 71')")
+        at.page.wait_for_selector("#source:has-text('nine days')")

@@ -58,6 +58,8 @@ class ScoredChunk(_Answer):
     """Scores and ranks of each stage that saw it; ranks count from 1."""
     found_by: tuple[Origin, ...] = ()
     """The searches beside the question's own that found it."""
+    index: str | None = None
+    """Which of several it is from, where several were asked; ids are unique in their index only."""
 
 
 class FoundChunk(ScoredChunk):

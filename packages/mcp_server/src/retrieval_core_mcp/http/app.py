@@ -74,8 +74,7 @@ def create_app(
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await task
-            for served in indexes:
-                await served.index.aclose()
+            await indexes.aclose()
 
     async def documents(request: Request) -> ASGIApp:
         """Answer at the path's one route: that knows all methods, and so names them to who asks by another."""

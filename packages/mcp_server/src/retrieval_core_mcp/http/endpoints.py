@@ -112,28 +112,29 @@ class Endpoints:
     async def search(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/search``."""
         query = read_query(call, await self._body(request), SearchQuery)
-        call.served = self._indexes.named(query.index)
+        call.served = await self._indexes.asked(query)
         return json_response(await while_connected(request.receive, search(call, query, call.served)))
 
     @_answered
     async def explain(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/explain``."""
         query = read_query(call, await self._body(request), ExplainQuery)
-        call.served = self._indexes.named(query.index)
+        call.served = await self._indexes.asked(query)
         return json_response(await while_connected(request.receive, explain(call, query, call.served)))
 
     @_answered
     async def context(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/context``."""
         query = read_query(call, await self._body(request), ContextQuery)
-        served = call.served = self._indexes.named(query.index)
+        served = call.served = await self._indexes.asked(query)
         pack = await while_connected(
             request.receive,
-            served.index.acontext(
+            served.engine.acontext(
                 query.query_text,
                 narrowed(query.filters, call.condition),
                 max_tokens=query.max_tokens,
                 **_options(query),
+                **served.options,
             ),
         )
         told = pack_to_json(pack if call.condition is None else own_pack(pack))
@@ -145,13 +146,14 @@ class Endpoints:
     async def answer(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/answer`` with events."""
         query = read_query(call, await self._body(request), AnswerQuery)
-        served = call.served = self._indexes.named(query.index)
-        events = served.index.aanswer_stream(
+        served = call.served = await self._indexes.asked(query)
+        events = served.engine.aanswer_stream(
             query.query_text,
             narrowed(query.filters, call.condition),
             max_tokens=query.max_tokens,
             verify=query.verify,
             **_options(query),
+            **served.options,
         )
 
         async def told() -> AsyncGenerator[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 import { stream } from "./api.js";
 import { fill, h, offsets, say } from "./dom.js";
 import { pages, problems } from "./passages.js";
-import { change, question } from "./state.js";
+import { change, openChunk, question } from "./state.js";
 
 const KINDS = { extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
 let history = [];
@@ -82,7 +82,7 @@ function withMarks(told) {
     if (from < done) continue;
     const id = mark.citation?.chunk_ids?.[0] ?? told.sources?.find(({ number }) => number === mark.number)?.chunk_ids?.[0];
     parts.push(told.text.slice(done, from));
-    parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => change({ chunk: id, doc: "" }) }, `[${mark.number}]`)) : told.text.slice(from, to));
+    parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => openChunk(id) }, `[${mark.number}]`)) : told.text.slice(from, to));
     done = to;
   }
   return [...parts, told.text.slice(done)];
@@ -91,7 +91,7 @@ function withMarks(told) {
 function list(found) {
   if (!found?.length) return null;
   return [h("h2", { style: { fontSize: "1rem", marginBlock: "24px 0" } }, "Sources"), h("ol", { class: "sources" }, found.map((source) => h("li", { value: source.number },
-    h("button", { class: "link", onclick: () => change({ chunk: source.chunk_ids[0], doc: "" }) }, h("bdi", {}, source.title || source.document_id)),
+    h("button", { class: "link", onclick: () => openChunk(source.chunk_ids[0]) }, h("bdi", {}, source.title || source.document_id)),
     h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span)].filter(Boolean).join(" ")),
     (source.quotes ?? []).slice(0, 3).map((quote) => h("q", { dir: "auto" }, short(quote.text))))))];
 }

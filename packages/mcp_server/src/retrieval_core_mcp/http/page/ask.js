@@ -12,7 +12,7 @@ let shown = "";
 let running = new AbortController();
 
 export function ask(main, state) {
-  const key = JSON.stringify({ ...state, chunk: "", doc: "" });
+  const key = JSON.stringify({ ...state, chunk: "", doc: "", of: "" });
   if (key === shown && main.querySelector(".question")) return;  // only the source beside it has changed
   shown = key;
   running.abort();
@@ -31,7 +31,7 @@ function form(state) {
   const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5" });
   const submit = (event) => {
     event?.preventDefault();
-    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "" });
+    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "", of: "" });
   };
   mode.addEventListener("change", () => state.q && submit());
   top.addEventListener("change", () => state.q && submit());

@@ -1,6 +1,6 @@
 import { fill, h } from "./dom.js";
 import { explained, problems, search } from "./passages.js";
-import { change, question } from "./state.js";
+import { change, openChunk, question } from "./state.js";
 
 const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 
@@ -18,14 +18,18 @@ export async function compare(panel, state, signal) {
   }
 }
 
+function keyOf(hit) {
+  return JSON.stringify([hit.index, hit.id]);
+}
+
 function column(name, found, beside) {
-  const places = new Map(beside.results.map(({ id, rank }) => [id, rank]));
+  const places = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
   const moved = (hit) => {
-    const rank = places.get(hit.id);
+    const rank = places.get(keyOf(hit));
     if (rank === undefined) return "only here";
     return rank === hit.rank ? "same place" : `there ${rank} ${rank > hit.rank ? "↓" : "↑"}`;
   };
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), found.results.length ? h("ol", {}, found.results.map((hit) => h("li", {}, h("button", { class: "link", onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), h("div", { class: "moved" }, moved(hit))))) : h("p", { class: "quiet" }, "Nothing was found."));
+  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), found.results.length ? h("ol", {}, found.results.map((hit) => h("li", {}, h("button", { class: "link", onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), h("div", { class: "moved" }, moved(hit))))) : h("p", { class: "quiet" }, "Nothing was found."));
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.

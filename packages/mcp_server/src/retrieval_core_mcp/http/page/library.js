@@ -2,16 +2,19 @@ import { get, remove } from "./api.js";
 import { day, fill, h, say, shortNumber } from "./dom.js";
 import { fieldsOf, forgetFields } from "./filters.js";
 import { problems } from "./passages.js";
-import { change } from "./state.js";
+import { change, read, several } from "./state.js";
 import { uploads } from "./uploads.js";
 
 // What the index holds: documents, fields, what is still to come, and with --allow-writes new files.
-export async function library(main, state) {
+export async function library(main, asked) {
+  const state = { ...asked, index: asked.of || asked.index || several(asked)[0] || "" };
+  if (main.querySelector("#library")?.dataset.index === state.index) return;  // only the document beside it has changed
   const facts = h("div", {});
   const adding = h("div", {});
   const fields = h("div", {});
   const documents = h("div", {});
-  fill(main, h("h1", { style: { fontSize: "1.3rem" } }, "The index"), facts, adding, fields, documents);
+  const which = several(asked).length > 1 && h("select", { "aria-label": "Index", onchange: (event) => change({ of: event.target.value, chunk: "", doc: "" }) }, several(asked).map((name) => h("option", { selected: name === state.index }, name)));
+  fill(main, h("h1", { style: { fontSize: "1.3rem" }, id: "library", "data-index": state.index }, "The index ", which), facts, adding, fields, documents);
   try {
     const { indexes, writable, files } = await get("/v1/indexes");
     const info = indexes.find(({ name }) => name === state.index) ?? indexes[0];
@@ -60,7 +63,7 @@ async function showDocuments(place, state, writable) {
   }
 
   function row(each) {
-    const line = h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => change({ doc: each.id, chunk: "" }) }, h("bdi", {}, each.title || each.id)), each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id))),
+    const line = h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => change({ doc: each.id, chunk: "", of: read().indexes ? state.index : "" }) }, h("bdi", {}, each.title || each.id)), each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id))),
       h("td", { class: "number" }, shortNumber(each.chunks)), h("td", {}, writable && h("button", { class: "link small", onclick: () => forget() }, "Remove")));
     return line;
 

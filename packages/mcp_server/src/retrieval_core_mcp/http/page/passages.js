@@ -1,6 +1,6 @@
 import { post } from "./api.js";
 import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
-import { change, question } from "./state.js";
+import { change, openChunk, question } from "./state.js";
 
 const LONG = 900;
 let last = { key: "", result: null };
@@ -57,9 +57,9 @@ function entry(hit, found, state) {
     text.classList.remove("is-short");
     event.target.remove();
   } }, "All of it");
-  const place = [hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
-  return h("li", { class: `hit${hit.id === state.chunk ? " is-open" : ""}`, "data-chunk": hit.id },
-    h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
+  const place = [hit.index && `in ${hit.index}`, hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
+  return h("li", { class: `hit${hit.id === state.chunk && (hit.index ?? "") === state.of ? " is-open" : ""}`, "data-chunk": hit.id, "data-index": hit.index ?? "" },
+    h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
     text, more, scores(hit, found),
     (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found for ${hit.found_by.map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ")} too`));

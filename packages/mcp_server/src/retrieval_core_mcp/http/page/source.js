@@ -1,7 +1,7 @@
 import { get, part, picture, post } from "./api.js";
 import { day, fill, h, offsets, say } from "./dom.js";
 import { pages, problems } from "./passages.js";
-import { change, read } from "./state.js";
+import { change, read, sourceIndex } from "./state.js";
 import { whyNot } from "./why.js";
 
 const AROUND = 12_000;
@@ -12,7 +12,7 @@ let running = new AbortController();
 let urls = [];
 
 export function closeSource() {
-  change({ chunk: "", doc: "" });
+  change({ chunk: "", doc: "", of: read().view === "index" ? read().of : "" });
   before?.focus();
   const back = document.querySelector(".hit.is-open button");
   if (!before?.isConnected) back?.focus();
@@ -20,9 +20,9 @@ export function closeSource() {
 
 // The document of a passage beside the results, with the passage marked; or a document from its beginning.
 export async function showSource(state) {
-  const key = state.chunk || state.doc ? JSON.stringify([state.index, state.chunk, state.doc]) : "";
+  const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc]) : "";
   for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
-  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"]`)?.classList.add("is-open");
+  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"][data-index="${CSS.escape(state.of)}"]`)?.classList.add("is-open");
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
   if (key === shown) return;
@@ -41,7 +41,7 @@ export async function showSource(state) {
   panel.scrollTop = 0;
   close.focus();
   try {
-    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: state.index }, signal) : null;
+    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: sourceIndex(state) }, signal) : null;
     const name = chunk?.fields.document_id ?? state.doc;
     fill(title, h("bdi", {}, chunk?.fields.title || name));
     await show(body, state, chunk, name, signal);
@@ -67,7 +67,7 @@ function check(chunk, state) {
   const look = async () => {
     told.textContent = "Comparing…";
     try {
-      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${state.index ? `?index=${part(state.index)}` : ""}`, {});
+      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${sourceIndex(state) ? `?index=${part(sourceIndex(state))}` : ""}`, {});
       told.textContent = found.validation_passed ? "Unchanged: it is what was read." : `Changed: ${found.mismatch_details}`;
     } catch (problem) {
       told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
@@ -92,13 +92,13 @@ async function pdf(place, chunk, state, signal) {
   let found;
   const path = `/v1/chunks/${part(chunk.fields.id)}`;
   try {
-    found = await get(`${path}/page`, { index: state.index }, signal);
+    found = await get(`${path}/page`, { index: sourceIndex(state) }, signal);
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
     if (problem.status !== 404 || problem.message.includes("changed") || problem.message.includes("gone")) fill(place, h("p", { class: "small soft" }, problem.message));
     return;
   }
-  const url = await picture(`${path}/page.png`, { index: state.index, width: Math.min(2000, Math.round(900 * devicePixelRatio)) }, signal);
+  const url = await picture(`${path}/page.png`, { index: sourceIndex(state), width: Math.min(2000, Math.round(900 * devicePixelRatio)) }, signal);
   urls.push(url);
   const percent = (value, whole) => `${(value / whole) * 100}%`;
   const box = ([left, top, right, bottom]) => h("i", { style: { left: percent(left, found.width), top: percent(top, found.height), width: percent(right - left, found.width), height: percent(bottom - top, found.height) } });
@@ -109,7 +109,7 @@ async function pdf(place, chunk, state, signal) {
 // The text around the passage, in passages, each of which can be asked about.
 async function reading(place, state, chunk, name, signal) {
   const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
-  const document = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: from, limit: AROUND }, signal);
+  const document = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: from, limit: AROUND }, signal);
   fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
   const hit = place.querySelector(".is-hit");
   if (hit) panel.scrollTop += hit.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
@@ -122,7 +122,7 @@ function earlier(document, name, chunk) {
 function more(place, document, chunk, name, state, signal) {
   const button = h("button", { onclick: async () => {
     button.disabled = true;
-    const next = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: document.offset + length(document.text), limit: AROUND }, signal);
+    const next = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: document.offset + length(document.text), limit: AROUND }, signal);
     button.replaceWith(part_of(next, chunk, state), next.offset + length(next.text) < next.length ? more(place, next, chunk, name, state, signal) : "");
   } }, "Read on");
   return button;

@@ -1,6 +1,6 @@
 import { bar, fill, h, shortNumber } from "./dom.js";
 import { explained, problems, scores, search } from "./passages.js";
-import { question } from "./state.js";
+import { question, several, sourceIndex } from "./state.js";
 
 const MEANING = {
   version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
@@ -55,7 +55,7 @@ export function whyNot(state, signal, given = "") {
     event?.preventDefault();
     if (!field.value.trim()) return;
     try {
-      const found = await search(question(state, { chunk_id: field.value.trim() }), signal);
+      const found = await search(question(state, { chunk_id: field.value.trim(), indexes: undefined, index: sourceIndex(state) || several(state)[0] }), signal);
       fill(told, h("p", {}, found.why), found.expected && scores(found.expected, found));
     } catch (problem) {
       if (problem.name !== "AbortError") fill(told, problems(problem));
@@ -63,6 +63,6 @@ export function whyNot(state, signal, given = "") {
   };
   if (given) look();
   return h("form", { onsubmit: look }, h("h2", { style: { marginBlock: "28px 8px", fontSize: "1rem" } }, "Why not another passage?"),
-    h("p", { class: "small soft" }, "Every passage of an opened document has this question beside it, too."),
+    h("p", { class: "small soft" }, "Every passage of an opened document has this question beside it, too.", several(state).length > 1 && ` It is looked for in ${sourceIndex(state) || several(state)[0]} alone.`),
     h("div", { class: "filter-row" }, field, h("button", {}, "Look")), told);
 }
