@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 TICKET = "# Ticket 71\n\nThe customer has waited nine days for the refund.\n"
+FLAKY = """
+from retrieval_core.testing.fakes import FakeEmbedder
+
+class Flaky(FakeEmbedder):
+    seen = set()
+
+    async def embed_query(self, text):
+        if text not in self.seen:
+            self.seen.add(text)
+            raise ConnectionError("the line is busy")
+        return await super().embed_query(text)
+"""
+RUN = {
+    "query": "q", "status": "success", "results": [], "from_cache": False, "degraded": [], "errors": [],
+    "execution": {"latency_ms": 80, "result_count": 0, "threshold_applied": 0.0}, "deadline_ms": 100.0,
+    "stages": [
+        {"stage": "dense", "milliseconds": 30.0, "attempts": 1, "started_ms": 20.0, "count_out": 5},
+        {"stage": "lexical", "milliseconds": 40.0, "attempts": 2, "started_ms": 20.0, "error": "busy",
+         "failed": [{"started_ms": 20.0, "milliseconds": 10.0, "error": "busy"},
+                    {"started_ms": 50.0, "milliseconds": 10.0, "error": "busy"}]},
+        {"stage": "embed", "milliseconds": 20.0, "attempts": 1, "started_ms": 0.0},
+    ],
+}  # fmt: skip
+"""A run whose times are known; those of a real one are measured, and others each time."""
 DROP = """(files) => {
     const given = new DataTransfer();
     for (const [name, text] of files) given.items.add(new File([text], name));
@@ -32,6 +56,19 @@ def writing(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator
     own = tmp_path_factory.mktemp("writing")
     (own / "page.toml").write_bytes((folder / "page.toml").read_bytes())
     with service(own, "--allow-writes") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def flaky(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The address of a page whose embedder fails whenever it is asked for the first time."""
+    own = tmp_path_factory.mktemp("flaky")
+    (own / "flaky.py").write_text(FLAKY, "utf-8")
+    (own / "page.toml").write_text('[embedder]\nkind = "flaky:Flaky"\n[retry]\nbase_delay = 0.0\n', "utf-8")
+    (own / "moon.md").write_text("# The moon\n\nThe moon has no air.\n", "utf-8")
+    command = [*RETRIEVAL, "index", ".", "--config", "page.toml"]
+    subprocess.run(command, cwd=own, env=with_our_modules(), check=True, capture_output=True)
+    with service(own) as url:
         yield url
 
 
@@ -137,3 +174,42 @@ def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: di
         at.page.select_option("[aria-label=Index]", "tickets")
         at.page.click("tbody button:has-text('Ticket 71')")
         at.page.wait_for_selector("#source:has-text('nine days')")
+
+
+def test_a_run_is_a_timeline_against_the_deadline(chromium: Any, flaky: str) -> None:
+    with opened(chromium, flaky) as at:
+        at.page.route("**/v1/explain", lambda route: route.fulfill(json=RUN))
+        at.ask("does the moon have air")
+        at.page.click("#tab-why")
+        at.page.wait_for_selector(".stages")
+        assert at.page.locator(".stages tbody th").all_inner_texts() == ["embed", "dense", "lexical"]
+        places = at.page.locator(".track").evaluate_all(
+            "tracks => tracks.map(track => [...track.children].map(bar => ["
+            "(bar.offsetLeft / track.clientWidth) * 100, (bar.offsetWidth / track.clientWidth) * 100]))"
+        )
+        embed, dense, lexical = places
+        assert embed[0] == pytest.approx([0, 20], abs=1.5)
+        assert dense[0] == pytest.approx([20, 30], abs=1.5)
+        assert lexical[0] == pytest.approx([20, 40], abs=1.5)
+        assert lexical[1:3] == [pytest.approx([20, 10], abs=1.5), pytest.approx([50, 10], abs=1.5)]
+        for row in places:  # the line of the deadline
+            assert row[-1][0] == pytest.approx(100, abs=2)
+        assert "from 20 to 50 ms" in at.page.inner_text(".stages tbody tr:has-text('dense')")
+        assert "the line in each row" in at.page.inner_text("#panel")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_attempts_that_failed_are_told(chromium: Any, flaky: str, size: dict[str, int], scheme: str) -> None:
+    with opened(chromium, flaky, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
+        at.ask(f"does the moon have {scheme} air of {size['width']} kinds")
+        at.page.click("#tab-why")
+        row = at.page.locator(".stages tr:has(th:text-is('embed'))")
+        row.wait_for()
+        assert "asked 2 times" in row.inner_text()
+        assert "attempt 1 failed" in row.inner_text()
+        assert "the line is busy" in row.inner_text()
+        assert row.locator(".track .is-failed").count() == 1
+        assert "far beyond the right edge" in at.page.inner_text("#panel")
+        at.page.focus(".scroll")
+        fits(at)

@@ -90,6 +90,8 @@ class ExplainAnswer(_Answer):
     """Absent where nothing tells."""
     stages: tuple[StageRecord, ...]
     """In the order in which they ended."""
+    deadline_ms: float | None = None
+    """By when all of them have to end, in milliseconds from the beginning; absent where there is no bound."""
     expected: ScoredChunk | None = None
     """The passage that was expected, where the question finds it."""
     why: str | None = None

@@ -42,6 +42,8 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         "results": results,
         "stages": [stage_to_json(record, served) for record in found.trace],
     }
+    if (deadline := served.engine.config.deadline_seconds) is not None:
+        answer["deadline_ms"] = deadline * 1000
     if query.chunk_id is not None:
         told = among(found, query.chunk_id)
         if told is None:

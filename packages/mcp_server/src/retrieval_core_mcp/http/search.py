@@ -137,6 +137,8 @@ def stage_to_json(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
     for name in ("error", "decision"):
         if name in told:
             told[name] = shown(told[name], served)
+    if "failed" in told:
+        told["failed"] = [{**each, "error": shown(each["error"], served)} for each in told["failed"]]
     return told
 
 

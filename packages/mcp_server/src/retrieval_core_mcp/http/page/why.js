@@ -1,6 +1,7 @@
-import { bar, fill, h, shortNumber } from "./dom.js";
+import { fill, h, shortNumber } from "./dom.js";
 import { explained, problems, scores, search } from "./passages.js";
 import { question, several, sourceIndex } from "./state.js";
+import { timeline } from "./timeline.js";
 
 const MEANING = {
   version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
@@ -13,7 +14,7 @@ export async function why(panel, state, signal) {
   fill(panel, h("p", { class: "quiet" }, "Looking…"));
   try {
     const found = await explained(state, signal);
-    fill(panel, summary(found), timeline(found.stages), whyNot(state, signal));
+    fill(panel, summary(found), timeline(found, MEANING, happened), whyNot(state, signal));
   } catch (problem) {
     if (problem.name !== "AbortError") fill(panel, problems(problem));
   }
@@ -28,20 +29,12 @@ function summary(found) {
   ];
 }
 
-function timeline(stages) {
-  const longest = Math.max(...stages.map(({ milliseconds }) => milliseconds), 1e-6);
-  const counts = ({ count_in, count_out }) => (count_out === undefined ? "" : count_in === undefined ? `${count_out}` : `${count_in} → ${count_out}`);
-  return h("div", { class: "scroll" }, h("table", { class: "stages" }, h("caption", { class: "visually-hidden" }, "Stages of the search"),
-    h("thead", {}, h("tr", {}, ["stage", "time", "", "passages", "what happened"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, stages.map((stage) => h("tr", {},
-      h("th", { scope: "row", title: MEANING[stage.stage] ?? "" }, stage.stage, stage.round > 1 ? h("span", { class: "soft" }, ` ${stage.round}`) : ""),
-      h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`), h("td", {}, bar(stage.milliseconds / longest, stage.stage)), h("td", { class: "number" }, counts(stage)),
-      h("td", {}, happened(stage)))))));
-}
-
 function happened(stage) {
   const told = [];
   if (stage.error) told.push(h("span", { class: "notice" }, stage.error));
+  for (const [place, { milliseconds, error }] of (stage.failed ?? []).entries()) {
+    if (error !== stage.error || place < stage.failed.length - 1) told.push(`attempt ${place + 1} failed after ${shortNumber(milliseconds)} ms: ${error}`);
+  }
   if (stage.attempts > 1) told.push(`asked ${stage.attempts} times`);
   if (stage.decision) told.push(stage.decision);
   if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "))))));
