@@ -199,6 +199,13 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
             refused = await service.ask("GET", f"/v1/chunks/{path}", token)
             assert (refused.status_code, refused.json()["errors"]) == (404, [message])
         assert (await service.ask("GET", "/v1/chunks/more/page.png?width=99", "all")).status_code == 400
+        assert (await service.ask("GET", "/v1/chunks/more/page?page=0", "all")).status_code == 400
+        assert (await read(service, "/v1/chunks/tides.pdf%230/page?page=1", "all"))["page"] == 1
+        assert (await read(service, "/v1/documents/tides.pdf", "all"))["last_page"] == 1
+        for ending in ("page", "page.png"):
+            other = await service.ask("GET", f"/v1/chunks/tides.pdf%230/{ending}?page=2", "all")
+            assert other.status_code == 404
+            assert "page must be one of the passage, from 1 to 1, got 2" in other.json()["errors"][0]
         (tmp_path / "tides.pdf").unlink()
         gone = await service.ask("GET", "/v1/chunks/tides.pdf%230/page", "all")
         assert gone.status_code == 404

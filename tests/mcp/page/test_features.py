@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -31,6 +32,22 @@ class Flaky(FakeEmbedder):
             raise ConnectionError("the line is busy")
         return await super().embed_query(text)
 """
+CHUNKING = """
+[chunking]
+max_tokens = 64
+min_tokens = 16
+"""
+BOOK = {
+    "META-INF/container.xml": "<container xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles>"
+    "<rootfile full-path='book.opf'/></rootfiles></container>",
+    "book.opf": "<package xmlns='http://www.idpf.org/2007/opf' xmlns:dc='http://purl.org/dc/elements/1.1/'><metadata>"
+    "<dc:title>The winds</dc:title></metadata><manifest>"
+    "<item id='one' href='one.xhtml' media-type='application/xhtml+xml'/>"
+    "<item id='two' href='two.xhtml' media-type='application/xhtml+xml'/></manifest>"
+    "<spine><itemref idref='one'/><itemref idref='two'/></spine></package>",
+    "one.xhtml": f"<html><body><h1>Breezes</h1><p>{'A breeze is a light wind. ' * 12}</p></body></html>",
+    "two.xhtml": f"<html><body><h1>Storms</h1><p>{'A storm is a heavy wind. ' * 12}</p></body></html>",
+}
 RUN = {
     "query": "q", "status": "success", "results": [], "from_cache": False, "degraded": [], "errors": [],
     "execution": {"latency_ms": 80, "result_count": 0, "threshold_applied": 0.0}, "deadline_ms": 100.0,
@@ -73,6 +90,32 @@ def flaky(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[s
 
 
 @pytest.fixture(scope="module")
+def parts(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The address of a page of documents in parts: a PDF, slides, a book."""
+    own = tmp_path_factory.mktemp("parts")
+    (own / "page.toml").write_text((folder / "page.toml").read_text("utf-8") + CHUNKING, "utf-8")
+    lines = [
+        "The comet comes near the sun and",
+        "grows a tail of dust and gas that",
+        "points away from it all the time.",
+    ]
+    make_pdf(own / "comets.pdf", lines)
+    slides = pytest.importorskip("pptx").Presentation()
+    for title, text in (("Rivers", "Water runs to the sea."), ("Lakes", "Water stays where it is.")):
+        slide = slides.slides.add_slide(slides.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = f"{text} " * 12
+    slides.save(str(own / "water.pptx"))
+    with ZipFile(own / "winds.epub", "w") as book:
+        for name, text in BOOK.items():
+            book.writestr(name, text)
+    command = [*RETRIEVAL, "index", ".", "--config", "page.toml"]
+    subprocess.run(command, cwd=own, env=with_our_modules(), check=True, capture_output=True)
+    with service(own) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Generator[str]:
     """The address of a page of two indexes."""
     own = tmp_path_factory.mktemp("several")
@@ -89,6 +132,7 @@ def several(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Generator
 
 def fits(at: Opened) -> None:
     """Check that a view is no wider than its screen, and that axe, where it is there, finds nothing serious in it."""
+    at.page.wait_for_function("document.getAnimations().every(({ playState }) => playState === 'finished')")
     assert at.page.evaluate("document.documentElement.scrollWidth") <= at.page.viewport_size["width"]
     if "AXE" in os.environ:
         at.page.add_script_tag(path=os.environ["AXE"])
@@ -176,9 +220,13 @@ def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: di
         at.page.wait_for_selector("#source:has-text('nine days')")
 
 
+def answer_with_run(route: Any) -> None:
+    route.fulfill(json=RUN)
+
+
 def test_a_run_is_a_timeline_against_the_deadline(chromium: Any, flaky: str) -> None:
     with opened(chromium, flaky) as at:
-        at.page.route("**/v1/explain", lambda route: route.fulfill(json=RUN))
+        at.page.route("**/v1/explain", answer_with_run)
         at.ask("does the moon have air")
         at.page.click("#tab-why")
         at.page.wait_for_selector(".stages")
@@ -212,4 +260,45 @@ def test_attempts_that_failed_are_told(chromium: Any, flaky: str, size: dict[str
         assert row.locator(".track .is-failed").count() == 1
         assert "far beyond the right edge" in at.page.inner_text("#panel")
         at.page.focus(".scroll")
+        fits(at)
+
+
+def test_each_page_of_a_passage_is_outlined(chromium: Any, parts: str) -> None:
+    with opened(chromium, parts) as at:
+        at.ask("does the comet grow a tail of dust")
+        at.page.click(".hit:has-text('comets.pdf') h2 button >> nth=0")
+        at.page.wait_for_selector("[data-page='3'] .pdf img")
+        assert at.page.locator("#source .pdf").count() == 3
+        for number in (1, 2, 3):
+            outline, picture = (
+                at.page.locator(f"[data-page='{number}'] {each}").first.bounding_box()
+                for each in (".pdf i", ".pdf img")
+            )
+            assert outline is not None
+            assert picture is not None
+            # The line stands 50 points from the left and 200 from the foot of a page of 400 by 300.
+            assert (outline["x"] - picture["x"]) / picture["width"] == pytest.approx(50 / 400, abs=0.02)
+            middle = (outline["y"] + outline["height"] / 2 - picture["y"]) / picture["height"]
+            assert middle == pytest.approx(96 / 300, abs=0.04)
+        assert at.page.inner_text(".facts").count("1 to 3") == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_slides_and_chapters_are_named(chromium: Any, parts: str, size: dict[str, int], scheme: str) -> None:
+    with opened(chromium, parts, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
+        at.ask("where does water stay")
+        hit = at.page.locator(".hit:has-text('water.pptx'):has-text('stays')").first
+        hit.wait_for()
+        assert "slide 2" in hit.inner_text()
+        hit.locator("h2 button").click()
+        at.page.wait_for_selector("#source .is-hit")
+        assert at.page.locator(".part").all_inner_texts() == ["Slide 1 of 2", "Slide 2 of 2"]
+        assert "Slide" in at.page.inner_text(".facts")
+        fits(at)
+        at.page.keyboard.press("Escape")
+        at.ask("what is a heavy wind, a storm")
+        at.page.click(".hit:has-text('winds.epub'):has-text('storm') h2 button >> nth=0")
+        at.page.wait_for_selector("#source .is-hit")
+        assert at.page.locator(".part").all_inner_texts() == ["Chapter: Breezes", "Chapter: Storms"]
         fits(at)

@@ -113,7 +113,7 @@ class ChunkAnswer(_Answer):
 
 
 class PageAnswer(_Answer):
-    """Where a passage stands on the first of its pages. Lengths are points, 72 to an inch."""
+    """Where a passage stands on one of its pages. Lengths are points, 72 to an inch."""
 
     page: Annotated[int, Field(ge=1)]
     pages: Annotated[int, Field(ge=1)]
@@ -173,6 +173,8 @@ class DocumentAnswer(_Answer):
     """Where the part begins."""
     length: int
     """Of the text of the whole document."""
+    last_page: int | None = None
+    """The number of the last page, or slide, that has a passage; absent for documents without pages."""
     chunks: tuple[DocumentChunk, ...]
     """The passages that lie in the part, or reach into it."""
 

@@ -31,7 +31,7 @@ from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
-from retrieval_core_mcp.http.pages import NARROWEST, WIDEST, picture_of_page, place_on_page
+from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST, picture_of_page, place_on_page
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
@@ -202,7 +202,7 @@ class Endpoints:
         if not _ends_with(request, "/page"):
             return await self._chunk(request, call, f"{chunk_id}/page")
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        return json_response(await place_on_page(served, call.condition, chunk_id))
+        return json_response(await place_on_page(served, call.condition, chunk_id, _page(request)))
 
     @_answered
     async def picture(self, request: Request, call: Call) -> ASGIApp:
@@ -212,7 +212,8 @@ class Endpoints:
             return await self._chunk(request, call, f"{chunk_id}/page.png")
         served = call.served = self._indexes.named(_parameter(request, "index"))
         width = _number(request, "width", NARROWEST, WIDEST, 1_000)
-        return Response(await picture_of_page(served, call.condition, chunk_id, width), media_type="image/png")
+        picture = await picture_of_page(served, call.condition, chunk_id, width, _page(request))
+        return Response(picture, media_type="image/png")
 
     @_answered
     async def indexes(self, _request: Request, call: Call) -> ASGIApp:
@@ -393,6 +394,10 @@ def _number(request: Request, name: str, least: int, most: int, default: int) ->
             400, f"{name} must be a whole number from {least:,} to {most:,}, got {in_one_line(given, 40)}"
         )
     return int(given)
+
+
+def _page(request: Request) -> int | None:
+    return _number(request, "page", 1, LAST_PAGE, 0) or None
 
 
 def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:

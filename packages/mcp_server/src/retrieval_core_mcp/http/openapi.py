@@ -27,7 +27,7 @@ from retrieval_core_mcp.http.answers import (
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
 from retrieval_core_mcp.http.files import KIND, LONGEST_NAME, NAME
 from retrieval_core_mcp.http.filters_schema import FILTER
-from retrieval_core_mcp.http.pages import NARROWEST, WIDEST
+from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST
 from retrieval_core_mcp.http.reading import LARGEST_OFFSET, MOST_CHARACTERS, MOST_DOCUMENTS
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ _CHUNK_ID = {
     "schema": {"type": "string", "minLength": 1},
 }
 _PDF_CHUNK_ID = {**_CHUNK_ID, "example": "guide.pdf#0"}
+_PAGE = {
+    "name": "page",
+    "in": "query",
+    "description": "The number of one of the pages that the passage runs over; the first where it is left out.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": LAST_PAGE},
+    "example": 1,
+}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 _DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
 _CURSOR = {
@@ -182,9 +189,9 @@ def _paths() -> dict[str, Any]:
         "/v1/chunks/{chunk_id}/page": {
             "get": _operation(
                 "get_page",
-                "Tell where a passage of a PDF stands on its page",
+                "Tell where a passage of a PDF stands on one of its pages",
                 PageAnswer,
-                parameters=[_PDF_CHUNK_ID, _INDEX],
+                parameters=[_PDF_CHUNK_ID, _INDEX, _PAGE],
             )
         },
         "/v1/chunks/{chunk_id}/page.png": {"get": _picture()},
@@ -306,7 +313,7 @@ def _picture() -> dict[str, Any]:
         "get_page_picture",
         "Show the page of a passage of a PDF",
         ErrorAnswer,
-        parameters=[_PDF_CHUNK_ID, _INDEX, width],
+        parameters=[_PDF_CHUNK_ID, _INDEX, _PAGE, width],
     )
     told["responses"]["200"]["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
     return told

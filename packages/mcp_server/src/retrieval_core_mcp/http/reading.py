@@ -74,6 +74,7 @@ async def read_document(
         "title": document.title,
         "source": document.source,
         "timestamp": None if document.timestamp is None else utc(document.timestamp),
+        "last_page": max((each.chunk.page_span.last for each in document.chunks if each.chunk.page_span), default=None),
     }
     return {
         "id": document.id,

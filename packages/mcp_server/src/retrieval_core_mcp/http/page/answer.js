@@ -92,7 +92,7 @@ function list(found) {
   if (!found?.length) return null;
   return [h("h2", { style: { fontSize: "1rem", marginBlock: "24px 0" } }, "Sources"), h("ol", { class: "sources" }, found.map((source) => h("li", { value: source.number },
     h("button", { class: "link", onclick: () => openChunk(source.chunk_ids[0]) }, h("bdi", {}, source.title || source.document_id)),
-    h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span)].filter(Boolean).join(" ")),
+    h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span, source.source ?? source.document_id)].filter(Boolean).join(" ")),
     (source.quotes ?? []).slice(0, 3).map((quote) => h("q", { dir: "auto" }, short(quote.text))))))];
 }
 

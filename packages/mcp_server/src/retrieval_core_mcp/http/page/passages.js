@@ -1,5 +1,6 @@
 import { post } from "./api.js";
 import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
+import { pageName, spanOfPages } from "./parts.js";
 import { change, openChunk, question } from "./state.js";
 
 const LONG = 900;
@@ -57,7 +58,7 @@ function entry(hit, found, state) {
     text.classList.remove("is-short");
     event.target.remove();
   } }, "All of it");
-  const place = [hit.index && `in ${hit.index}`, hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
+  const place = [hit.index && `in ${hit.index}`, hit.section_path?.join(" › "), pages(hit.page_span, hit.source), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
   return h("li", { class: `hit${hit.id === state.chunk && (hit.index ?? "") === state.of ? " is-open" : ""}`, "data-chunk": hit.id, "data-index": hit.index ?? "" },
     h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
@@ -75,8 +76,8 @@ export function scores(hit, found) {
     rerank === undefined || rerank === null ? [] : line("reranked", null, rerank, rerank / first, ""));
 }
 
-export function pages(span) {
-  if (!span) return "";
-  const [first, last] = Array.isArray(span) ? span : [span.first ?? span.start, span.last ?? span.end];
-  return first === last || last === undefined ? `page ${first}` : `pages ${first} to ${last}`;
+export function pages(span, source) {
+  const [first, last] = spanOfPages(span);
+  if (first === undefined) return "";
+  return first === last ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first} to ${last}`;
 }

@@ -1,5 +1,6 @@
-import { get, part, picture, post } from "./api.js";
+import { get, part, post } from "./api.js";
 import { day, fill, h, offsets, say } from "./dom.js";
+import { hasPictures, pageName, partOf, pdf } from "./parts.js";
 import { pages, problems } from "./passages.js";
 import { change, read, sourceIndex } from "./state.js";
 import { whyNot } from "./why.js";
@@ -55,10 +56,10 @@ async function show(body, state, chunk, name, signal) {
   const page = h("div", {});
   const text = h("div", {});
   const fields = chunk?.fields;
-  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], ["Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
+  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], [pageName(fields?.source) === "slide" ? "Slide" : "Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
   fill(facts, told.filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
   fill(body, facts, chunk && check(chunk, state), page, text);
-  await Promise.all([chunk && fields.page_span && pdf(page, chunk, state, signal), reading(text, state, chunk, name, signal)]);
+  await Promise.all([chunk && hasPictures(fields) && pdf(page, chunk, state, signal, urls), reading(text, state, chunk, name, signal)]);
 }
 
 // Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
@@ -88,24 +89,6 @@ export async function copy(button, text) {
   }
 }
 
-async function pdf(place, chunk, state, signal) {
-  let found;
-  const path = `/v1/chunks/${part(chunk.fields.id)}`;
-  try {
-    found = await get(`${path}/page`, { index: sourceIndex(state) }, signal);
-  } catch (problem) {
-    if (problem.name === "AbortError") throw problem;
-    if (problem.status !== 404 || problem.message.includes("changed") || problem.message.includes("gone")) fill(place, h("p", { class: "small soft" }, problem.message));
-    return;
-  }
-  const url = await picture(`${path}/page.png`, { index: sourceIndex(state), width: Math.min(2000, Math.round(900 * devicePixelRatio)) }, signal);
-  urls.push(url);
-  const percent = (value, whole) => `${(value / whole) * 100}%`;
-  const box = ([left, top, right, bottom]) => h("i", { style: { left: percent(left, found.width), top: percent(top, found.height), width: percent(right - left, found.width), height: percent(bottom - top, found.height) } });
-  fill(place, h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: url, alt: `Page ${found.page} of ${found.pages}`, width: found.width, height: found.height }), found.boxes.map(box)),
-    h("p", { class: "small soft" }, `Page ${found.page} of ${found.pages}${found.boxes.length ? "" : "; the words of the passage were not found on it"}`));
-}
-
 // The text around the passage, in passages, each of which can be asked about.
 async function reading(place, state, chunk, name, signal) {
   const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
@@ -131,12 +114,15 @@ function more(place, document, chunk, name, state, signal) {
 function part_of(document, chunk, state) {
   const at = offsets(document.text);
   const pieces = [];
-  let done = 0;
+  let [done, before_it] = [0, ""];
   for (const each of document.chunks) {
     const [start, end] = [Math.max(0, each.start - document.offset), Math.max(0, each.end - document.offset)];
     const [from, to] = [at(start), at(end)];
     if (to <= done) continue;
     if (from > done) pieces.push(h("p", { class: "passage soft", dir: "auto" }, document.text.slice(done, from)));
+    const begun = partOf(document, each);
+    if (begun && begun !== before_it) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
+    before_it = begun;
     pieces.push(piece(document.text.slice(Math.max(done, from), to), each, chunk, state));
     done = to;
   }
