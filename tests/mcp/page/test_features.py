@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 import pytest
 
+from retrieval_core.evaluate.suite.loading import parse_suite
 from support.browser import make_pdf, opened, service
 from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     from support.browser import Opened
 
@@ -302,3 +303,54 @@ def test_slides_and_chapters_are_named(chromium: Any, parts: str, size: dict[str
         at.page.wait_for_selector("#source .is-hit")
         assert at.page.locator(".part").all_inner_texts() == ["Chapter: Breezes", "Chapter: Storms"]
         fits(at)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_lines_between_the_places_of_both_sides(chromium: Any, reading: str, size: dict[str, int], scheme: str) -> None:
+    """On a narrow screen the sides stand below each other, and the places are told in numbers alone."""
+    with opened(chromium, reading, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
+        at.ask("lamp chair table near the moon")
+        at.page.click("#tab-compare")
+        at.page.wait_for_selector(".pair")
+        keys = [
+            set(section.locator("[data-key]").evaluate_all("all => all.map(each => each.dataset.key)"))
+            for section in at.page.locator(".pair section").all()
+        ]
+        both = keys[0] & keys[1]
+        assert both
+        lines = at.page.locator(".lines line")
+        assert lines.count() == (len(both) if size is WIDE else 0)
+        for line in lines.all():
+            key = line.get_attribute("data-key")
+            entry = at.page.locator(f".pair section >> nth=0 >> [data-key='{key}'] > button").bounding_box()
+            beside = at.page.locator(f".pair section >> nth=1 >> [data-key='{key}'] > button").bounding_box()
+            box = line.bounding_box()
+            assert entry is not None
+            assert beside is not None
+            assert box is not None
+            assert entry["x"] + entry["width"] - 1 <= box["x"] + 1
+            assert box["x"] + box["width"] <= beside["x"] + 1
+            middles = sorted(each["y"] + min(each["height"], 24) / 2 for each in (entry, beside))
+            assert [box["y"], box["y"] + box["height"]] == pytest.approx(middles, abs=3)
+        told = at.page.locator(".pair [data-key]:has(.visually-hidden)").count()
+        assert told == 2 * len(both)
+        fits(at)
+
+
+@pytest.mark.parametrize("document", ["notes/moon.md", None])
+def test_a_saved_case_is_one_of_a_suite(chromium: Any, reading: str, document: str | None) -> None:
+    """The loader of suites takes it, with all that was set on the page."""
+    query = "q=how+far+is+the+moon&tab=compare&mode=lexical&top=7"
+    address = reading.replace("/#", f'/?{query}&filters={{"title":{{"$ne":"x"}}}}#')
+    with opened(chromium, address) as at:
+        at.page.wait_for_selector(".pair")
+        if document is not None:
+            at.page.check(f"[value='{document}']")
+        with at.page.expect_download() as saved:
+            at.page.click("button:text-is('Save')")
+        (case,) = parse_suite(Path(saved.value.path()).read_text("utf-8"), is_json=True).cases
+    assert (case.query, case.mode, case.top_k) == ("how far is the moon", "lexical", 7)
+    assert case.filter == {"title": {"$ne": "x"}}
+    assert case.finds_nothing is (document is None)
+    assert [text for _, text, _ in case.expect.items()] == ([] if document is None else [document])
