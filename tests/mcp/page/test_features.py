@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from support.browser import Opened
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LOOKS: list[dict[str, Any]] = [
+    {"viewport": WIDE, "color_scheme": "light"},
+    {"viewport": NARROW, "color_scheme": "dark"},
+]
 TICKET = "# Ticket 71\n\nThe customer has waited nine days for the refund.\n"
 FLAKY = """
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -49,6 +53,16 @@ BOOK = {
     "one.xhtml": f"<html><body><h1>Breezes</h1><p>{'A breeze is a light wind. ' * 12}</p></body></html>",
     "two.xhtml": f"<html><body><h1>Storms</h1><p>{'A storm is a heavy wind. ' * 12}</p></body></html>",
 }
+SUITE = """
+name: docs
+cases:
+  - name: distance
+    query: how far away is the moon
+    expect: {documents: [notes/moon.md]}
+  - name: depth
+    query: how deep is the sea
+    expect: {documents: [notes/sea.md]}
+"""
 RUN = {
     "query": "q", "status": "success", "results": [], "from_cache": False, "degraded": [], "errors": [],
     "execution": {"latency_ms": 80, "result_count": 0, "threshold_applied": 0.0}, "deadline_ms": 100.0,
@@ -354,3 +368,25 @@ def test_a_saved_case_is_one_of_a_suite(chromium: Any, reading: str, document: s
     assert case.filter == {"title": {"$ne": "x"}}
     assert case.finds_nothing is (document is None)
     assert [text for _, text, _ in case.expect.items()] == ([] if document is None else [document])
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["wide-light", "narrow-dark"])
+def test_the_report_of_the_last_suite(
+    chromium: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: dict[str, Any]
+) -> None:
+    suite, report = tmp_path / "docs.retrieval.yaml", tmp_path / "report.json"
+    suite.write_text(SUITE, "utf-8")
+    command = [*RETRIEVAL, "suite", "run", str(suite), "--report", str(report), "--config", "page.toml"]
+    subprocess.run(command, cwd=folder, env=with_our_modules(), check=False, capture_output=True)
+    monkeypatch.setenv("RETRIEVAL_MCP__HTTP__SUITE_REPORT", str(report))
+    with service(folder) as url, opened(chromium, url, bypass_csp=True, **look) as at:
+        at.ask("how far away is the moon")
+        at.page.click("#tab-compare")
+        at.page.focus(".report summary")
+        at.page.keyboard.press("Enter")
+        at.page.wait_for_selector(".report:has-text('1 of 2 cases passed')")
+        assert "how deep is the sea" in at.page.inner_text(".report")
+        fits(at)
+        at.page.click(".report button:has-text('how deep is the sea')")
+        at.page.wait_for_selector("#tab-passages[aria-selected=true]")
+        assert at.page.input_value("#question") == "how deep is the sea"

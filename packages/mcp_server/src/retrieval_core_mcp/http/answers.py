@@ -227,6 +227,43 @@ class FieldsAnswer(_Answer):
     indexed_last: str | None = None
 
 
+class ReportCriterion(_Answer):
+    """Something that a whole suite has to reach."""
+
+    code: str
+    text: str
+    verdict: Literal["met", "missed", "not measured"]
+    value: float | None = None
+    target: float | None = None
+
+
+class ReportCase(_Answer):
+    """A case of a suite that did not pass."""
+
+    name: str
+    query: str
+    problems: tuple[str, ...]
+    documents: tuple[str, ...]
+    """Ids of those found, best first."""
+
+
+class SuiteReportAnswer(_Answer):
+    """What became of a test suite when it was last run."""
+
+    suite: str
+    timestamp: str
+    """When it began, in UTC."""
+    total: int
+    """Cases that were run."""
+    passed: int
+    skipped: int
+    means: dict[str, float]
+    """Over the cases that have it, of ``recall@5``, ``recall@k``, ``ndcg@10`` and ``mrr``."""
+    criteria: tuple[ReportCriterion, ...]
+    not_passed: tuple[ReportCase, ...]
+    """At most 200 of them."""
+
+
 class WrittenAnswer(_Answer):
     """Documents that were written."""
 

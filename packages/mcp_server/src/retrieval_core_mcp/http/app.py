@@ -93,6 +93,7 @@ def create_app(
         Route("/v1/indexes/{name}", to.index, methods=["GET"]),
         Route("/v1/indexes/{name}/fields", to.fields, methods=["GET"]),
         Route("/v1/documents", documents, methods=["GET", "POST", "DELETE"]),
+        Route("/v1/suite-report", to.suite_report, methods=["GET"]),
         Route("/v1/files", to.files, methods=["POST"]),
         Route("/v1/documents/{document_id:path}", to.document, methods=["GET"]),
         Route("/healthz", to.healthz, methods=["GET"]),

@@ -41,6 +41,7 @@ from retrieval_core_mcp.http.reading import (
     list_documents,
     read_document,
 )
+from retrieval_core_mcp.http.reports import read_suite_report
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
@@ -305,6 +306,13 @@ class Endpoints:
             raise RequestError(400, f"name 1 to {MOST_REMOVED:,} documents, as ?id=FIRST&id=SECOND")
         removed = {document_id: await served.index.adelete(document_id) for document_id in dict.fromkeys(ids)}
         return json_response({"removed_chunks": removed})
+
+    @_answered
+    async def suite_report(self, _request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/suite-report``; its questions and documents are those of all."""
+        if call.condition is not None:
+            raise RequestError(403, "a token of a tenant may not see what is found in all documents")
+        return json_response(await read_suite_report(self.settings.suite_report))
 
     async def healthz(self, _request: Request) -> Response:
         """Answer ``GET /healthz``: the process lives."""

@@ -22,6 +22,7 @@ from retrieval_core_mcp.http.answers import (
     PageAnswer,
     Readiness,
     RemovedAnswer,
+    SuiteReportAnswer,
     WrittenAnswer,
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
@@ -63,6 +64,7 @@ _ANSWERS = (
     IndexesAnswer,
     CollectionInfo,
     FieldsAnswer,
+    SuiteReportAnswer,
     WrittenAnswer,
     RemovedAnswer,
     ErrorAnswer,
@@ -249,6 +251,9 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/v1/files": {"post": _file()},
+        "/v1/suite-report": {
+            "get": _operation("suite_report", "Tell what became of the last run of a test suite", SuiteReportAnswer)
+        },
         "/healthz": {"get": _operation("healthz", "Whether the process lives", Health)},
         "/readyz": {"get": _ready()},
         "/metrics": {"get": _text("metrics", "Counters for Prometheus", "text/plain")},

@@ -47,6 +47,8 @@ class HttpSettings(BaseModel):
     """How often a caller may ask in a minute; 0 for no bound."""
     audit_log: str | None = None
     """A file that has a line for each request, without contents; ``-`` for standard error."""
+    suite_report: Path | None = None
+    """A report of ``retrieval suite run --report FILE.json`` that callers may read."""
     tenant_field: str = Field(default="tenant", min_length=1)
     """The field of a passage that names whose it is."""
     allowed_hosts: Listed = ()

@@ -1,6 +1,7 @@
 import { fill, h } from "./dom.js";
 import { connect } from "./lines.js";
 import { explained, problems, search } from "./passages.js";
+import { lastReport } from "./report.js";
 import { change, openChunk, question } from "./state.js";
 
 const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
@@ -14,7 +15,7 @@ export async function compare(panel, state, signal) {
   try {
     const [here, there] = await Promise.all([explained(state, signal), search(question(state, { mode: other }), signal)]);
     const pair = h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here));
-    fill(body, pair, saving(state, here));
+    fill(body, pair, saving(state, here), lastReport());
     connect(pair, signal);
   } catch (problem) {
     if (problem.name !== "AbortError") fill(body, problems(problem));

@@ -5,7 +5,7 @@ import { timeline } from "./timeline.js";
 
 const MEANING = {
   version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
-  embed: "turns the question into a vector", dense: "searches by meaning", lexical: "searches by words", hybrid: "searches by both", fuse: "puts both orders into one", fetch: "reads the passages",
+  embed: "turns the question into a vector", dense: "searches by meaning", lexical: "searches by words", hybrid: "searches by both", fuse: "puts both orders into one", merge: "puts the orders of all indexes into one", fetch: "reads the passages",
   rerank: "orders the best anew", threshold: "leaves out what is not near enough", diversify: "leaves out what repeats", expand: "adds what stands around", filter: "leaves out what is off the subject",
 };
 
@@ -38,7 +38,7 @@ function happened(stage) {
   if (stage.attempts > 1) told.push(`asked ${stage.attempts} times`);
   if (stage.decision) told.push(stage.decision);
   if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "))))));
-  return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage] ?? "");
+  return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage.split(": ").at(-1)] ?? "");
 }
 
 export function whyNot(state, signal, given = "") {
