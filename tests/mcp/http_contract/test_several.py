@@ -79,7 +79,11 @@ def test_one_of_them_is_asked_as_by_its_name(tmp_path: Path) -> None:
     ("more", "status", "message"),
     [
         ({"indexes": ["manual", "none"]}, 404, "Index none not found"),
-        ({"indexes": ["manual", "wiki"], "index": "wiki"}, 400, "name index or indexes, not both"),
+        (
+            {"indexes": ["manual", "wiki"], "index": "wiki"},
+            400,
+            "name index or indexes, not both: wiki is named alone too",
+        ),
         ({"indexes": []}, 400, "indexes"),
         ({"indexes": "manual"}, 400, "indexes"),
         ({"indexes": ["manual", "wiki"], "chunk_id": "a.md#0"}, 400, "with chunk_id, name index and not indexes"),

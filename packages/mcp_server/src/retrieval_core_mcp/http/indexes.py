@@ -236,9 +236,11 @@ class ServedIndexes:
         """
         if query.indexes is None:
             return self.named(query.index)
-        if query.index is not None:
-            raise RequestError(400, "name index or indexes, not both")
         parts = tuple(self.named(name) for name in dict.fromkeys(query.indexes))
+        if query.index is not None:
+            raise RequestError(
+                400, f"name index or indexes, not both: {self.named(query.index).name} is named alone too"
+            )
         if len(parts) == 1:
             return parts[0]
         if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
