@@ -33,7 +33,13 @@ function about(info) {
 }
 
 async function showFields(place, state) {
-  const fields = await fieldsOf(state.index);
+  let fields;
+  try {
+    fields = await fieldsOf(state.index);
+  } catch (problem) {
+    fill(place, problems(problem));
+    return;
+  }
   if (!fields.length) return;
   fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Fields to filter by"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["field", "kind", "passages", "values"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, fields.map((field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")), h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, field.min !== undefined ? `${field.min} to ${field.max}` : (field.examples ?? []).slice(0, 5).join(", ")))))))));
@@ -42,13 +48,30 @@ async function showFields(place, state) {
 async function showDocuments(place, state, writable) {
   const rows = h("tbody", {});
   const more = h("p", {});
-  fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Documents"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["document", "passages", ""].map((name) => h("th", { scope: "col" }, name)))), rows)), more);
+  const count = h("span", { class: "soft number" });
+  const name = h("input", { type: "search", "aria-label": "Part of a document's name", placeholder: "part of a document's name", dir: "auto" });
+  const find = (event) => {
+    event.preventDefault();
+    load("");
+  };
+  fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Documents ", count), h("form", { class: "filter-row", role: "search", onsubmit: find }, name, h("button", {}, "Find")),
+    h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["document", "passages", ""].map((title) => h("th", { scope: "col" }, title)))), rows)), more);
   await load("");
 
   async function load(cursor) {
-    const found = await get("/v1/documents", { index: state.index, limit: 100, cursor });
+    const wanted = name.value.trim();
+    let found;
+    try {
+      found = await get("/v1/documents", { index: state.index, limit: 100, cursor, name: wanted });
+    } catch (problem) {
+      fill(more, problems(problem), h("button", { onclick: () => load(cursor) }, "Try again"));
+      return;
+    }
+    if (wanted !== name.value.trim()) return;  // another name was asked for meanwhile
+    if (!cursor) fill(rows);
     rows.append(...found.documents.map((each) => row(each)));
-    if (!rows.children.length) fill(more, h("span", { class: "quiet" }, "There are no documents."));
+    count.textContent = shortNumber(found.total);
+    if (!rows.children.length) fill(more, h("span", { class: "quiet" }, wanted ? "No document has that in its name." : "There are no documents."));
     else fill(more, found.next_cursor && h("button", { onclick: () => load(found.next_cursor) }, "More"));
   }
 

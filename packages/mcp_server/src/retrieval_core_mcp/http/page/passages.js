@@ -1,6 +1,6 @@
 import { post } from "./api.js";
 import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
-import { change, question } from "./state.js";
+import { change, conditions, question } from "./state.js";
 
 const LONG = 900;
 let last = { key: "", result: null };
@@ -58,9 +58,11 @@ function entry(hit, found, state) {
     event.target.remove();
   } }, "All of it");
   const place = [hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
+  const kept = (conditions(state.filters) ?? []).filter(({ field }) => hit.metadata?.[field] !== undefined).map(({ field }) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`);
   return h("li", { class: `hit${hit.id === state.chunk ? " is-open" : ""}`, "data-chunk": hit.id },
     h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
+    kept.length > 0 && h("p", { class: "place" }, h("bdi", {}, [...new Set(kept)].join(" · "))),
     text, more, scores(hit, found),
     (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found for ${hit.found_by.map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ")} too`));
 }

@@ -1,6 +1,7 @@
+import { get } from "./api.js";
 import { bar, fill, h, shortNumber } from "./dom.js";
 import { explained, problems, scores, search } from "./passages.js";
-import { question } from "./state.js";
+import { change, question } from "./state.js";
 
 const MEANING = {
   version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
@@ -48,8 +49,16 @@ function happened(stage) {
   return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage] ?? "");
 }
 
+// What to do with what names no passage: it may name a document, whose passages have the question beside them.
+async function instead(name, state, problem) {
+  const { documents } = await get("/v1/documents", { index: state.index, name, limit: 6 }).catch(() => ({ documents: [] }));
+  if (!documents.length) return problems(problem);
+  return [h("p", {}, "That is no passage. Open its document, and ask beside one of its passages:"),
+    h("ul", {}, documents.map(({ id }) => h("li", {}, h("button", { class: "link", type: "button", onclick: () => change({ doc: id, chunk: "" }) }, h("bdi", {}, id)))))];
+}
+
 export function whyNot(state, signal, given = "") {
-  const field = h("input", { id: "expected", value: given, size: 34, "aria-label": "Id of a passage", placeholder: "id of a passage, such as notes.md#0" });
+  const field = h("input", { id: "expected", value: given, size: 34, "aria-label": "A passage, or its document", placeholder: "a document, or a passage such as notes.md#0", dir: "auto" });
   const told = h("div", { role: "status" });
   const look = async (event) => {
     event?.preventDefault();
@@ -58,7 +67,7 @@ export function whyNot(state, signal, given = "") {
       const found = await search(question(state, { chunk_id: field.value.trim() }), signal);
       fill(told, h("p", {}, found.why), found.expected && scores(found.expected, found));
     } catch (problem) {
-      if (problem.name !== "AbortError") fill(told, problems(problem));
+      if (problem.name !== "AbortError") fill(told, problem.status === 404 ? await instead(field.value.trim(), state, problem) : problems(problem));
     }
   };
   if (given) look();
