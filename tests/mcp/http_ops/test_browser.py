@@ -22,7 +22,8 @@ BROWSER = """#!{python}
 import os, sys
 address = sys.argv[1]
 place = address.removeprefix("file://")
-told = [address, oct(os.stat(place).st_mode)[-3:], oct(os.stat(os.path.dirname(place)).st_mode)[-3:], open(place).read()]
+modes = [oct(os.stat(each).st_mode)[-3:] for each in (place, os.path.dirname(place))]
+told = [address, *modes, open(place).read()]
 with open({told!r}, "w") as file:
     file.write("\\n".join(told))
 """

@@ -1,5 +1,5 @@
 import { fill, h } from "./dom.js";
-import { explained, problems, search } from "./passages.js";
+import { explained, problems, search, without } from "./passages.js";
 import { change, question } from "./state.js";
 
 const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
@@ -25,7 +25,7 @@ function column(name, found, beside) {
     if (rank === undefined) return "only here";
     return rank === hit.rank ? "same place" : `there ${rank} ${rank > hit.rank ? "↓" : "↑"}`;
   };
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), found.results.length ? h("ol", {}, found.results.map((hit) => h("li", {}, h("button", { class: "link", onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), h("div", { class: "moved" }, moved(hit))))) : h("p", { class: "quiet" }, "Nothing was found."));
+  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map((hit) => h("li", {}, h("button", { class: "link", onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), h("div", { class: "moved" }, moved(hit))))) : h("p", { class: "quiet" }, "Nothing was found."));
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.

@@ -24,11 +24,15 @@ export async function library(main, state) {
   }
 }
 
+export function unusable(info) {
+  if (info?.status === "red") return h("p", { class: "notice" }, "This index cannot be read, or was not made yet. The log of the service says which; retrieval index FOLDER makes one.");
+  return info?.points_count === 0 && h("p", { class: "notice" }, "This index is empty, so that nothing can be found. Fill it with: retrieval index FOLDER");
+}
+
 function about(info) {
   const waiting = info.points_count - info.indexed_vectors_count;
   return [h("dl", { class: "facts" }, [["Name", info.name], ["Passages", shortNumber(info.points_count)], ["Vectors", `${shortNumber(info.indexed_vectors_count)}, of ${info.vector_size} numbers each`]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-    info.status === "red" && h("p", { class: "notice" }, "This index cannot be read. The log of the service has the reason."),
-    info.points_count === 0 && h("p", { class: "notice" }, "This index is empty. Fill it with: retrieval index FOLDER"),
+    unusable(info),
     waiting > 0 && h("p", { class: "notice" }, `${shortNumber(waiting)} passages have no vector yet: they are found by their words, and by meaning once indexing has ended.`)];
 }
 

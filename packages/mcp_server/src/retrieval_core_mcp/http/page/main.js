@@ -37,12 +37,13 @@ async function start() {
     show();
   } catch (problem) {
     if (problem.status === 401) fill(main, tokenForm());
-    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice" }, problem.message), again());
+    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
   }
 }
 
-function show() {
+function show(event) {
   const state = read();
+  const again = event?.detail === "again";
   for (const link of document.querySelectorAll("[data-view]")) {
     const current = link.dataset.view === state.view;
     if (current) link.setAttribute("aria-current", "page");
@@ -51,12 +52,8 @@ function show() {
   }
   which.value = state.index || which.options[0]?.value || "";
   document.title = state.view === "index" ? "The index" : state.q ? `${state.q} – the documents` : "Ask the documents";
-  (state.view === "index" ? library : ask)(main, state);
-  showSource(state);
-}
-
-function again() {
-  return h("p", {}, h("button", { onclick: start }, "Try again"));
+  (state.view === "index" ? library : ask)(main, state, again);
+  showSource(state, again);
 }
 
 function tokenForm() {

@@ -1,6 +1,6 @@
 import { post } from "./api.js";
 import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
-import { change, conditions, question } from "./state.js";
+import { again, change, conditions, question } from "./state.js";
 
 const LONG = 900;
 let last = { key: "", result: null };
@@ -13,6 +13,10 @@ export async function explained(state, signal) {
     last = { key, result };
   }
   return last.result;
+}
+
+export function forgetLast() {
+  last = { key: "", result: null };
 }
 
 export async function search(asked, signal) {
@@ -33,16 +37,22 @@ export async function passages(panel, state, signal) {
   fill(panel, notices(found), found.results.length ? h("ol", { class: "hits" }, found.results.map((hit) => entry(hit, found, state))) : nothing(state));
 }
 
+// What went wrong, and where waiting may help, a way to try it again.
 export function problems(problem) {
-  return problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+  const told = problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+  return PASSING.includes(problem.status) ? [...told, h("p", {}, h("button", { type: "button", onclick: again }, "Try again"))] : told;
 }
 
 export function notices(found) {
-  const told = [];
-  if (found.relevance?.unlikely) told.push(h("p", { class: "notice" }, "This is probably not in these documents. These passages come nearest."));
-  for (const { stage, reason } of found.degraded ?? []) told.push(h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
-  return told;
+  return [found.relevance?.unlikely && h("p", { class: "notice" }, "This is probably not in these documents. These passages come nearest."), ...without(found)];
 }
+
+// What was done without, as a part was down or too slow.
+export function without(found) {
+  return (found.degraded ?? []).map(({ stage, reason }) => h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
+}
+
+const PASSING = [0, 429, 500, 503];
 
 const WITHOUT = { embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
 

@@ -19,13 +19,13 @@ export function closeSource() {
 }
 
 // The document of a passage beside the results, with the passage marked; or a document from its beginning.
-export async function showSource(state) {
+export async function showSource(state, again) {
   const key = state.chunk || state.doc ? JSON.stringify([state.index, state.chunk, state.doc]) : "";
   for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
   document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"]`)?.classList.add("is-open");
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
-  if (key === shown) return;
+  if (key === shown && !(again && key)) return;
   running.abort();
   running = new AbortController();
   urls.forEach((url) => URL.revokeObjectURL(url));
@@ -46,7 +46,8 @@ export async function showSource(state) {
     fill(title, h("bdi", {}, chunk?.fields.title || name));
     await show(body, state, chunk, name, signal);
   } catch (problem) {
-    if (problem.name !== "AbortError") fill(body, problems(problem));
+    if (problem.name === "AbortError") return;
+    fill(body, problems(problem), problem.status === 404 && h("p", { class: "quiet" }, "It may have been removed, or have another name since its file was indexed again."));
   }
 }
 

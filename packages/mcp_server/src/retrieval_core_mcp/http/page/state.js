@@ -19,6 +19,11 @@ export function change(values, { replace = false } = {}) {
   dispatchEvent(new Event("changed"));
 }
 
+// Does once more what the address says, after something failed.
+export function again() {
+  dispatchEvent(new CustomEvent("changed", { detail: "again" }));
+}
+
 // The filter of the rows that the page has; `null` where somebody wrote one by hand that the page cannot show.
 export function conditions(filters) {
   if (!filters) return [];

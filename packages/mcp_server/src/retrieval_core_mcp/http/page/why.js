@@ -1,6 +1,6 @@
 import { get } from "./api.js";
 import { bar, fill, h, shortNumber } from "./dom.js";
-import { explained, problems, scores, search } from "./passages.js";
+import { explained, problems, scores, search, without } from "./passages.js";
 import { change, question } from "./state.js";
 
 const MEANING = {
@@ -14,7 +14,7 @@ export async function why(panel, state, signal) {
   fill(panel, h("p", { class: "quiet" }, "Looking…"));
   try {
     const found = await explained(state, signal);
-    fill(panel, summary(found), timeline(found.stages), whyNot(state, signal));
+    fill(panel, without(found), summary(found), timeline(found.stages), whyNot(state, signal));
   } catch (problem) {
     if (problem.name !== "AbortError") fill(panel, problems(problem));
   }
@@ -45,7 +45,7 @@ function happened(stage) {
   if (stage.error) told.push(h("span", { class: "notice" }, stage.error));
   if (stage.attempts > 1) told.push(`asked ${stage.attempts} times`);
   if (stage.decision) told.push(stage.decision);
-  if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "))))));
+  if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": ")))), stage.dropped.length > 50 && h("p", {}, `and ${shortNumber(stage.dropped.length - 50)} more`)));
   return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage] ?? "");
 }
 
