@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from retrieval_core_mcp.browser import _redirect as write_redirect
 from support.browser import opened, service
 from support.page_parts import ABANDONED, BEGUN
 from support.processes import RETRIEVAL, with_our_modules
@@ -293,3 +294,31 @@ def test_a_person_finds_out_what_a_file_says_now_and_what_became_of_a_page(chrom
         at.page.click("text=Compare with the document")
         at.page.wait_for_selector("#source :text('changed since it was indexed')")
         forget_failures(at)
+
+
+def test_what_the_page_may_is_as_little_as_it_needs(at_page: Opened) -> None:
+    """And all of its files are small."""
+    sizes = [at_page.page.request.get(at_page.place).body()]
+    for name in at_page.page.evaluate("performance.getEntriesByType('resource').map(each => each.name)"):
+        if "/page/" not in name:
+            continue
+        answer = at_page.page.request.get(name)
+        sizes.append(answer.body())
+        headers = answer.headers
+        assert "require-trusted-types-for 'script'" in headers["content-security-policy"]
+        assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+        assert (headers["referrer-policy"], headers["x-content-type-options"]) == ("no-referrer", "nosniff")
+    assert len(sizes) > 10
+    assert sum(map(len, sizes)) < 200_000
+    thrown = at_page.page.evaluate(
+        "() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } }"
+    )
+    assert thrown == "TypeError"
+    at_page.errors.clear()  # the browser notes what it forbade
+
+
+def test_the_file_that_a_browser_is_given_leads_to_the_page(chromium: Any, reading: str, tmp_path: Path) -> None:
+    file = write_redirect(tmp_path, reading)
+    with opened(chromium, file.as_uri()) as at:
+        at.page.wait_for_selector("#question")
+        assert at.page.url == reading.partition("#")[0]

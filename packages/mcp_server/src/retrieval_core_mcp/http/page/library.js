@@ -59,7 +59,8 @@ async function showDocuments(place, state, writable) {
     load("");
   };
   fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Documents ", count), h("form", { class: "filter-row", role: "search", onsubmit: find }, name, h("button", {}, "Find")),
-    h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["document", "passages", ""].map((title) => h("th", { scope: "col" }, title)))), rows)), more);
+    h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["document", "passages", ""].map((title) => h("th", { scope: "col" }, title)))), rows)), more,
+    h("p", { class: "small soft" }, "A file that is not here could not be read, or has been left out: retrieval index FOLDER says which, and why."));
   await load("");
 
   async function load(cursor) {
