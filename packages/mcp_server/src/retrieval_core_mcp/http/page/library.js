@@ -53,6 +53,7 @@ async function showDocuments(place, state, writable) {
   const rows = h("tbody", {});
   const more = h("p", {});
   const count = h("span", { class: "soft number" });
+  let total;
   const name = h("input", { type: "search", "aria-label": "Part of a document's name", placeholder: "part of a document's name", dir: "auto" });
   const find = (event) => {
     event.preventDefault();
@@ -75,7 +76,8 @@ async function showDocuments(place, state, writable) {
     if (wanted !== name.value.trim()) return;  // another name was asked for meanwhile
     if (!cursor) fill(rows);
     rows.append(...found.documents.map((each) => row(each)));
-    count.textContent = shortNumber(found.total);
+    total = found.total;
+    count.textContent = shortNumber(total);
     if (!rows.children.length) fill(more, h("span", { class: "quiet" }, wanted ? "No document has that in its name." : "There are no documents."));
     else fill(more, found.next_cursor && h("button", { onclick: () => load(found.next_cursor) }, "More"));
   }
@@ -90,6 +92,7 @@ async function showDocuments(place, state, writable) {
       try {
         await remove("/v1/documents", { index: state.index, id: each.id });
         line.remove();
+        if (total) count.textContent = shortNumber(total -= 1);
         say("Removed");
       } catch (problem) {
         line.lastChild.replaceChildren(...problems(problem));
