@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.collection import TOP_K, metadata
 from retrieval_core import Chunk, load_config, open_index
+from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.types.filters import Eq, Lt
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ BATCH = 10_000
 STORES = {"retrieval-core-lancedb": "lancedb"}
 
 
+def vectors_of_questions(collection: Collection) -> dict[str, Vector]:
+    """Return the vectors of the questions by their normal form, in which they are embedded."""
+    settings = load_config().query
+    texts = (normalize(text, settings).text for text in collection.question_texts)
+    return dict(zip(texts, collection.question_vectors, strict=True))
+
+
 class KnownVectors:
     """An embedder for texts whose vectors are there already."""
 
@@ -30,7 +38,7 @@ class KnownVectors:
 
     def __init__(self, collection: Collection) -> None:
         self.dimension = collection.dimension
-        self._questions = dict(zip(collection.question_texts, collection.question_vectors, strict=True))
+        self._questions = vectors_of_questions(collection)
         self.passages: dict[str, Vector] = {}
 
     async def embed_query(self, text: str) -> Vector:

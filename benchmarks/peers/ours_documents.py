@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.collection import TOP_K, Written
+from benchmarks.peers.ours import vectors_of_questions
 from benchmarks.vectors import KeptVectors
 from retrieval_core import load_config, open_index
 from retrieval_core.types import Document, content_hash
@@ -32,7 +33,7 @@ class Embedder(KeptVectors):
 
     def __init__(self, folder: Path, collection: Collection) -> None:
         super().__init__(folder)
-        self._questions = dict(zip(collection.question_texts, collection.question_vectors, strict=True))
+        self._questions = vectors_of_questions(collection)
 
     async def embed_query(self, text: str) -> Vector:
         """Return a question's vector."""

@@ -395,6 +395,16 @@ def test_evaluating_several_settings_prints_one_table(shell: Shell) -> None:
     assert memory["index_bytes"] is None
 
 
+def test_settings_that_cannot_be_evaluated_are_told_below_the_table(shell: Shell) -> None:
+    """What was measured is printed all the same, and the exit code tells that something is missing."""
+    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
+    collection(shell.folder)
+    result = shell("evaluate", "beir", "--compare", "embedder.kind=nowhere:Embedder")
+    assert result.exit_code == 1
+    assert "as given" in result.stdout
+    assert "! embedder.kind=nowhere:Embedder could not be evaluated: " in result.stdout
+
+
 def test_settings_to_compare_win_over_those_given(shell: Shell) -> None:
     """Over options such as --store too: a second line that measures the first one again would tell nothing."""
     pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")

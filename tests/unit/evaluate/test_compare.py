@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.config import load_config
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.evaluate import Collection, SettingsComparison, compare_settings, load_collection
 
 if TYPE_CHECKING:
@@ -69,6 +69,18 @@ def test_progress_names_what_is_evaluated(collection: Collection) -> None:
 
     asyncio.run(compare_settings(collection, configs, limit=1, on_progress=note))
     assert list(dict.fromkeys(seen)) == ["one: index", "one: query", "two: index", "two: query"]
+
+
+def test_what_was_measured_is_not_lost_where_a_later_one_fails(collection: Collection) -> None:
+    """The others are measured too, and the failure is told; without a first one there is nothing to compare with."""
+    broken = load_config(overrides={"embedder.kind": "retrieval_core.testing.nowhere:Embedder"})
+    measured = compared(collection, first=settings(8), broken=broken, last=settings(16))
+    assert [each.name for each in measured.compared] == ["first", "last"]
+    assert list(measured.failed) == ["broken"]
+    assert "nowhere" in measured.failed["broken"]
+    assert measured.to_json()["failed"] == dict(measured.failed)
+    with pytest.raises(RetrievalError, match="nowhere"):
+        compared(collection, broken=broken, last=settings(16))
 
 
 def test_nothing_to_compare(collection: Collection) -> None:

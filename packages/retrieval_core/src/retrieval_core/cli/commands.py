@@ -242,7 +242,8 @@ def evaluate_command(
 
     The folder holds corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
     settings given, so that they can be compared: try --fusion rrf, --mode lexical, --set chunking.max_tokens=256, or
-    several in one table, --compare search.mode=lexical --compare 'embedder.kind=fastembed search.mode=dense'.
+    several in one table, --compare search.mode=lexical --compare 'embedder.kind=fastembed search.mode=dense'. What
+    cannot be evaluated of these is told below the table, and sets the exit code.
     """
     import asyncio  # noqa: PLC0415 - help and completion need none of this
 
@@ -272,6 +273,8 @@ def evaluate_command(
         print_evaluation(measured, folder.name)
     else:
         print_comparison(measured, folder.name)
+    if not isinstance(measured, EvaluationReport) and measured.failed:
+        raise SystemExit(FAILURE)
 
 
 @main.command("doctor")

@@ -254,7 +254,10 @@ def print_comparison(comparison: SettingsComparison, name: str) -> None:
             "-" if report.index_bytes is None else f"{report.index_bytes / 1e6:,.1f} MB",
             difference,
         )
-    console_of().print(table)
+    console = console_of()
+    console.print(table)
+    for failed, reason in comparison.failed.items():
+        console.print(Text(harmless(f"! {failed} could not be evaluated: {reason}")), soft_wrap=True)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:

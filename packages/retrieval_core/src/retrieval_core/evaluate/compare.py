@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.evaluate.run import EvaluationReport, evaluate
 from retrieval_core.evaluate.suite.comparing import FEWEST, paired_interval
 
@@ -46,13 +46,18 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class SettingsComparison:
-    """Several configurations on one collection, in the order they were given."""
+    """Several configurations on one collection, in the order they were given.
+
+    Attributes:
+        failed: Why the others could not be evaluated, by name.
+    """
 
     compared: tuple[Compared, ...]
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, JSON]:
-        """Return what was measured, a document for each configuration."""
-        return {"compared": [each.to_json() for each in self.compared]}
+        """Return what was measured, a document for each configuration, and what failed."""
+        return {"compared": [each.to_json() for each in self.compared], "failed": {**self.failed}}
 
 
 async def compare_settings(
@@ -65,6 +70,8 @@ async def compare_settings(
 ) -> SettingsComparison:
     """Evaluate configurations one after the other, each on an index of its own, and compare them with the first.
 
+    What has been measured is not lost where a later one fails.
+
     Args:
         configs: By name, at least one.
         limit: As of :func:`evaluate`.
@@ -73,22 +80,28 @@ async def compare_settings(
 
     Raises:
         InvalidParameterError: There are no configurations.
-        RetrievalError: As of :func:`evaluate`.
+        RetrievalError: As of :func:`evaluate`, for the first one.
     """
     if not configs:
         msg = "there is nothing to compare: no configuration was given"
         raise InvalidParameterError(msg)
     reports: dict[str, EvaluationReport] = {}
+    failed: dict[str, str] = {}
     for name, config in configs.items():
 
         def report(phase: str, done: int, total: int, name: str = name) -> None:
             if on_progress is not None:
                 on_progress(f"{name}: {phase}", done, total)
 
-        reports[name] = await evaluate(collection, config, limit=limit, on_progress=report)
+        try:
+            reports[name] = await evaluate(collection, config, limit=limit, on_progress=report)
+        except RetrievalError as error:
+            if not reports:
+                raise
+            failed[name] = str(error)
     (first_name, first), *others = reports.items()
     compared = (Compared(first_name, first), *(_beside(first, name, other, seed) for name, other in others))
-    return SettingsComparison(compared)
+    return SettingsComparison(compared, failed)
 
 
 def _beside(first: EvaluationReport, name: str, other: EvaluationReport, seed: int) -> Compared:

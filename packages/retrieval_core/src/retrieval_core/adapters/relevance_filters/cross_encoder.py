@@ -24,8 +24,8 @@ and 17 short ones to phone reviews: of the relevant passages it keeps 98 to 100 
 kept 75 %. Of questions about something else entirely it leaves nothing for 73 of 79 over the reviews. The price is that
 it leaves out few of the passages that share the topic: 2 to 8 % of those that are not relevant, 30 % over the reviews.
 
-A threshold relative to the best passage of a question was no better on questions that it was not chosen on. The table
-of all rules is in ``docs/measurements.md``."""
+A threshold relative to the best passage of a question was no better on questions that it was not chosen on. A table
+of rules is in ``docs/measurements.md``."""
 
 
 class CrossEncoderRelevanceFilter(ByScores):
