@@ -49,6 +49,18 @@ def test_documents_are_listed_in_parts(served: Served) -> None:
     served(check)
 
 
+def test_documents_are_found_by_a_part_of_their_ids(served: Served) -> None:
+    async def check(service: Service) -> None:
+        found = await read(service, "/v1/documents?name=S&limit=1")
+        assert [each["id"] for each in found["documents"]] == ["sea.md"]
+        assert (found["total"], found["next_cursor"]) == (2, "sea.md")
+        found = await read(service, "/v1/documents?name=%23&cursor=sea.md")
+        assert ([each["id"] for each in found["documents"]], found["total"]) == (["sun #1.md"], 1)
+        assert await read(service, "/v1/documents?name=mars") == {"documents": [], "total": 0}
+
+    served(check)
+
+
 def test_a_document_is_read_in_parts_with_its_passages(tmp_path: Path) -> None:
     text = "\n\n".join(
         f"Note {number}: the \U0001f311 rises over the hills at {number} o'clock." for number in range(400)

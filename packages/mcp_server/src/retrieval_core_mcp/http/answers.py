@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_core.compat.service import (  # noqa: TC001 - pydantic reads them
+from retrieval_core.compat.service import (
     ChunkMetadata,
     CollectionInfo,
     ExecutionMetadata,
+    ValidationResult,
 )
 from retrieval_core.types import Degradation, Origin, StageRecord  # noqa: TC001 - as above
 
@@ -135,12 +136,19 @@ class ListedDocument(_Answer):
     """How many passages it has."""
 
 
+class ValidationAnswer(ValidationResult):
+    """Whether a passage is what was read, and whether that is still what its file says."""
+
+    file_changed: bool
+    """Whether its file was changed since it was indexed; false where it came from none, or the file is gone."""
+
+
 class DocumentsAnswer(_Answer):
     """A part of the documents, in the order of their ids."""
 
     documents: tuple[ListedDocument, ...]
     total: int | None = None
-    """How many there are; not told to a tenant."""
+    """How many there are, or have the name that was asked for; of all, a tenant is told no number."""
     next_cursor: str | None = None
     """With which the next part is asked for; none behind the last one."""
 

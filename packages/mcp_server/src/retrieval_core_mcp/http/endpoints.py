@@ -194,7 +194,7 @@ class Endpoints:
         """Answer ``POST /v1/chunks/{id}/validate``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
         chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
-        return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
+        return json_response((await served.validate(chunk)).model_dump(mode="json"))
 
     @_answered
     async def page(self, request: Request, call: Call) -> ASGIApp:
@@ -249,7 +249,8 @@ class Endpoints:
         """Answer ``GET /v1/documents``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
         limit = _number(request, "limit", 1, MOST_DOCUMENTS, 100)
-        return json_response(await list_documents(served, call.condition, _parameter(request, "cursor"), limit))
+        cursor, name = _parameter(request, "cursor"), _parameter(request, "name")
+        return json_response(await list_documents(served, call.condition, cursor, limit, name))
 
     @_answered
     async def document(self, request: Request, call: Call) -> ASGIApp:

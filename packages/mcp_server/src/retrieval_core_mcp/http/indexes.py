@@ -13,6 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from retrieval_core.compat.service import ValidationResult
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
 from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
+from retrieval_core_mcp.http.answers import ValidationAnswer
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
@@ -141,17 +142,18 @@ class ServedIndex:
             return error.details["chunks"] - error.details["embedded"]
         return 0
 
-    async def validate(self, chunk_id: str) -> ValidationResult:
-        """Hold a stored chunk against what was read.
+    async def validate(self, chunk: Chunk) -> ValidationAnswer:
+        """Hold a stored chunk against what was read, and look whether its file was changed since.
 
         Raises:
             RequestError: There is none of that id any more.
             RetrievalError: The index or the chunk's source cannot be read.
         """
-        validation = await self.index.avalidate(chunk_id)
+        validation = await self.index.avalidate(chunk.id)
         if validation is None:
-            raise RequestError(404, f"Chunk {chunk_id} not found")
-        return ValidationResult.of(validation)
+            raise RequestError(404, f"Chunk {chunk.id} not found")
+        told = ValidationResult.of(validation).model_dump()
+        return ValidationAnswer(**told, file_changed=bool(await self.library.changed((chunk,))))
 
     async def problem(self) -> str | None:
         """Return why the index cannot be searched, ``None`` where it can."""

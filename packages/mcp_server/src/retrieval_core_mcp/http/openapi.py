@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
-from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery, ValidationResult
+from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery
 from retrieval_core_mcp.http.answers import (
     ChunkAnswer,
     ContextAnswer,
@@ -23,6 +23,7 @@ from retrieval_core_mcp.http.answers import (
     Readiness,
     RemovedAnswer,
     SuiteReportAnswer,
+    ValidationAnswer,
     WrittenAnswer,
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
@@ -57,7 +58,7 @@ _ANSWERS = (
     ContextAnswer,
     ExplainAnswer,
     ChunkAnswer,
-    ValidationResult,
+    ValidationAnswer,
     PageAnswer,
     DocumentsAnswer,
     DocumentAnswer,
@@ -114,6 +115,13 @@ _CURSOR = {
     "name": "cursor",
     "in": "query",
     "description": "The next_cursor of the part before; left out for the first part.",
+    "schema": {"type": "string"},
+}
+
+_PART_OF_NAME = {
+    "name": "name",
+    "in": "query",
+    "description": "What the ids of the documents contain, in upper or lower case.",
     "schema": {"type": "string"},
 }
 
@@ -183,8 +191,8 @@ def _paths() -> dict[str, Any]:
         "/v1/chunks/{chunk_id}/validate": {
             "post": _operation(
                 "validate_chunk",
-                "Hold a stored passage against what was read",
-                ValidationResult,
+                "Hold a stored passage against what was read, and its file",
+                ValidationAnswer,
                 parameters=[_CHUNK_ID, _INDEX],
             )
         },
@@ -216,7 +224,12 @@ def _paths() -> dict[str, Any]:
                 "list_documents",
                 "List the documents, in parts",
                 DocumentsAnswer,
-                parameters=[_INDEX, _number("limit", 1, MOST_DOCUMENTS, 100, "The most documents."), _CURSOR],
+                parameters=[
+                    _INDEX,
+                    _PART_OF_NAME,
+                    _number("limit", 1, MOST_DOCUMENTS, 100, "The most documents."),
+                    _CURSOR,
+                ],
             ),
             "post": _operation(
                 "write_documents", "Write documents, with --allow-writes", WrittenAnswer, body=NewDocuments

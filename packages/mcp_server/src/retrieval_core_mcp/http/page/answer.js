@@ -1,6 +1,6 @@
-import { stream } from "./api.js";
+import { Problem, stream } from "./api.js";
 import { fill, h, offsets, say } from "./dom.js";
-import { pages, problems } from "./passages.js";
+import { pages, problems, without } from "./passages.js";
 import { change, openChunk, question } from "./state.js";
 
 const KINDS = { extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
@@ -26,15 +26,16 @@ export async function answer(panel, state, signal) {
         written += event.content;
         text.textContent = written;
       } else if (event.type === "error") {
-        throw Object.assign(new Error(event.reason), { messages: [event.reason] });
+        throw new Problem(503, [event.reason]);
       } else if (event.type === "done") {
         done = event.answer;
       }
     }, stopper.signal);
-    if (done) finished(done);
+    if (!done) throw new Problem(0, ["The connection was lost before the answer was complete."]);
+    finished(done);
   } catch (problem) {
     if (signal.aborted) return;
-    state_of.textContent = problem.name === "AbortError" ? "Stopped." : "";
+    state_of.textContent = problem.name === "AbortError" ? (written ? "Stopped. This is what was written until then." : "Stopped.") : written ? "It breaks off here." : "";
     if (problem.name !== "AbortError") state_of.after(...problems(problem));
   }
   stop.remove();
@@ -42,7 +43,8 @@ export async function answer(panel, state, signal) {
   function finished(told) {
     fill(text, withMarks(told));
     fill(sources, list(told.sources));
-    state_of.textContent = [KINDS[told.kind], ...(told.degraded ?? []).map(({ stage, reason }) => `Without ${stage}: ${reason}`)].filter(Boolean).join(" ");
+    state_of.textContent = KINDS[told.kind] ?? "";
+    state_of.after(...without(told));
     say("The answer is complete");
     panel.append(next(told));
   }

@@ -38,12 +38,13 @@ async function start() {
     show();
   } catch (problem) {
     if (problem.status === 401) fill(main, tokenForm());
-    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice" }, problem.message), again());
+    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
   }
 }
 
-function show() {
+function show(event) {
   const state = read();
+  const again = event?.detail === "again";
   for (const link of document.querySelectorAll("[data-view]")) {
     const current = link.dataset.view === state.view;
     if (current) link.setAttribute("aria-current", "page");
@@ -56,8 +57,8 @@ function show() {
   if (focused) which.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
   which.previousElementSibling.textContent = asked.length > 1 ? (asked.length === names.length ? "All indexes" : `${asked.length} indexes`) : `Index: ${asked[0]}`;
   document.title = state.view === "index" ? "The index" : state.q ? `${state.q} – the documents` : "Ask the documents";
-  (state.view === "index" ? library : ask)(main, state);
-  showSource(state);
+  (state.view === "index" ? library : ask)(main, state, again);
+  showSource(state, again);
 }
 
 // One index, or several that are asked as one; the last one cannot be left out.
@@ -67,10 +68,6 @@ function choose(event) {
   const chosen = [...which.querySelectorAll(":checked")].map(({ value }) => value).filter((name) => (checked && (alone(last) || alone(name)) ? name === last : true));
   if (!chosen.length) event.target.checked = true;
   else change({ index: chosen.length > 1 || chosen[0] === names[0] ? "" : chosen[0], indexes: chosen.length > 1 ? chosen.join(" ") : "", chunk: "", doc: "", of: "", filters: "" });
-}
-
-function again() {
-  return h("p", {}, h("button", { onclick: start }, "Try again"));
 }
 
 function tokenForm() {

@@ -20,13 +20,13 @@ export function closeSource() {
 }
 
 // The document of a passage beside the results, with the passage marked; or a document from its beginning.
-export async function showSource(state) {
+export async function showSource(state, again) {
   const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc]) : "";
   for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
   document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"][data-index="${CSS.escape(state.of)}"]`)?.classList.add("is-open");
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
-  if (key === shown) return;
+  if (key === shown && !(again && key)) return;
   running.abort();
   running = new AbortController();
   urls.forEach((url) => URL.revokeObjectURL(url));
@@ -47,7 +47,8 @@ export async function showSource(state) {
     fill(title, h("bdi", {}, chunk?.fields.title || name));
     await show(body, state, chunk, name, signal);
   } catch (problem) {
-    if (problem.name !== "AbortError") fill(body, problems(problem));
+    if (problem.name === "AbortError") return;
+    fill(body, problems(problem), problem.status === 404 && h("p", { class: "quiet" }, "It may have been removed, or have another name since its file was indexed again."));
   }
 }
 
@@ -57,9 +58,11 @@ async function show(body, state, chunk, name, signal) {
   const text = h("div", {});
   const fields = chunk?.fields;
   const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], [pageName(fields?.source) === "slide" ? "Slide" : "Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
-  fill(facts, told.filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+  const own = Object.entries(fields?.metadata ?? {}).slice(0, 30).map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
+  fill(facts, [...told, ...own].filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
   fill(body, facts, chunk && check(chunk, state), page, text);
   await Promise.all([chunk && hasPictures(fields) && pdf(page, chunk, state, signal, urls), reading(text, state, chunk, name, signal)]);
+  if (!signal.aborted) bringIntoView();
 }
 
 // Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
@@ -69,13 +72,18 @@ function check(chunk, state) {
     told.textContent = "Comparing…";
     try {
       const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${sourceIndex(state) ? `?index=${part(sourceIndex(state))}` : ""}`, {});
-      told.textContent = found.validation_passed ? "Unchanged: it is what was read." : `Changed: ${found.mismatch_details}`;
+      told.textContent = !found.validation_passed ? `Damaged: ${found.mismatch_details}` : found.file_changed ? "The file was changed since it was indexed: this is what it said then." : "Unchanged: it is what the document says.";
     } catch (problem) {
       told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
     }
   };
   return h("p", { class: "actions small" }, h("button", { class: "link", onclick: look }, "Compare with the document"), told,
     h("button", { class: "link", onclick: (event) => copy(event.target, chunk.fields.citation) }, "Copy the citation"));
+}
+
+function short(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }
 
 export async function copy(button, text) {
@@ -94,8 +102,12 @@ async function reading(place, state, chunk, name, signal) {
   const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
   const document = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: from, limit: AROUND }, signal);
   fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
-  const hit = place.querySelector(".is-hit");
-  if (hit) panel.scrollTop += hit.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
+}
+
+// Brings the passage into view: on the picture of its page where there is one, else in the text.
+function bringIntoView() {
+  const place = panel.querySelector(".pdf i") ?? panel.querySelector(".pdf") ?? panel.querySelector(".is-hit");
+  if (place) panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
 }
 
 function earlier(document, name, chunk) {

@@ -35,6 +35,11 @@ export function openChunk(id, index) {
   change({ chunk: scoped ? id.slice(scoped.length + 1) : id, of: index ?? (scoped || ""), doc: "" });
 }
 
+// Does once more what the address says, after something failed.
+export function again() {
+  dispatchEvent(new CustomEvent("changed", { detail: "again" }));
+}
+
 // The filter of the rows that the page has; `null` where somebody wrote one by hand that the page cannot show.
 export function conditions(filters) {
   if (!filters) return [];

@@ -1,6 +1,7 @@
+import { get } from "./api.js";
 import { fill, h, shortNumber } from "./dom.js";
-import { explained, problems, scores, search } from "./passages.js";
-import { question, several, sourceIndex } from "./state.js";
+import { explained, problems, scores, search, without } from "./passages.js";
+import { change, question, several, sourceIndex } from "./state.js";
 import { timeline } from "./timeline.js";
 
 const MEANING = {
@@ -14,7 +15,7 @@ export async function why(panel, state, signal) {
   fill(panel, h("p", { class: "quiet" }, "Looking…"));
   try {
     const found = await explained(state, signal);
-    fill(panel, summary(found), timeline(found, MEANING, happened), whyNot(state, signal));
+    fill(panel, without(found), summary(found), timeline(found, MEANING, happened), whyNot(state, signal));
   } catch (problem) {
     if (problem.name !== "AbortError") fill(panel, problems(problem));
   }
@@ -37,12 +38,20 @@ function happened(stage) {
   }
   if (stage.attempts > 1) told.push(`asked ${stage.attempts} times`);
   if (stage.decision) told.push(stage.decision);
-  if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "))))));
+  if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": ")))), stage.dropped.length > 50 && h("p", {}, `and ${shortNumber(stage.dropped.length - 50)} more`)));
   return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage.split(": ").at(-1)] ?? "");
 }
 
+// What to do with what names no passage: it may name a document, whose passages have the question beside them.
+async function instead(name, state, problem) {
+  const { documents } = await get("/v1/documents", { index: sourceIndex(state) || several(state)[0], name, limit: 6 }).catch(() => ({ documents: [] }));
+  if (!documents.length) return problems(problem);
+  return [h("p", {}, "That is no passage. Open its document, and ask beside one of its passages:"),
+    h("ul", {}, documents.map(({ id }) => h("li", {}, h("button", { class: "link", type: "button", onclick: () => change({ doc: id, chunk: "", of: sourceIndex(state) || several(state)[0] || "" }) }, h("bdi", {}, id)))))];
+}
+
 export function whyNot(state, signal, given = "") {
-  const field = h("input", { id: "expected", value: given, size: 34, "aria-label": "Id of a passage", placeholder: "id of a passage, such as notes.md#0" });
+  const field = h("input", { id: "expected", value: given, size: 34, "aria-label": "A passage, or its document", placeholder: "a document, or a passage such as notes.md#0", dir: "auto" });
   const told = h("div", { role: "status" });
   const look = async (event) => {
     event?.preventDefault();
@@ -51,7 +60,7 @@ export function whyNot(state, signal, given = "") {
       const found = await search(question(state, { chunk_id: field.value.trim(), indexes: undefined, index: sourceIndex(state) || several(state)[0] }), signal);
       fill(told, h("p", {}, found.why), found.expected && scores(found.expected, found));
     } catch (problem) {
-      if (problem.name !== "AbortError") fill(told, problems(problem));
+      if (problem.name !== "AbortError") fill(told, problem.status === 404 ? await instead(field.value.trim(), state, problem) : problems(problem));
     }
   };
   if (given) look();
