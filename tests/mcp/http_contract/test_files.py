@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
+from retrieval_core.errors import EmbeddingError
 from retrieval_core_mcp.http.files import FOLDER
 from support.http_service import hashed
 
@@ -82,6 +83,30 @@ def test_what_cannot_be_read_says_why_and_leaves_the_former_file(served: Served,
         assert (await events(service, "mars.md", b" "))[-1]["type"] == "failed"
         assert (tmp_path / FOLDER / "mars.md").read_bytes() == MARS
         assert f"{FOLDER}/mars.md#0" in await found(service, "moons of Mars")
+
+    served(check, allow_writes=True)
+
+
+def test_a_model_that_is_down_leaves_the_former_file(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was indexed and what is kept stay the same; nothing else lies about."""
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise EmbeddingError("the model is down")
+
+    async def check(service: Service) -> None:
+        await events(service, "mars.md", MARS)
+        with monkeypatch.context() as patched:
+            patched.setattr(service.indexes.named(None).index, "aingest", down)
+            last = (await events(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]
+        assert last == {
+            "type": "failed",
+            "name": "mars.md",
+            "reason": "its passages could not be embedded: the model is down",
+        }
+        assert [file.read_bytes() for file in below(tmp_path / FOLDER)] == [MARS]
+        assert (await events(service, "mars.md", MARS))[-1]["unchanged"] == 1
 
     served(check, allow_writes=True)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.open import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core_mcp.fitting import in_one_line
@@ -76,6 +77,9 @@ class Files:
             raise
 
         def failed(error: BaseException) -> Mapping[str, Any]:
+            if isinstance(error, EmbeddingError):
+                reason = f"its passages could not be embedded: {shown(str(error), served)}"
+                return {"type": "failed", "name": name, "reason": reason}
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "failed", "name": name, "reason": problem.messages[0]}
 
