@@ -240,9 +240,8 @@ class ServedIndexes:
             return self.named(query.index)
         parts = tuple(self.named(name) for name in dict.fromkeys(query.indexes))
         if query.index is not None:
-            raise RequestError(
-                400, f"name index or indexes, not both: {self.named(query.index).name} is named alone too"
-            )
+            alone = self.named(query.index).name
+            raise RequestError(400, f"name index or indexes, not both: {alone} is named alone, too")
         if len(parts) == 1:
             return parts[0]
         if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
