@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from reportlab.pdfgen.canvas import Canvas
 
 from retrieval_core import Document, open_index
+from retrieval_core.evaluate.suite.reports import to_json
+from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject, SuiteResult
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -83,6 +85,10 @@ def serving(folder: Path, token: str | None) -> Generator[str]:
     (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
     # A body of too many bytes is refused with 413, which Schemathesis takes for acceptance of what else is wrong in it.
     environment = {**os.environ, "RETRIEVAL_MCP__HTTP__MAX_BODY_BYTES": str(2**26)}
+    report = folder / "report.json"
+    nothing = SuiteResult("none", Subject("docs.db", 3), (), (), PerformanceMetrics(), 0.0, "2026-01-02T03:04:05+00:00")
+    report.write_text(to_json(nothing), encoding="utf-8")
+    environment["RETRIEVAL_MCP__HTTP__SUITE_REPORT"] = str(report)
     if token is not None:
         environment["RETRIEVAL_MCP__HTTP__TOKENS"] = f"sha256:{sha256(token.encode()).hexdigest()}"
     command = [

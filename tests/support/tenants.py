@@ -33,7 +33,7 @@ WORDS = ("engine", "boiler", "valve", "pump", "filter", "motor", "wheel", "clutc
 BUDGETS = (50, 150)
 PASSAGES = {"acme": 24, "globex": 211}
 """Passages that each has besides those of its files; more than any of :data:`BUDGETS`, as answers count tokens too."""
-RUN_NUMBERS = frozenset({"latency_ms", "milliseconds", "ms", "qdrant_query_time_ms"})
+RUN_NUMBERS = frozenset({"latency_ms", "milliseconds", "ms", "started_ms", "qdrant_query_time_ms"})
 MCP = {"accept": "application/json, text/event-stream"}
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
 META = {

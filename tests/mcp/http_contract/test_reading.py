@@ -49,6 +49,18 @@ def test_documents_are_listed_in_parts(served: Served) -> None:
     served(check)
 
 
+def test_documents_are_found_by_a_part_of_their_ids(served: Served) -> None:
+    async def check(service: Service) -> None:
+        found = await read(service, "/v1/documents?name=S&limit=1")
+        assert [each["id"] for each in found["documents"]] == ["sea.md"]
+        assert (found["total"], found["next_cursor"]) == (2, "sea.md")
+        found = await read(service, "/v1/documents?name=%23&cursor=sea.md")
+        assert ([each["id"] for each in found["documents"]], found["total"]) == (["sun #1.md"], 1)
+        assert await read(service, "/v1/documents?name=mars") == {"documents": [], "total": 0}
+
+    served(check)
+
+
 def test_a_document_is_read_in_parts_with_its_passages(tmp_path: Path) -> None:
     text = "\n\n".join(
         f"Note {number}: the \U0001f311 rises over the hills at {number} o'clock." for number in range(400)
@@ -199,6 +211,13 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
             refused = await service.ask("GET", f"/v1/chunks/{path}", token)
             assert (refused.status_code, refused.json()["errors"]) == (404, [message])
         assert (await service.ask("GET", "/v1/chunks/more/page.png?width=99", "all")).status_code == 400
+        assert (await service.ask("GET", "/v1/chunks/more/page?page=0", "all")).status_code == 400
+        assert (await read(service, "/v1/chunks/tides.pdf%230/page?page=1", "all"))["page"] == 1
+        assert (await read(service, "/v1/documents/tides.pdf", "all"))["last_page"] == 1
+        for ending in ("page", "page.png"):
+            other = await service.ask("GET", f"/v1/chunks/tides.pdf%230/{ending}?page=2", "all")
+            assert other.status_code == 404
+            assert "page must be one of the passage, from 1 to 1, got 2" in other.json()["errors"][0]
         (tmp_path / "tides.pdf").unlink()
         gone = await service.ask("GET", "/v1/chunks/tides.pdf%230/page", "all")
         assert gone.status_code == 404

@@ -45,6 +45,7 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/v1/indexes/index"): {},
     ("POST", "/v1/documents"): {"json": {"documents": [{"id": "a.md", "text": "A text."}]}},
     ("DELETE", "/v1/documents?id=a.md"): {},
+    ("POST", "/v1/files?name=a.md"): {"content": b"A text.", "headers": {"content-type": "application/octet-stream"}},
     ("GET", "/healthz"): {},
     ("GET", "/readyz"): {},
     ("GET", "/metrics"): {},

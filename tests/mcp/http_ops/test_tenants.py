@@ -80,7 +80,9 @@ def test_random_calls_of_two_tenants_never_meet(tmp_path: Path, semantic: bool, 
     asyncio.run(run())
 
 
-TIMES = frozenset({"latency_ms", "milliseconds", "ms", "timestamp", "query_embedded_at", "qdrant_query_time_ms"})
+TIMES = frozenset(
+    {"latency_ms", "milliseconds", "ms", "started_ms", "timestamp", "query_embedded_at", "qdrant_query_time_ms"}
+)
 
 
 def comparable(value: Any) -> Any:
@@ -285,6 +287,7 @@ def test_a_tenant_may_neither_write_nor_see_the_counters_of_all(tmp_path: Path) 
         for method, path, request in (
             ("POST", "/v1/documents", {"json": written}),
             ("DELETE", "/v1/documents?id=globex.md", {}),
+            ("POST", "/v1/files?name=a.md", {"content": b"a", "headers": {"content-type": "application/octet-stream"}}),
             ("GET", "/metrics", {}),
         ):
             refused = await service.ask(method, path, TOKENS["acme"], **request)

@@ -97,6 +97,29 @@ def test_the_words_in_the_boxes_are_those_of_the_passage(tmp_path: Path) -> None
             assert letters(inside(file, place)) == letters(chunk.text)
 
 
+def test_a_passage_is_shown_on_each_of_its_pages(tmp_path: Path) -> None:
+    """And on no other."""
+    canvas = Canvas(str(tmp_path / "tides.pdf"), pagesize=(400, 300))
+    for text in ("The tide comes in the morning.", "It goes at noon of each day.", "It comes again at night."):
+        canvas.drawString(50, 200, text)
+        canvas.showPage()
+    canvas.save()
+    file = (tmp_path / "tides.pdf").read_bytes()
+    with open_index(config=RetrievalConfig(index=str(tmp_path / "index.db")), embedder=FakeEmbedder()) as index:
+        index.ingest(tmp_path / "tides.pdf")
+        found = index.sync.run(index.store.fetch(FetchRequest(ranges=(ChunkRange.whole("tides.pdf"),))))
+        (chunk,) = found.chunks.values()
+        assert chunk.page_span == PageSpan(1, 3)
+        places = [index.place_on_page(chunk, page) for page in (1, 2, 3)]
+        assert [place.page for place in places] == [1, 2, 3]
+        assert letters("".join(inside(file, place) for place in places)) == letters(chunk.text)
+        assert index.place_on_page(chunk) == places[0]
+        pictures = {index.picture_of_page(chunk, 100, page) for page in (1, 2, 3)}
+        assert len(pictures) == 3
+        with pytest.raises(InvalidParameterError, match="page must be one of the passage, from 1 to 3, got 4"):
+            index.place_on_page(chunk, 4)
+
+
 def test_of_a_passage_on_two_pages_those_of_the_page_are_found(tmp_path: Path) -> None:
     canvas = Canvas(str(tmp_path / "a.pdf"))
     lines = ["The moon pulls at the water of the oceans and", "the water follows it. The earth turns below the moon."]

@@ -16,7 +16,7 @@ from retrieval_core.run.retry import RetryPolicy, can_help
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.types import StageRecord
+from retrieval_core.types import FailedAttempt, StageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,8 @@ def test_a_repair_is_the_next_attempt(pool: ThreadPool) -> None:
     run, outcome = call(pool, model, 3)
     assert outcome == Ok("repair")
     assert model.calls == [("ask", ("question", ["text"])), ("repair", ("question", ["text"], wrong))]
-    assert run.records == (StageRecord("rerank", 0, attempts=2),)
+    failed = (FailedAttempt(0, 0, str(wrong)),)
+    assert run.records == (StageRecord("rerank", 0, attempts=2, started_ms=0, failed=failed),)
 
 
 def test_each_repair_gets_the_last_error(pool: ThreadPool) -> None:

@@ -26,11 +26,12 @@ from retrieval_core.errors import (
 )
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
-from retrieval_core.run.runner import Run
+from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import PoolSaturatedError, ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.types import StageRecord
+from retrieval_core.types import FailedAttempt, StageRecord
 from support.plugins import Panic, UnspeakableError
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def test_a_call_that_works(pool: ThreadPool) -> None:
 
     assert asyncio.run(run.call("search", work, 1, second=2)) == Ok((1, 2))
     assert asyncio.run(run.call("embed", give, "text")) == Ok("text")
-    assert run.records == (StageRecord("search", 250, count_out=2, attempts=1), StageRecord("embed", 0, attempts=1))
+    assert run.records == (
+        StageRecord("search", 250, count_out=2, attempts=1, started_ms=0),
+        StageRecord("embed", 0, attempts=1, started_ms=250),
+    )
     assert run.elapsed_ms == 250
 
 
@@ -352,7 +356,40 @@ def test_stages_of_arithmetic_are_recorded_by_hand(pool: ThreadPool) -> None:
     started = run.elapsed_ms
     clock.advance(0.5)
     run.note("fuse", started, 20, 10)
-    assert run.records == (StageRecord("fuse", 500, 20, 10),)
+    assert run.records == (StageRecord("fuse", 500, 20, 10, started_ms=1000),)
+
+
+def test_records_say_when_stages_and_failed_attempts_began(pool: ThreadPool) -> None:
+    """From the beginning of the query, also in a search with a deadline of its own, and of a run inside of it."""
+    clock = FakeClock()
+    run = Run(pool, clock=clock, seconds=100, guard=Guard(RetryPolicy(2, base_delay=0)))
+    clock.advance(1)
+    part = run.afresh(0.5)
+    errors = [ConnectionError("lost"), ConnectionError("lost again")]
+
+    async def work() -> str:
+        clock.advance(0.25)
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    asyncio.run(part.call("embed", work))
+    clock.advance(1)
+    part.note("fuse", part.elapsed_ms - 500, 2, 1)
+    embedded, fused = run.records
+    assert (embedded.started_ms, embedded.milliseconds, embedded.attempts) == (1000, 750, 3)
+    assert embedded.failed == (FailedAttempt(1000, 250, "lost"), FailedAttempt(1250, 250, "lost again"))
+    assert fused.started_ms == 2250
+    outer = Run(pool, clock=clock)
+    clock.advance(4)
+    outer.include("index a", run.records, 3000)
+    assert [(record.stage, record.started_ms) for record in outer.records] == [
+        ("index a: embed", 4000),
+        ("index a: fuse", 5250),
+    ]
+    assert [each.started_ms for each in outer.records[0].failed] == [4000, 4250]
+    outer.include("kept", (StageRecord("embed", 1.0),), 0)
+    assert outer.records[-1].started_ms is None
 
 
 def test_records_have_the_number_of_their_search(pool: ThreadPool) -> None:

@@ -9,13 +9,13 @@ import logging
 import os
 import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread, Timer
+from threading import Timer
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
@@ -87,13 +87,18 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     )
     if options.http is not None:
         with _quick_imports():
-            token = _new_token() if is_open else None
+            from retrieval_core_mcp.browser import new_token, show_page  # noqa: PLC0415 - for who opens the page
+
+            token = new_token() if is_open else None
             settings = _settings(options, token)
             embedder = _preloaded(settings)
             from retrieval_core_mcp.http.serve import say_where, serve_http  # noqa: PLC0415 - while the model loads
-        listens = say_where if token is None else partial(_show_page, token, browser=not options.no_browser)
         places = options.index or ()
-        raise SystemExit(serve_http(settings, places, options.log_level, embedder=embedder, listens=listens))
+        with ExitStack() as until_the_end:
+            browser = None if options.no_browser else until_the_end
+            listens = say_where if token is None else partial(show_page, token, browser)
+            code = serve_http(settings, places, options.log_level, embedder=embedder, listens=listens)
+        raise SystemExit(code)
     with _quick_imports():
         settings = _settings(options)
         if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
@@ -103,26 +108,6 @@ def serve(arguments: Sequence[str] | None = None) -> None:
         for module in ("library", "server", "stdio"):
             import_module(f"retrieval_core_mcp.{module}")
     anyio.run(_serve, settings, options.index or ())
-
-
-def _new_token() -> str:
-    import secrets  # noqa: PLC0415 - for who opens the page
-
-    return secrets.token_urlsafe(24)
-
-
-def _show_page(token: str, address: str, *, browser: bool) -> None:
-    """Open the page of a service in the browser, and say where it is.
-
-    The token stands behind the ``#``, which is sent to no server and is in no log.
-    """
-    page = f"{address}/#token={token}"
-    sys.stderr.write(f"The page is at {page}\nCtrl-C ends it.\n")
-    sys.stderr.flush()
-    if browser:
-        import webbrowser  # noqa: PLC0415 - for who opens the page
-
-        Thread(target=webbrowser.open, args=(page,), name="browser", daemon=True).start()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_core.compat.service import (  # noqa: TC001 - pydantic reads them
+from retrieval_core.compat.service import (
     ChunkMetadata,
     CollectionInfo,
     ExecutionMetadata,
+    ValidationResult,
 )
 from retrieval_core.types import Degradation, Origin, StageRecord  # noqa: TC001 - as above
 
@@ -58,6 +59,8 @@ class ScoredChunk(_Answer):
     """Scores and ranks of each stage that saw it; ranks count from 1."""
     found_by: tuple[Origin, ...] = ()
     """The searches beside the question's own that found it."""
+    index: str | None = None
+    """Which of several it is from, where several were asked; ids are unique in their index only."""
 
 
 class FoundChunk(ScoredChunk):
@@ -88,6 +91,8 @@ class ExplainAnswer(_Answer):
     """Absent where nothing tells."""
     stages: tuple[StageRecord, ...]
     """In the order in which they ended."""
+    deadline_ms: float | None = None
+    """By when all of them have to end, in milliseconds from the beginning; absent where there is no bound."""
     expected: ScoredChunk | None = None
     """The passage that was expected, where the question finds it."""
     why: str | None = None
@@ -109,7 +114,7 @@ class ChunkAnswer(_Answer):
 
 
 class PageAnswer(_Answer):
-    """Where a passage stands on the first of its pages. Lengths are points, 72 to an inch."""
+    """Where a passage stands on one of its pages. Lengths are points, 72 to an inch."""
 
     page: Annotated[int, Field(ge=1)]
     pages: Annotated[int, Field(ge=1)]
@@ -131,12 +136,19 @@ class ListedDocument(_Answer):
     """How many passages it has."""
 
 
+class ValidationAnswer(ValidationResult):
+    """Whether a passage is what was read, and whether that is still what its file says."""
+
+    file_changed: bool
+    """Whether its file was changed since it was indexed; false where it came from none, or the file is gone."""
+
+
 class DocumentsAnswer(_Answer):
     """A part of the documents, in the order of their ids."""
 
     documents: tuple[ListedDocument, ...]
     total: int | None = None
-    """How many there are; not told to a tenant."""
+    """How many there are, or have the name that was asked for; of all, a tenant is told no number."""
     next_cursor: str | None = None
     """With which the next part is asked for; none behind the last one."""
 
@@ -169,8 +181,19 @@ class DocumentAnswer(_Answer):
     """Where the part begins."""
     length: int
     """Of the text of the whole document."""
+    last_page: int | None = None
+    """The number of the last page, or slide, that has a passage; absent for documents without pages."""
     chunks: tuple[DocumentChunk, ...]
     """The passages that lie in the part, or reach into it."""
+
+
+class AcceptedFiles(_Answer):
+    """Files that can be sent to be indexed."""
+
+    suffixes: tuple[str, ...]
+    """Of their names, in lower case and with their dot."""
+    max_bytes: int
+    """Of each."""
 
 
 class IndexesAnswer(_Answer):
@@ -179,6 +202,8 @@ class IndexesAnswer(_Answer):
     indexes: tuple[CollectionInfo, ...]
     writable: bool
     """Whether the caller may write to them."""
+    files: AcceptedFiles | None = None
+    """Absent where the caller may not write."""
 
 
 class IndexField(_Answer):
@@ -208,6 +233,43 @@ class FieldsAnswer(_Answer):
     indexed_first: str | None = None
     """When the oldest passage of the sample was indexed, in UTC."""
     indexed_last: str | None = None
+
+
+class ReportCriterion(_Answer):
+    """Something that a whole suite has to reach."""
+
+    code: str
+    text: str
+    verdict: Literal["met", "missed", "not measured"]
+    value: float | None = None
+    target: float | None = None
+
+
+class ReportCase(_Answer):
+    """A case of a suite that did not pass."""
+
+    name: str
+    query: str
+    problems: tuple[str, ...]
+    documents: tuple[str, ...]
+    """Ids of those found, best first."""
+
+
+class SuiteReportAnswer(_Answer):
+    """What became of a test suite when it was last run."""
+
+    suite: str
+    timestamp: str
+    """When it began, in UTC."""
+    total: int
+    """Cases that were run."""
+    passed: int
+    skipped: int
+    means: dict[str, float]
+    """Over the cases that have it, of ``recall@5``, ``recall@k``, ``ndcg@10`` and ``mrr``."""
+    criteria: tuple[ReportCriterion, ...]
+    not_passed: tuple[ReportCase, ...]
+    """At most 200 of them."""
 
 
 class WrittenAnswer(_Answer):

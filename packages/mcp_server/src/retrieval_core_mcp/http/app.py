@@ -74,8 +74,7 @@ def create_app(
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await task
-            for served in indexes:
-                await served.index.aclose()
+            await indexes.aclose()
 
     async def documents(request: Request) -> ASGIApp:
         """Answer at the path's one route: that knows all methods, and so names them to who asks by another."""
@@ -94,6 +93,8 @@ def create_app(
         Route("/v1/indexes/{name}", to.index, methods=["GET"]),
         Route("/v1/indexes/{name}/fields", to.fields, methods=["GET"]),
         Route("/v1/documents", documents, methods=["GET", "POST", "DELETE"]),
+        Route("/v1/suite-report", to.suite_report, methods=["GET"]),
+        Route("/v1/files", to.files, methods=["POST"]),
         Route("/v1/documents/{document_id:path}", to.document, methods=["GET"]),
         Route("/healthz", to.healthz, methods=["GET"]),
         Route("/readyz", to.readyz, methods=["GET"]),

@@ -10,6 +10,8 @@ from starlette.requests import ClientDisconnect
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from starlette.requests import Request
 
 
@@ -19,12 +21,21 @@ async def read_object(request: Request, most_bytes: int) -> dict[str, Any]:
     Raises:
         RequestError: The body is no JSON object, is too long, or is not sent as ``application/json``.
     """
+    check_kind(request, "application/json")
+    return decode_object(b"".join([part async for part in read_parts(request, most_bytes)]))
+
+
+def check_kind(request: Request, wanted: str) -> None:
+    """Refuse a body of another media type, or one that is compressed.
+
+    Raises:
+        RequestError: It is one.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RequestError(415, f"the body must be application/json, got {kind[:80] or 'no content type'}")
+    if kind != wanted:
+        raise RequestError(415, f"the body must be {wanted}, got {kind[:80] or 'no content type'}")
     if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
         raise RequestError(415, "the body must not be compressed", headers={"accept-encoding": "identity"})
-    return decode_object(await _read(request, most_bytes))
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
@@ -49,22 +60,25 @@ def decode_object(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
-async def _read(request: Request, most_bytes: int) -> bytes:
+async def read_parts(request: Request, most_bytes: int) -> AsyncIterator[bytes]:
+    """Yield a body as it comes.
+
+    Raises:
+        RequestError: It is too long, or ends before its end.
+    """
     too_long = RequestError(413, f"the body must have at most {most_bytes:,} bytes", headers={"connection": "close"})
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most_bytes:
         raise too_long
-    parts: list[bytes] = []
     length = 0
     try:
         async for part in request.stream():
             length += len(part)
             if length > most_bytes:
                 raise too_long
-            parts.append(part)
+            yield part
     except ClientDisconnect:
         raise RequestError(400, "the body ended before its end") from None
-    return b"".join(parts)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

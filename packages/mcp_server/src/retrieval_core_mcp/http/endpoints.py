@@ -28,9 +28,10 @@ from retrieval_core_mcp.http.bodies import read_object
 from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import RequestError, error_response, json_response
 from retrieval_core_mcp.http.explain import explain
+from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
-from retrieval_core_mcp.http.pages import NARROWEST, WIDEST, picture_of_page, place_on_page
+from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST, picture_of_page, place_on_page
 from retrieval_core_mcp.http.problems import refused, shown
 from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
@@ -40,6 +41,7 @@ from retrieval_core_mcp.http.reading import (
     list_documents,
     read_document,
 )
+from retrieval_core_mcp.http.reports import read_suite_report
 from retrieval_core_mcp.http.search import degraded, search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
@@ -105,33 +107,35 @@ class Endpoints:
         self._indexes = indexes
         self._metrics = metrics
         self._http_metrics = http_metrics
+        self._files = Files(settings)
 
     @_answered
     async def search(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/search``."""
         query = read_query(call, await self._body(request), SearchQuery)
-        call.served = self._indexes.named(query.index)
+        call.served = await self._indexes.asked(query)
         return json_response(await while_connected(request.receive, search(call, query, call.served)))
 
     @_answered
     async def explain(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/explain``."""
         query = read_query(call, await self._body(request), ExplainQuery)
-        call.served = self._indexes.named(query.index)
+        call.served = await self._indexes.asked(query)
         return json_response(await while_connected(request.receive, explain(call, query, call.served)))
 
     @_answered
     async def context(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/context``."""
         query = read_query(call, await self._body(request), ContextQuery)
-        served = call.served = self._indexes.named(query.index)
+        served = call.served = await self._indexes.asked(query)
         pack = await while_connected(
             request.receive,
-            served.index.acontext(
+            served.engine.acontext(
                 query.query_text,
                 narrowed(query.filters, call.condition),
                 max_tokens=query.max_tokens,
                 **_options(query),
+                **served.options,
             ),
         )
         told = pack_to_json(pack if call.condition is None else own_pack(pack))
@@ -143,13 +147,14 @@ class Endpoints:
     async def answer(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/answer`` with events."""
         query = read_query(call, await self._body(request), AnswerQuery)
-        served = call.served = self._indexes.named(query.index)
-        events = served.index.aanswer_stream(
+        served = call.served = await self._indexes.asked(query)
+        events = served.engine.aanswer_stream(
             query.query_text,
             narrowed(query.filters, call.condition),
             max_tokens=query.max_tokens,
             verify=query.verify,
             **_options(query),
+            **served.options,
         )
 
         async def told() -> AsyncGenerator[Mapping[str, Any]]:
@@ -189,7 +194,7 @@ class Endpoints:
         """Answer ``POST /v1/chunks/{id}/validate``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
         chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
-        return json_response((await served.validate(chunk.id)).model_dump(mode="json"))
+        return json_response((await served.validate(chunk)).model_dump(mode="json"))
 
     @_answered
     async def page(self, request: Request, call: Call) -> ASGIApp:
@@ -198,7 +203,7 @@ class Endpoints:
         if not _ends_with(request, "/page"):
             return await self._chunk(request, call, f"{chunk_id}/page")
         served = call.served = self._indexes.named(_parameter(request, "index"))
-        return json_response(await place_on_page(served, call.condition, chunk_id))
+        return json_response(await place_on_page(served, call.condition, chunk_id, _page(request)))
 
     @_answered
     async def picture(self, request: Request, call: Call) -> ASGIApp:
@@ -208,7 +213,8 @@ class Endpoints:
             return await self._chunk(request, call, f"{chunk_id}/page.png")
         served = call.served = self._indexes.named(_parameter(request, "index"))
         width = _number(request, "width", NARROWEST, WIDEST, 1_000)
-        return Response(await picture_of_page(served, call.condition, chunk_id, width), media_type="image/png")
+        picture = await picture_of_page(served, call.condition, chunk_id, width, _page(request))
+        return Response(picture, media_type="image/png")
 
     @_answered
     async def indexes(self, _request: Request, call: Call) -> ASGIApp:
@@ -223,7 +229,8 @@ class Endpoints:
                 info = _about(served, 0, 0, "red")
             infos.append(info.model_dump(mode="json"))
         writable = self._allow_writes and call.condition is None and call.may_write
-        return json_response({"indexes": infos, "writable": writable})
+        files = {"files": self._files.accepted()} if writable else {}
+        return json_response({"indexes": infos, "writable": writable, **files})
 
     @_answered
     async def index(self, request: Request, call: Call) -> ASGIApp:
@@ -242,7 +249,8 @@ class Endpoints:
         """Answer ``GET /v1/documents``."""
         served = call.served = self._indexes.named(_parameter(request, "index"))
         limit = _number(request, "limit", 1, MOST_DOCUMENTS, 100)
-        return json_response(await list_documents(served, call.condition, _parameter(request, "cursor"), limit))
+        cursor, name = _parameter(request, "cursor"), _parameter(request, "name")
+        return json_response(await list_documents(served, call.condition, cursor, limit, name))
 
     @_answered
     async def document(self, request: Request, call: Call) -> ASGIApp:
@@ -256,13 +264,23 @@ class Endpoints:
     @_answered
     async def change_documents(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/documents`` and ``DELETE /v1/documents``."""
+        self._check_writing(call)
+        return await (self._write if request.method == "POST" else self._remove)(request, call)
+
+    @_answered
+    async def files(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/files`` with events."""
+        self._check_writing(call)
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        return await self._files.take(request, call, served, _parameter(request, "name"))
+
+    def _check_writing(self, call: Call) -> None:
         if not self._allow_writes:
             raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
         if call.condition is not None:
             raise RequestError(403, "a token of a tenant only reads")
         if not call.may_write:
             raise insufficient(WRITE, OAuth.of(self.settings))
-        return await (self._write if request.method == "POST" else self._remove)(request, call)
 
     async def _write(self, request: Request, call: Call) -> ASGIApp:
         given = read_arguments(await self._body(request), NewDocuments)
@@ -289,6 +307,13 @@ class Endpoints:
             raise RequestError(400, f"name 1 to {MOST_REMOVED:,} documents, as ?id=FIRST&id=SECOND")
         removed = {document_id: await served.index.adelete(document_id) for document_id in dict.fromkeys(ids)}
         return json_response({"removed_chunks": removed})
+
+    @_answered
+    async def suite_report(self, _request: Request, call: Call) -> ASGIApp:
+        """Answer ``GET /v1/suite-report``; its questions and documents are those of all."""
+        if call.condition is not None:
+            raise RequestError(403, "a token of a tenant may not see what is found in all documents")
+        return json_response(await read_suite_report(self.settings.suite_report))
 
     async def healthz(self, _request: Request) -> Response:
         """Answer ``GET /healthz``: the process lives."""
@@ -378,6 +403,10 @@ def _number(request: Request, name: str, least: int, most: int, default: int) ->
             400, f"{name} must be a whole number from {least:,} to {most:,}, got {in_one_line(given, 40)}"
         )
     return int(given)
+
+
+def _page(request: Request) -> int | None:
+    return _number(request, "page", 1, LAST_PAGE, 0) or None
 
 
 def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:

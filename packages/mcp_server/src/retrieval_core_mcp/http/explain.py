@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.compat.service import MOST_RESULTS
 from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core_mcp.expected import among, why_not
+from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import no_vectors
-from retrieval_core_mcp.http.search import degraded, find, scores_of, stage_to_json
+from retrieval_core_mcp.http.search import degraded, find, index_of, scores_of, stage_to_json
 
 if TYPE_CHECKING:
     from retrieval_core.text.analysis import Analyzer
@@ -28,8 +29,10 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         RequestError: There is no such passage for the caller, or there are no vectors for the threshold.
         RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
     """
-    if served.index.embedder is None and query.similarity_threshold:
+    if not served.embeds and query.similarity_threshold:
         raise no_vectors(served)
+    if query.chunk_id is not None and served.parts:
+        raise RequestError(400, "a passage is expected of one index: with chunk_id, name index and not indexes")
     search = partial(find, call, query, served)
     found = await search(query.filters, query.top_k)
     results = await asyncio.to_thread(_shown, found, await served.library.analyzer())
@@ -39,6 +42,8 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         "results": results,
         "stages": [stage_to_json(record, served) for record in found.trace],
     }
+    if (deadline := served.engine.config.deadline_seconds) is not None:
+        answer["deadline_ms"] = deadline * 1000
     if query.chunk_id is not None:
         told = among(found, query.chunk_id)
         if told is None:
@@ -47,7 +52,7 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         answer["why"] = told.why
         if told.hit is not None:
             answer["expected"] = _scored(told.hit, told.rank)
-    if (confidence := await served.library.confidence(found)) is not None:
+    if (confidence := await served.confidence(found)) is not None:
         chance = confidence.retrieval
         unlikely = bool(found.hits) and chance < served.index.config.answer.abstain_below
         answer["relevance"] = {"value": chance, "unlikely": unlikely, "explanation": confidence.explanation}
@@ -73,7 +78,7 @@ def _shown(found: RetrievalResult, analyzer: Analyzer) -> list[dict[str, Any]]:
 
 
 def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": hit.id, "score": hit.score, "scores": scores_of(hit)}
+    told: dict[str, Any] = {"id": hit.id, "score": hit.score, "scores": scores_of(hit), **index_of(hit)}
     if rank is not None:
         told["rank"] = rank
     if hit.found_by:

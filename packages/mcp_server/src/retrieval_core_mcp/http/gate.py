@@ -223,6 +223,7 @@ class AnswerSender:
             "x-request-id": request_id,
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
+            "cross-origin-resource-policy": "same-origin",
             **headers,
         }
         self.status: int | None = None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import re
+from dataclasses import dataclass, replace
 from datetime import UTC
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from retrieval_core.compat.service import ValidationResult
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
 from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
+from retrieval_core_mcp.http.answers import ValidationAnswer
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
@@ -17,13 +21,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retrieval_core import Index
-    from retrieval_core.types import Chunk
+    from retrieval_core.compat.service import SearchQuery
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.index.federated import FederatedIndex
+    from retrieval_core.pipeline.query_engine import QueryEngine
+    from retrieval_core.run.observe import Observer
+    from retrieval_core.types import Chunk, Confidence, Hit, RetrievalResult
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.library import Library
 
 _STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
 _LONGEST_TITLE = 500
 WARM_UP = "warm up"
+_UNFIT = re.compile(r"[\s:]")
+"""What no name has that stands before an id, as those of several indexes do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +45,46 @@ class ServedIndex:
         name: By which requests name it.
         library: Reads of it what a caller may see.
         base_url: What the addresses of documents without one of their own begin with.
+        parts: Several that are asked as one; this is then the first of them, but for its name. Else none.
+        together: Asks these.
     """
 
     name: str
     index: Index
     library: Library
     base_url: str | None = None
+    parts: tuple[ServedIndex, ...] = ()
+    together: QueryEngine | None = None
+
+    @property
+    def engine(self) -> QueryEngine:
+        """What answers questions."""
+        return self.together or self.index
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its questions say beside what callers ask."""
+        return {"indexes": [part.name for part in self.parts]} if self.parts else {}
+
+    @property
+    def embeds(self) -> bool:
+        """Whether there are vectors in all that is asked."""
+        return all(part.index.embedder is not None for part in self.parts or (self,))
+
+    @property
+    def configs(self) -> tuple[RetrievalConfig, ...]:
+        """The settings of all that is asked."""
+        return tuple(part.index.config for part in self.parts or (self,))
+
+    def of(self, hit: Hit) -> ServedIndex:
+        """Return the index that a hit is from."""
+        return next((part for part in self.parts if part.name == hit.source_index), self)
+
+    async def confidence(self, result: RetrievalResult) -> Confidence | None:
+        """Return how likely the passages of a result are on its subject; ``None`` where nothing tells."""
+        if len({getattr(part.index.embedder, "id", None) for part in self.parts}) > 1:
+            return None  # similarities of one embedder say nothing beside those of another
+        return await self.library.confidence(result)
 
     @property
     def store(self) -> str:
@@ -97,17 +142,18 @@ class ServedIndex:
             return error.details["chunks"] - error.details["embedded"]
         return 0
 
-    async def validate(self, chunk_id: str) -> ValidationResult:
-        """Hold a stored chunk against what was read.
+    async def validate(self, chunk: Chunk) -> ValidationAnswer:
+        """Hold a stored chunk against what was read, and look whether its file was changed since.
 
         Raises:
             RequestError: There is none of that id any more.
             RetrievalError: The index or the chunk's source cannot be read.
         """
-        validation = await self.index.avalidate(chunk_id)
+        validation = await self.index.avalidate(chunk.id)
         if validation is None:
-            raise RequestError(404, f"Chunk {chunk_id} not found")
-        return ValidationResult.of(validation)
+            raise RequestError(404, f"Chunk {chunk.id} not found")
+        told = ValidationResult.of(validation).model_dump()
+        return ValidationAnswer(**told, file_changed=bool(await self.library.changed((chunk,))))
 
     async def problem(self) -> str | None:
         """Return why the index cannot be searched, ``None`` where it can."""
@@ -156,11 +202,18 @@ def utc(moment: datetime) -> str:
 
 
 class ServedIndexes:
-    """All indexes of a process; the first is asked where a request names none."""
+    """All indexes of a process; the first is asked where a request names none.
 
-    def __init__(self, *indexes: ServedIndex) -> None:
+    Args:
+        observer: Is told what happens to questions that several answer together.
+    """
+
+    def __init__(self, *indexes: ServedIndex, observer: Observer | None = None) -> None:
         self._by_name = {served.name: served for served in indexes}
         self._first = indexes[0]
+        self._observer = observer
+        self._opening = Lock()
+        self._federation: FederatedIndex | None = None
 
     def __iter__(self) -> Iterator[ServedIndex]:
         return iter(self._by_name.values())
@@ -175,3 +228,46 @@ class ServedIndexes:
         if served is None:
             raise RequestError(404, f"Index {name} not found")
         return served
+
+    async def asked(self, query: SearchQuery) -> ServedIndex:
+        """Return what a question is for: an index, or several as one, which are opened for that once more.
+
+        Raises:
+            RequestError: There is none of a name, or both were named.
+            RetrievalError: The indexes cannot be asked together.
+        """
+        if query.indexes is None:
+            return self.named(query.index)
+        parts = tuple(self.named(name) for name in dict.fromkeys(query.indexes))
+        if query.index is not None:
+            alone = self.named(query.index).name
+            raise RequestError(400, f"name index or indexes, not both: {alone} is named alone, too")
+        if len(parts) == 1:
+            return parts[0]
+        if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
+            raise RequestError(400, f"the index {unfit[0]} is asked alone: its name has white space or a colon")
+        name = ", ".join(part.name for part in parts)
+        return replace(parts[0], name=name, parts=parts, together=await asyncio.to_thread(self._together))
+
+    def _together(self) -> FederatedIndex:
+        from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415 - for who asks several
+
+        with self._opening:
+            if self._federation is not None:
+                return self._federation
+            first = self._first.index
+            files = {
+                name: served.index.config.index for name, served in self._by_name.items() if not _UNFIT.search(name)
+            }
+            # With the embedder of the first one, whose model is loaded already.
+            self._federation = open_indexes(
+                files, config=first.config, embedder=first.embedder, observer=self._observer
+            )
+        return self._federation
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        if self._federation is not None:
+            await self._federation.aclose()
+        for served in self:
+            await served.index.aclose()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
-from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery, ValidationResult
+from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery
 from retrieval_core_mcp.http.answers import (
     ChunkAnswer,
     ContextAnswer,
@@ -22,11 +22,14 @@ from retrieval_core_mcp.http.answers import (
     PageAnswer,
     Readiness,
     RemovedAnswer,
+    SuiteReportAnswer,
+    ValidationAnswer,
     WrittenAnswer,
 )
 from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
+from retrieval_core_mcp.http.files import KIND, LONGEST_NAME, NAME
 from retrieval_core_mcp.http.filters_schema import FILTER
-from retrieval_core_mcp.http.pages import NARROWEST, WIDEST
+from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST
 from retrieval_core_mcp.http.reading import LARGEST_OFFSET, MOST_CHARACTERS, MOST_DOCUMENTS
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ _ERRORS = {
     "403": "The page, or the token, may not do this.",
     "404": "There is no such index, chunk, document or path.",
     "413": "The body is too long.",
-    "415": "The body is no JSON.",
+    "415": "The body is not of the type that is wanted.",
     "421": "The service is not called by this host name.",
     "500": "Something that nobody expected; the log has the request's id.",
     "501": "The service was not set up for this; the message says what to install or to set.",
@@ -55,13 +58,14 @@ _ANSWERS = (
     ContextAnswer,
     ExplainAnswer,
     ChunkAnswer,
-    ValidationResult,
+    ValidationAnswer,
     PageAnswer,
     DocumentsAnswer,
     DocumentAnswer,
     IndexesAnswer,
     CollectionInfo,
     FieldsAnswer,
+    SuiteReportAnswer,
     WrittenAnswer,
     RemovedAnswer,
     ErrorAnswer,
@@ -98,12 +102,26 @@ _CHUNK_ID = {
     "schema": {"type": "string", "minLength": 1},
 }
 _PDF_CHUNK_ID = {**_CHUNK_ID, "example": "guide.pdf#0"}
+_PAGE = {
+    "name": "page",
+    "in": "query",
+    "description": "The number of one of the pages that the passage runs over; the first where it is left out.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": LAST_PAGE},
+    "example": 1,
+}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 _DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
 _CURSOR = {
     "name": "cursor",
     "in": "query",
     "description": "The next_cursor of the part before; left out for the first part.",
+    "schema": {"type": "string"},
+}
+
+_PART_OF_NAME = {
+    "name": "name",
+    "in": "query",
+    "description": "What the ids of the documents contain, in upper or lower case.",
     "schema": {"type": "string"},
 }
 
@@ -173,17 +191,17 @@ def _paths() -> dict[str, Any]:
         "/v1/chunks/{chunk_id}/validate": {
             "post": _operation(
                 "validate_chunk",
-                "Hold a stored passage against what was read",
-                ValidationResult,
+                "Hold a stored passage against what was read, and its file",
+                ValidationAnswer,
                 parameters=[_CHUNK_ID, _INDEX],
             )
         },
         "/v1/chunks/{chunk_id}/page": {
             "get": _operation(
                 "get_page",
-                "Tell where a passage of a PDF stands on its page",
+                "Tell where a passage of a PDF stands on one of its pages",
                 PageAnswer,
-                parameters=[_PDF_CHUNK_ID, _INDEX],
+                parameters=[_PDF_CHUNK_ID, _INDEX, _PAGE],
             )
         },
         "/v1/chunks/{chunk_id}/page.png": {"get": _picture()},
@@ -206,7 +224,12 @@ def _paths() -> dict[str, Any]:
                 "list_documents",
                 "List the documents, in parts",
                 DocumentsAnswer,
-                parameters=[_INDEX, _number("limit", 1, MOST_DOCUMENTS, 100, "The most documents."), _CURSOR],
+                parameters=[
+                    _INDEX,
+                    _PART_OF_NAME,
+                    _number("limit", 1, MOST_DOCUMENTS, 100, "The most documents."),
+                    _CURSOR,
+                ],
             ),
             "post": _operation(
                 "write_documents", "Write documents, with --allow-writes", WrittenAnswer, body=NewDocuments
@@ -240,6 +263,10 @@ def _paths() -> dict[str, Any]:
                 ],
             )
         },
+        "/v1/files": {"post": _file()},
+        "/v1/suite-report": {
+            "get": _operation("suite_report", "Tell what became of the last run of a test suite", SuiteReportAnswer)
+        },
         "/healthz": {"get": _operation("healthz", "Whether the process lives", Health)},
         "/readyz": {"get": _ready()},
         "/metrics": {"get": _text("metrics", "Counters for Prometheus", "text/plain")},
@@ -271,6 +298,27 @@ def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
     return told
 
 
+def _file() -> dict[str, Any]:
+    name = {
+        "name": "name",
+        "in": "query",
+        "required": True,
+        "description": "Of the file, without folders; its ending says what kind it is of.",
+        "schema": {"type": "string", "maxLength": LONGEST_NAME, "pattern": NAME},
+        "example": "notes.md",
+    }
+    told = _operation(
+        "index_file", "Index a file, as server-sent events, with --allow-writes", ErrorAnswer, parameters=[name, _INDEX]
+    )
+    content = {"schema": {"type": "string", "format": "binary", "minLength": 1}}
+    told["requestBody"] = {"required": True, "content": {KIND: content}}
+    told["responses"]["200"] = {
+        "description": "Events: received, progress after each write, last done or failed, which has the reason.",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
+    return told
+
+
 def _text(name: str, summary: str, kind: str) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer)
     told["responses"]["200"]["content"] = {kind: {"schema": {"type": "string"}}}
@@ -283,7 +331,7 @@ def _picture() -> dict[str, Any]:
         "get_page_picture",
         "Show the page of a passage of a PDF",
         ErrorAnswer,
-        parameters=[_PDF_CHUNK_ID, _INDEX, width],
+        parameters=[_PDF_CHUNK_ID, _INDEX, _PAGE, width],
     )
     told["responses"]["200"]["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
     return told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.errors import UnreadableFileError
+from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.types.filters import chunk_fields, matches
 from retrieval_core_mcp.http.envelope import RequestError
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.http.indexes import ServedIndex
 
+LAST_PAGE = 1_000_000
 WIDEST = 2_000
 """Pixels of a picture."""
 NARROWEST = 100
 
 
-async def place_on_page(served: ServedIndex, condition: Filter | None, chunk_id: str) -> dict[str, Any]:
-    """Return where a passage stands on its first page.
+async def place_on_page(
+    served: ServedIndex, condition: Filter | None, chunk_id: str, page: int | None
+) -> dict[str, Any]:
+    """Return where a passage stands on one of its pages, by default the first.
 
     Raises:
         RequestError: There is no such passage for the caller, or no page of it.
@@ -31,7 +34,7 @@ async def place_on_page(served: ServedIndex, condition: Filter | None, chunk_id:
     """
     chunk = await _with_page(served, condition, chunk_id)
     with _not_found():
-        place = await served.index.aplace_on_page(chunk)
+        place = await served.index.aplace_on_page(chunk, page)
     return {
         "page": place.page,
         "pages": place.pages,
@@ -41,7 +44,9 @@ async def place_on_page(served: ServedIndex, condition: Filter | None, chunk_id:
     }
 
 
-async def picture_of_page(served: ServedIndex, condition: Filter | None, chunk_id: str, width: int) -> bytes:
+async def picture_of_page(
+    served: ServedIndex, condition: Filter | None, chunk_id: str, width: int, page: int | None
+) -> bytes:
     """Return the picture of that page, in PNG.
 
     Raises:
@@ -50,7 +55,7 @@ async def picture_of_page(served: ServedIndex, condition: Filter | None, chunk_i
     """
     chunk = await _with_page(served, condition, chunk_id)
     with _not_found():
-        return await served.index.apicture_of_page(chunk, width)
+        return await served.index.apicture_of_page(chunk, width, page)
 
 
 async def _with_page(served: ServedIndex, condition: Filter | None, chunk_id: str) -> Chunk:
@@ -70,3 +75,5 @@ def _not_found() -> Generator[None]:
         yield
     except UnreadableFileError as error:
         raise RequestError(404, f"there is no page to show: {error.reason}") from None
+    except InvalidParameterError as error:
+        raise RequestError(404, f"there is no page to show: {error}") from None

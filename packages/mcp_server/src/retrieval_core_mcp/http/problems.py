@@ -86,4 +86,6 @@ def _said(error: BaseException, served: ServedIndex | None) -> str:
 def shown(text: str, served: ServedIndex | None) -> str:
     """Return a message for a client: one line, without paths of this machine and without credentials."""
     text = without_credentials(text)
-    return in_one_line(text if served is None else scrub(text, served.index.config), LONGEST_MESSAGE)
+    for config in () if served is None else served.configs:
+        text = scrub(text, config)
+    return in_one_line(text, LONGEST_MESSAGE)

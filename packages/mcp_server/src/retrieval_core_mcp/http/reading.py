@@ -24,11 +24,12 @@ LARGEST_OFFSET = 2**31 - 1
 
 
 async def list_documents(
-    served: ServedIndex, condition: Filter | None, cursor: str | None, limit: int
+    served: ServedIndex, condition: Filter | None, cursor: str | None, limit: int, name: str | None = None
 ) -> dict[str, Any]:
     """Return a part of the documents that a caller may see, in the order of their ids.
 
     Args:
+        name: What their ids have to contain, in upper or lower case.
         cursor: Of the part before: the id of its last document, so that no document is passed over or told twice
             because others come and go. ``None`` to begin.
 
@@ -36,13 +37,18 @@ async def list_documents(
         RetrievalError: The index cannot be read.
     """
     ids = await served.library.documents(condition)
+    if name:
+        wanted = name.casefold()
+        ids = [each for each in ids if wanted in each.casefold()]
     begin = 0 if cursor is None else bisect_right(ids, cursor)
     shown = ids[begin : begin + limit]
     ranges = tuple(ChunkRange(name, 0, 0) for name in shown)
     found = await served.index.store.fetch(FetchRequest(ranges=ranges, filter=condition))
     first = {chunk.document_id: chunk for chunk in found.chunks.values()}
     told: dict[str, Any] = {"documents": [_listed(name, first.get(name)) for name in shown]}
-    if condition is None:
+    if name:
+        told["total"] = len(ids)
+    elif condition is None:
         told["total"] = (await served.index.adescribe()).documents
     if begin + limit < len(ids):
         told["next_cursor"] = shown[-1]
@@ -74,6 +80,7 @@ async def read_document(
         "title": document.title,
         "source": document.source,
         "timestamp": None if document.timestamp is None else utc(document.timestamp),
+        "last_page": max((each.chunk.page_span.last for each in document.chunks if each.chunk.page_span), default=None),
     }
     return {
         "id": document.id,

@@ -32,7 +32,7 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         RequestError: The index has no vectors, or the question could not be embedded and the caller did not allow that.
         RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
     """
-    if served.index.embedder is None:
+    if not served.embeds:
         raise no_vectors(served)
     started = datetime.now(UTC)
     result = await find(call, query, served, query.filters, query.top_k)
@@ -68,7 +68,7 @@ async def find(
     Raises:
         RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
     """
-    embeds = served.index.embedder is not None
+    embeds = served.embeds
     # With a threshold a search by words embeds the question too, and every hit has its similarity.
     threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
     options: QueryOptions = {
@@ -79,12 +79,12 @@ async def find(
     }
     condition = narrowed(filters, call.condition)
     try:
-        result = await served.index.aretrieve(query.query_text, condition, **options)
+        result = await served.engine.aretrieve(query.query_text, condition, **options, **served.options)
     except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
         if not query.allow_degraded:
             raise
         by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
-        result = await served.index.aretrieve(query.query_text, condition, **by_words)
+        result = await served.engine.aretrieve(query.query_text, condition, **by_words, **served.options)
         result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
     return result if call.condition is None else own_result(result)
 
@@ -110,7 +110,7 @@ def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
         "rank": rank,
         "text": chunk.text,
         "similarity_score": similarity(hit),
-        "metadata": served.metadata(chunk),
+        "metadata": {**served.of(hit).metadata(chunk), **index_of(hit)},
     }
 
 
@@ -118,7 +118,12 @@ def _traced(hit: Hit) -> dict[str, Any]:
     """Return what is known of a hit beside what every result has; in the order of the index, whatever ranks it."""
     known = chunk_to_json(hit.chunk)
     names = ("id", "document_id", "chunk_index", "total_chunks", "embedding_model")
-    return {**{name: known[name] for name in names}, "score": hit.score, "scores": scores_of(hit)}
+    return {**{name: known[name] for name in names}, **index_of(hit), "score": hit.score, "scores": scores_of(hit)}
+
+
+def index_of(hit: Hit) -> dict[str, str]:
+    """Return which of several indexes a hit is from; nothing where one was asked."""
+    return {} if hit.source_index is None else {"index": hit.source_index}
 
 
 def scores_of(hit: Hit) -> dict[str, float]:
@@ -132,6 +137,8 @@ def stage_to_json(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
     for name in ("error", "decision"):
         if name in told:
             told[name] = shown(told[name], served)
+    if "failed" in told:
+        told["failed"] = [{**each, "error": shown(each["error"], served)} for each in told["failed"]]
     return told
 
 

@@ -68,7 +68,7 @@ def serve_http(
     metrics = Metrics()
     try:
         stages = StageProgress()
-        indexes = ServedIndexes(*_opened(settings, places, metrics, stages, embedder))
+        indexes = ServedIndexes(*_opened(settings, places, metrics, stages, embedder), observer=metrics)
         libraries = {served.name: served.library for served in indexes}
         mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)

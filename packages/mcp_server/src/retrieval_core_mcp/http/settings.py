@@ -47,6 +47,8 @@ class HttpSettings(BaseModel):
     """How often a caller may ask in a minute; 0 for no bound."""
     audit_log: str | None = None
     """A file that has a line for each request, without contents; ``-`` for standard error."""
+    suite_report: Path | None = None
+    """A report of ``retrieval suite run --report FILE.json`` that callers may read."""
     tenant_field: str = Field(default="tenant", min_length=1)
     """The field of a passage that names whose it is."""
     allowed_hosts: Listed = ()
@@ -56,7 +58,9 @@ class HttpSettings(BaseModel):
     base_url: str | None = None
     """What the addresses of documents without one of their own begin with."""
     max_body_bytes: int = Field(default=1_048_576, ge=16_384)
-    """The largest body of a request."""
+    """The largest body of a request, but for files."""
+    max_file_bytes: int = Field(default=67_108_864, ge=1)
+    """The largest file that is sent to be indexed."""
     max_requests: int = Field(default=64, ge=1)
     """The most requests that are worked on at a time; more are told to come again."""
     max_sessions: int = Field(default=1_000, ge=1)

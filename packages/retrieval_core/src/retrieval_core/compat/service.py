@@ -48,6 +48,7 @@ __all__ = [
 LONGEST_QUERY = 10_000
 """Code points of a question."""
 MOST_RESULTS = 1000
+MOST_INDEXES = 32
 NOT_BLANK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 """A character that is no white space, spelled out: that is less in JSON schemas than in Python."""
 
@@ -115,7 +116,7 @@ class SearchQuery(_Model):
     """A question to the service. All fields below ``similarity_threshold`` are beyond the file."""
 
     model_config = ConfigDict(extra="forbid")
-    left_out = frozenset({"index", "filters", "history", "mode", "explain", "allow_degraded"})
+    left_out = frozenset({"index", "indexes", "filters", "history", "mode", "explain", "allow_degraded"})
 
     query_text: Annotated[
         str,
@@ -129,6 +130,8 @@ class SearchQuery(_Model):
     """Every result is at least so similar: 0 up to, but not including, 1."""
     index: _Words | None = None
     """The name of the index to ask, where the service has several."""
+    indexes: Annotated[tuple[_Words, ...], Field(min_length=1, max_length=MOST_INDEXES)] | None = None
+    """The names of several to ask as one, in place of ``index``."""
     filters: dict[str, Any] | None = None
     """What every passage must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
     history: tuple[Message, ...] | None = None
@@ -145,7 +148,7 @@ class SearchQuery(_Model):
 class ChunkMetadata(_Model):
     """Where a result is from."""
 
-    left_out = frozenset({"position", "timestamp", "document_title"})
+    left_out = frozenset({"position", "timestamp", "document_title", "index"})
 
     chunk_id: _Words
     """A UUID, or the id that the index has for the chunk, such as ``guide.md#3``."""
@@ -156,6 +159,8 @@ class ChunkMetadata(_Model):
     timestamp: _Time | None = None
     """When it was indexed, in UTC as ``YYYY-MM-DDTHH:MM:SSZ``."""
     document_title: Annotated[str, Field(strict=True, max_length=500)] | None = None
+    index: _Words | None = None
+    """Which of several indexes it is from, where several were asked."""
 
 
 class SearchResult(_Model):

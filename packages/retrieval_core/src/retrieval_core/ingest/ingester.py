@@ -103,6 +103,7 @@ class Ingester:
         follow_links: bool = False,
         gitignore: bool = True,
         again: Collection[str] | None = None,
+        isolated: bool = False,
     ) -> IndexReport:
         """Bring the index in step with files and folders.
 
@@ -118,6 +119,7 @@ class Ingester:
             gitignore: Whether what a ``.gitignore`` excludes is passed over.
             again: Ids of documents that are written anew though nothing of them has changed. With these, even if there
                 are none, files are read whose bytes have not changed.
+            isolated: Whether each file is read in a process of its own.
 
         Raises:
             EmbeddingError: A text could not be embedded; everything written until then stays.
@@ -133,7 +135,7 @@ class Ingester:
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
         writes = 0
         words_first = False  # so a few changed passages are never without their vectors
-        async for batch in batches(self._read_all(discovery.files, known, again)):
+        async for batch in batches(self._read_all(discovery.files, known, again, isolated=isolated)):
             former = await self._former_vectors(batch) if again is None else {}
             words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
             writes += await self._write(batch, former, words_first=words_first)
@@ -261,15 +263,26 @@ class Ingester:
         self._pool.close()
 
     async def _read_all(
-        self, files: Sequence[FoundFile], known: Mapping[str, SourceState], again: Collection[str] | None
+        self,
+        files: Sequence[FoundFile],
+        known: Mapping[str, SourceState],
+        again: Collection[str] | None,
+        *,
+        isolated: bool,
     ) -> AsyncIterator[Prepared | Finished]:
         owners: dict[str, str] = {}
         for file in files:
-            async for item in self._read(file, known.get(file.source), owners, again):
+            async for item in self._read(file, known.get(file.source), owners, again, isolated=isolated):
                 yield item
 
     async def _read(
-        self, file: FoundFile, state: SourceState | None, owners: dict[str, str], again: Collection[str] | None
+        self,
+        file: FoundFile,
+        state: SourceState | None,
+        owners: dict[str, str],
+        again: Collection[str] | None,
+        *,
+        isolated: bool,
     ) -> AsyncIterator[Prepared | Finished]:
         """Yield a file's new and changed documents, and then its :class:`Finished`.
 
@@ -285,7 +298,7 @@ class Ingester:
             seen: set[str] = set()
             unchanged = 0
             notes: list[ColumnNote] = []
-            async for document, parsed in self._reader.read(file, notes):
+            async for document, parsed in self._reader.read(file, notes, isolated=isolated):
                 if (owner := owners.setdefault(document.id, file.source)) != file.source or document.id in seen:
                     _refuse_id(file, document.id, owner)
                 seen.add(document.id)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from retrieval_core.config import ChunkingConfig
 from retrieval_core.errors import RetrievalError, UnreadableFileError, as_exception
+from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.ingest.readers import ReadOptions, read_file
 from retrieval_core.types import Document, content_hash
 
@@ -74,18 +75,21 @@ class DocumentReader:
         self._pool = pool
         self._now = now
 
-    async def read(self, file: FoundFile, notes: list[ColumnNote]) -> AsyncIterator[tuple[Document, ParsedDocument]]:
+    async def read(
+        self, file: FoundFile, notes: list[ColumnNote], *, isolated: bool = False
+    ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
         """Yield a file's documents, read in slices: a large table neither fills the memory nor holds a thread.
 
         Args:
             notes: Warnings are added to it.
+            isolated: Whether it is read in a process of its own.
 
         Raises:
             UnreadableFileError: The file cannot be read.
         """
         chunking = self._chunking
         options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
-        parsed_documents = read_file(file.path, options)
+        parsed_documents = (read_isolated if isolated else read_file)(file.path, options)
 
         def next_documents() -> list[tuple[Document, ParsedDocument]]:
             with blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone

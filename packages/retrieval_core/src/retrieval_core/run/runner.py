@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
 from retrieval_core.run.breaker import CircuitBreakers
@@ -13,7 +13,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
 from retrieval_core.run.steps import FirstStep
-from retrieval_core.types import StageRecord, Usage
+from retrieval_core.types import FailedAttempt, StageRecord, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -65,7 +65,7 @@ class Run:
         self._repair: Callable[..., Awaitable[object]] | None = None
         self._has_begun: Callable[[], bool] | None = None
         self._round: int | None = None
-        self._started = self._clock.now()
+        self._started = self._begun = self._clock.now()
         self._seconds = seconds
         self._limit = seconds
         self._bound_by: str | None = None
@@ -161,13 +161,27 @@ class Run:
         """Record a stage that made no call, from ``started_ms`` until now."""
         took = self.elapsed_ms - started_ms
         self._records.append(
-            StageRecord(stage, took, count_in, count_out, decision=decision, round=self._round, dropped=dropped)
+            StageRecord(
+                stage,
+                took,
+                count_in,
+                count_out,
+                decision=decision,
+                round=self._round,
+                dropped=dropped,
+                started_ms=self._since_begun(self._started) + started_ms,
+            )
         )
 
-    def include(self, name: str, records: Iterable[StageRecord]) -> None:
-        """Record what a run inside of this one did, under its name."""
+    def include(self, name: str, records: Iterable[StageRecord], started_ms: float) -> None:
+        """Record what a run inside of this one did, which began at ``started_ms``, under its name."""
+        after = self._since_begun(self._started) + started_ms
         for record in records:
-            self._records.append(replace(record, stage=f"{name}: {record.stage}", round=self._round))
+            self._records.append(_later(record, after, stage=f"{name}: {record.stage}", round=self._round))
+
+    def _since_begun(self, moment: float) -> float:
+        """Return the milliseconds from the beginning of the query to a moment of the clock."""
+        return (moment - self._begun) * 1000
 
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -202,6 +216,7 @@ class Run:
     ) -> tuple[Ok[T] | Failed, StageRecord]:
         now = self._clock.now
         started = now()
+        started_ms = self._since_begun(started)
         calls = _Calls()
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
         try:
@@ -218,7 +233,16 @@ class Run:
             _count(breaker if attempts else None, error)
             failed = Failed(stage, error, attempts)
             took = (now() - started) * 1000
-            return failed, StageRecord(stage, took, error=failed.reason, attempts=attempts, round=self._round)
+            record = StageRecord(
+                stage,
+                took,
+                error=failed.reason,
+                attempts=attempts,
+                round=self._round,
+                started_ms=started_ms,
+                failed=tuple(calls.failed),
+            )
+            return failed, record
         if breaker is not None:
             breaker.succeeded()
         took = (now() - started) * 1000
@@ -230,6 +254,8 @@ class Run:
             attempts=calls.attempts,
             usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
             round=self._round,
+            started_ms=started_ms,
+            failed=tuple(calls.failed),
         )
         return Ok(value), record
 
@@ -261,6 +287,7 @@ class Run:
         if remaining is not None and remaining <= 0:
             raise self._exceeded(stage)
         calls.attempts += 1
+        started = self._clock.now()
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
         try:
@@ -274,6 +301,8 @@ class Run:
             error = raised
             if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):
                 error = self._exceeded(stage)
+            took = (self._clock.now() - started) * 1000
+            calls.failed.append(FailedAttempt(self._since_begun(started), took, Failed(stage, error).reason))
             if self._has_begun is not None and self._has_begun():
                 raise _Final(error) from raised
             calls.wrong = error if isinstance(error, MalformedAnswerError) else None
@@ -297,12 +326,13 @@ class Run:
 
 
 class _Calls:
-    """What has become of one stage's call so far: its attempts, and the last one's malformed answer."""
+    """What has become of one stage's call so far: its attempts, those that failed, the last one's malformed answer."""
 
-    __slots__ = ("attempts", "wrong")
+    __slots__ = ("attempts", "failed", "wrong")
 
     def __init__(self) -> None:
         self.attempts = 0
+        self.failed: list[FailedAttempt] = []
         self.wrong: MalformedAnswerError | None = None
 
 
@@ -312,6 +342,13 @@ class _Final(Exception):  # noqa: N818 - never seen outside
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def _later(record: StageRecord, milliseconds: float, **changed: Any) -> StageRecord:
+    """Return a record as a run has it that began so much earlier."""
+    started = None if record.started_ms is None else record.started_ms + milliseconds
+    failed = tuple(replace(each, started_ms=each.started_ms + milliseconds) for each in record.failed)
+    return replace(record, started_ms=started, failed=failed, **changed)
 
 
 def _size(value: object) -> int | None:

@@ -191,6 +191,21 @@ class DroppedPassage:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt of a stage that failed, whether another one followed or not.
+
+    Attributes:
+        started_ms: Milliseconds from the beginning of the query.
+        milliseconds: Wall time.
+        error: Why it failed.
+    """
+
+    started_ms: float
+    milliseconds: float
+    error: str
+
+
 @fast_init
 @dataclass(frozen=True, slots=True)
 class StageRecord:
@@ -207,6 +222,8 @@ class StageRecord:
         round: The search that it belongs to: 1 for the question as it was asked, one more for each rewrite. ``None``
             for stages outside of searches, such as the rewriting itself.
         dropped: In the order of the hits.
+        started_ms: When it began, in milliseconds from the beginning of the query; ``None`` where that is not known.
+        failed: Attempts that failed, in order; the others, up to ``attempts``, came after them.
     """
 
     stage: str
@@ -219,6 +236,8 @@ class StageRecord:
     usage: Usage | None = None
     round: int | None = None
     dropped: tuple[DroppedPassage, ...] = ()
+    started_ms: float | None = None
+    failed: tuple[FailedAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

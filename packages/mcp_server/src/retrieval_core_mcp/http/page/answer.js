@@ -1,7 +1,7 @@
-import { stream } from "./api.js";
+import { Problem, stream } from "./api.js";
 import { fill, h, offsets, say } from "./dom.js";
-import { pages, problems } from "./passages.js";
-import { change, question } from "./state.js";
+import { pages, problems, without } from "./passages.js";
+import { change, openChunk, question } from "./state.js";
 
 const KINDS = { extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
 let history = [];
@@ -26,15 +26,16 @@ export async function answer(panel, state, signal) {
         written += event.content;
         text.textContent = written;
       } else if (event.type === "error") {
-        throw Object.assign(new Error(event.reason), { messages: [event.reason] });
+        throw new Problem(503, [event.reason]);
       } else if (event.type === "done") {
         done = event.answer;
       }
     }, stopper.signal);
-    if (done) finished(done);
+    if (!done) throw new Problem(0, ["The connection was lost before the answer was complete."]);
+    finished(done);
   } catch (problem) {
     if (signal.aborted) return;
-    state_of.textContent = problem.name === "AbortError" ? "Stopped." : "";
+    state_of.textContent = problem.name === "AbortError" ? (written ? "Stopped. This is what was written until then." : "Stopped.") : written ? "It breaks off here." : "";
     if (problem.name !== "AbortError") state_of.after(...problems(problem));
   }
   stop.remove();
@@ -42,7 +43,8 @@ export async function answer(panel, state, signal) {
   function finished(told) {
     fill(text, withMarks(told));
     fill(sources, list(told.sources));
-    state_of.textContent = [KINDS[told.kind], ...(told.degraded ?? []).map(({ stage, reason }) => `Without ${stage}: ${reason}`)].filter(Boolean).join(" ");
+    state_of.textContent = KINDS[told.kind] ?? "";
+    state_of.after(...without(told));
     say("The answer is complete");
     panel.append(next(told));
   }
@@ -82,7 +84,7 @@ function withMarks(told) {
     if (from < done) continue;
     const id = mark.citation?.chunk_ids?.[0] ?? told.sources?.find(({ number }) => number === mark.number)?.chunk_ids?.[0];
     parts.push(told.text.slice(done, from));
-    parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => change({ chunk: id, doc: "" }) }, `[${mark.number}]`)) : told.text.slice(from, to));
+    parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => openChunk(id) }, `[${mark.number}]`)) : told.text.slice(from, to));
     done = to;
   }
   return [...parts, told.text.slice(done)];
@@ -91,8 +93,8 @@ function withMarks(told) {
 function list(found) {
   if (!found?.length) return null;
   return [h("h2", { style: { fontSize: "1rem", marginBlock: "24px 0" } }, "Sources"), h("ol", { class: "sources" }, found.map((source) => h("li", { value: source.number },
-    h("button", { class: "link", onclick: () => change({ chunk: source.chunk_ids[0], doc: "" }) }, h("bdi", {}, source.title || source.document_id)),
-    h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span)].filter(Boolean).join(" ")),
+    h("button", { class: "link", onclick: () => openChunk(source.chunk_ids[0]) }, h("bdi", {}, source.title || source.document_id)),
+    h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span, source.source ?? source.document_id)].filter(Boolean).join(" ")),
     (source.quotes ?? []).slice(0, 3).map((quote) => h("q", { dir: "auto" }, short(quote.text))))))];
 }
 

@@ -64,10 +64,10 @@ export async function picture(path, query, signal) {
   return URL.createObjectURL(await (await request(address(path, query), { signal })).blob());
 }
 
-// Calls `take` with each event of a stream, until it ends or the signal says stop.
+// Calls `take` with each event of a stream, until it ends or the signal says stop. The body is an object, or a file.
 export async function stream(path, body, take, signal) {
-  const content = JSON.stringify(without(body));
-  const response = await request(path, { method: "POST", body: content, headers: { "Content-Type": "application/json" }, signal });
+  const [content, kind] = body instanceof Blob ? [body, "application/octet-stream"] : [JSON.stringify(without(body)), "application/json"];
+  const response = await request(path, { method: "POST", body: content, headers: { "Content-Type": kind }, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -89,7 +89,7 @@ export async function stream(path, body, take, signal) {
   }
 }
 
-function address(path, query) {
+export function address(path, query) {
   const parameters = new URLSearchParams(Object.entries(without(query)));
   return parameters.size ? `${path}?${parameters}` : path;
 }

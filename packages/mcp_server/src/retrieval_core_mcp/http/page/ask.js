@@ -1,28 +1,39 @@
 import { answer } from "./answer.js";
+import { get } from "./api.js";
 import { compare } from "./compare.js";
 import { context } from "./context.js";
 import { fill, h } from "./dom.js";
 import { filterRows } from "./filters.js";
-import { passages } from "./passages.js";
-import { change } from "./state.js";
+import { unusable } from "./library.js";
+import { forgetLast, passages } from "./passages.js";
+import { again, change } from "./state.js";
 import { why } from "./why.js";
 
 const TABS = { passages: ["Passages", passages], answer: ["Answer", answer], context: ["Context", context], why: ["Why", why], compare: ["Compare", compare] };
 let shown = "";
 let running = new AbortController();
 
-export function ask(main, state) {
-  const key = JSON.stringify({ ...state, chunk: "", doc: "" });
-  if (key === shown && main.querySelector(".question")) return;  // only the source beside it has changed
+export function ask(main, state, repeat) {
+  const key = JSON.stringify({ ...state, chunk: "", doc: "", of: "" });
+  if (key === shown && main.querySelector(".question") && !repeat) return;  // only the source beside it has changed
+  if (repeat) forgetLast();
   shown = key;
   running.abort();
   running = new AbortController();
   const focused = document.activeElement?.id;
   const panel = h("section", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${state.tab}` });
-  fill(main, form(state), state.q ? [tabs(state), panel] : welcome());
+  const trouble = h("div", { role: "status" });
+  fill(main, form(state), trouble, state.q ? [tabs(state), panel] : welcome());
+  look(trouble, state);
   if (focused) document.getElementById(focused)?.focus();
   if (!state.q) document.getElementById("question").focus();
   else TABS[state.tab in TABS ? state.tab : "passages"][1](panel, state, running.signal);
+}
+
+// What makes every answer of an index poor is said above them all.
+async function look(place, state) {
+  const { indexes } = await get("/v1/indexes").catch(() => ({ indexes: [] }));
+  fill(place, unusable(indexes.find(({ name }) => name === state.index) ?? (state.index ? undefined : indexes[0])));
 }
 
 function form(state) {
@@ -31,7 +42,9 @@ function form(state) {
   const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5" });
   const submit = (event) => {
     event?.preventDefault();
-    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "" });
+    const before = location.search;
+    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "", of: "" });
+    if (location.search === before && state.q) again();
   };
   mode.addEventListener("change", () => state.q && submit());
   top.addEventListener("change", () => state.q && submit());

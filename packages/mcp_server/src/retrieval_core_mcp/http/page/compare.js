@@ -1,6 +1,8 @@
 import { fill, h } from "./dom.js";
-import { explained, problems, search } from "./passages.js";
-import { change, question } from "./state.js";
+import { connect } from "./lines.js";
+import { explained, problems, search, without } from "./passages.js";
+import { lastReport } from "./report.js";
+import { change, openChunk, question } from "./state.js";
 
 const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 
@@ -12,20 +14,29 @@ export async function compare(panel, state, signal) {
   fill(panel, h("p", { class: "settings" }, h("label", {}, "Beside a search by ", choice)), body);
   try {
     const [here, there] = await Promise.all([explained(state, signal), search(question(state, { mode: other }), signal)]);
-    fill(body, h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here)), saving(state, here));
+    const pair = h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here));
+    fill(body, pair, saving(state, here), lastReport());
+    connect(pair, signal);
   } catch (problem) {
     if (problem.name !== "AbortError") fill(body, problems(problem));
   }
 }
 
+function keyOf(hit) {
+  return JSON.stringify([hit.index, hit.id]);
+}
+
+// The passages of one side, each with its place on this side and on the other.
 function column(name, found, beside) {
-  const places = new Map(beside.results.map(({ id, rank }) => [id, rank]));
-  const moved = (hit) => {
-    const rank = places.get(hit.id);
-    if (rank === undefined) return "only here";
-    return rank === hit.rank ? "same place" : `there ${rank} ${rank > hit.rank ? "↓" : "↑"}`;
-  };
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), found.results.length ? h("ol", {}, found.results.map((hit) => h("li", {}, h("button", { class: "link", onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), h("div", { class: "moved" }, moved(hit))))) : h("p", { class: "quiet" }, "Nothing was found."));
+  const places = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
+  const entry = (hit) => h("li", { "data-key": keyOf(hit) }, h("button", { class: "link", onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, places.get(keyOf(hit))));
+  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, "Nothing was found."));
+}
+
+function moved(here, there) {
+  if (there === undefined) return h("div", { class: "moved" }, "only here");
+  const told = here === there ? "the same place on both sides" : `place ${here} here, place ${there} on the other side`;
+  return h("div", { class: "moved" }, h("span", { "aria-hidden": "true" }, here === there ? `${here} = ${there}` : `${here} → ${there} ${there > here ? "↓" : "↑"}`), h("span", { class: "visually-hidden" }, told));
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.
@@ -34,7 +45,7 @@ function saving(state, found) {
   const save = (event) => {
     event.preventDefault();
     const documents = boxes.map((box) => box.firstElementChild).filter((box) => box.checked).map((box) => box.value);
-    const one = { name: state.q.slice(0, 80), query: state.q, ...(documents.length ? { expect: { documents } } : { finds_nothing: true }), ...(state.filters ? { filters: JSON.parse(state.filters) } : {}), ...(state.top ? { top_k: Number(state.top) } : {}) };
+    const one = { name: [...state.q].slice(0, 80).join(""), query: state.q, ...(documents.length ? { expect: { documents } } : { finds_nothing: true }), ...(state.filters ? { filter: JSON.parse(state.filters) } : {}), ...(state.mode ? { mode: state.mode } : {}), ...(state.top ? { top_k: Number(state.top) } : {}) };
     const url = URL.createObjectURL(new Blob([JSON.stringify({ name: "saved from the page", cases: [one] }, null, 2)], { type: "application/json" }));
     h("a", { href: url, download: "saved.retrieval.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);

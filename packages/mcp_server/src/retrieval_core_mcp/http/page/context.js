@@ -2,7 +2,7 @@ import { post } from "./api.js";
 import { fill, h, shortNumber } from "./dom.js";
 import { notices, problems } from "./passages.js";
 import { copy } from "./source.js";
-import { change, question } from "./state.js";
+import { openChunk, question } from "./state.js";
 
 const ROLES = { primary: "hit", parent: "parent", neighbor: "around a hit", sibling: "of the same section" };
 let budget = "";
@@ -37,7 +37,7 @@ export async function context(panel, state, signal) {
       h("p", { class: "actions" }, h("button", { onclick: (event) => copy(event.target, pack.context_pack) }, "Copy the text")), text,
       h("h2", { style: { fontSize: "1rem", marginBlock: "24px 8px" } }, "What was considered"),
       h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["passage", "as", "tokens", "outcome"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, pack.ledger.slice(0, 200).map((each) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => change({ chunk: each.id, doc: "" }) }, h("bdi", {}, each.id))), h("td", {}, ROLES[each.role] ?? each.role), h("td", { class: "number" }, shortNumber(each.tokens)), h("td", {}, [each.outcome, each.reason].filter(Boolean).join(": ")))))),
+        h("tbody", {}, pack.ledger.slice(0, 200).map((each) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => openChunk(each.id) }, h("bdi", {}, each.id))), h("td", {}, ROLES[each.role] ?? each.role), h("td", { class: "number" }, shortNumber(each.tokens)), h("td", {}, [each.outcome, each.reason].filter(Boolean).join(": ")))))),
       pack.ledger.length > 200 && h("p", { class: "small soft" }, `and ${pack.ledger.length - 200} more`)));
   }
 }

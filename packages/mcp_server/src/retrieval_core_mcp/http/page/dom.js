@@ -59,6 +59,7 @@ export function bar(share, kind) {
 export function shortNumber(value) {
   if (value === null || value === undefined) return "";
   if (Number.isInteger(value)) return value.toLocaleString();
+  if (Math.abs(value) < 0.001) return `< ${(0.001).toLocaleString()}`;
   return value.toLocaleString(undefined, { maximumSignificantDigits: 3 });
 }
 

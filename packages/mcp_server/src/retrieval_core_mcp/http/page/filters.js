@@ -1,6 +1,6 @@
 import { get, part } from "./api.js";
 import { fill, h, say } from "./dom.js";
-import { change, conditions, filtersOf } from "./state.js";
+import { change, conditions, filtersOf, several } from "./state.js";
 
 const OPERATORS = { $eq: "is", $ne: "is not", $gte: "at least", $lte: "at most", $contains: "contains" };
 const known = new Map();
@@ -25,7 +25,7 @@ export function filterRows(state) {
     }
     let fields;
     try {
-      fields = await fieldsOf(state.index);
+      fields = await fieldsOfAll(state);
     } catch (problem) {
       fill(body, rows.map(line), h("p", { class: "notice" }, `The fields cannot be read: ${problem.message}`));
       return;
@@ -73,12 +73,27 @@ export function filterRows(state) {
   }
 }
 
+// The fields of all indexes that are asked; each once, with what it has in any of them.
+async function fieldsOfAll(state) {
+  const merged = new Map();
+  for (const field of (await Promise.all((state.indexes ? several(state) : [state.index]).map(fieldsOf))).flat()) {
+    const known = merged.get(field.name);
+    const ends = [known?.min, known?.max, field.min, field.max].filter((each) => each !== undefined).sort((one, other) => (one < other ? -1 : 1));
+    merged.set(field.name, known ? { ...known, types: [...new Set([...(known.types ?? []), ...(field.types ?? [])])], examples: [...new Set([...(known.examples ?? []), ...(field.examples ?? [])])], min: ends[0], max: ends.at(-1) } : field);
+  }
+  return [...merged.values()];
+}
+
 export async function fieldsOf(index) {
   if (!known.has(index)) {
     const name = index || (await get("/v1/indexes")).indexes[0].name;
     known.set(index, (await get(`/v1/indexes/${part(name)}/fields`)).fields);
   }
   return known.get(index);
+}
+
+export function forgetFields(index) {
+  known.delete(index);
 }
 
 function typed(text, field) {

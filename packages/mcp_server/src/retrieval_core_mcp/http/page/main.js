@@ -3,10 +3,11 @@ import { ask } from "./ask.js";
 import { fill, h } from "./dom.js";
 import { library } from "./library.js";
 import { closeSource, showSource } from "./source.js";
-import { addressOf, change, read } from "./state.js";
+import { addressOf, change, read, several } from "./state.js";
 
 const main = document.getElementById("main");
 const which = document.getElementById("which");
+let names = [];
 
 takeToken();
 addEventListener("popstate", () => dispatchEvent(new Event("changed")));
@@ -23,40 +24,50 @@ for (const link of document.querySelectorAll("[data-view]")) {
   link.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey) return;
     event.preventDefault();
-    change({ view: link.dataset.view, chunk: "", doc: "" });
+    change({ view: link.dataset.view, chunk: "", doc: "", of: "" });
   });
 }
-which.addEventListener("change", () => change({ index: which.selectedIndex ? which.value : "", chunk: "", doc: "", filters: "" }));
+which.addEventListener("change", choose);
 start();
 
 async function start() {
   try {
     const { indexes } = await get("/v1/indexes");
-    fill(which, indexes.map(({ name }) => h("option", {}, name)));
-    which.parentElement.hidden = indexes.length < 2;
+    names = indexes.map(({ name }) => name);
+    which.parentElement.hidden = names.length < 2;
     show();
   } catch (problem) {
     if (problem.status === 401) fill(main, tokenForm());
-    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice" }, problem.message), again());
+    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
   }
 }
 
-function show() {
+function show(event) {
   const state = read();
+  const again = event?.detail === "again";
   for (const link of document.querySelectorAll("[data-view]")) {
     const current = link.dataset.view === state.view;
     if (current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    link.href = addressOf({ view: link.dataset.view, index: state.index });
+    link.href = addressOf({ view: link.dataset.view, index: state.index, indexes: state.indexes });
   }
-  which.value = state.index || which.options[0]?.value || "";
+  const asked = several(state).length ? several(state) : [state.index || names[0]];
+  const focused = which.contains(document.activeElement) && document.activeElement.value;
+  fill(which, names.map((name) => h("label", {}, h("input", { type: "checkbox", value: name, checked: asked.includes(name) }), " ", h("bdi", {}, name))));
+  if (focused) which.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
+  which.previousElementSibling.textContent = asked.length > 1 ? (asked.length === names.length ? "All indexes" : `${asked.length} indexes`) : `Index: ${asked[0]}`;
   document.title = state.view === "index" ? "The index" : state.q ? `${state.q} – the documents` : "Ask the documents";
-  (state.view === "index" ? library : ask)(main, state);
-  showSource(state);
+  (state.view === "index" ? library : ask)(main, state, again);
+  showSource(state, again);
 }
 
-function again() {
-  return h("p", {}, h("button", { onclick: start }, "Try again"));
+// One index, or several that are asked as one; the last one cannot be left out.
+function choose(event) {
+  const alone = (name) => /[\s:]/.test(name);  // whose name cannot stand before an id
+  const { value: last, checked } = event.target;
+  const chosen = [...which.querySelectorAll(":checked")].map(({ value }) => value).filter((name) => (checked && (alone(last) || alone(name)) ? name === last : true));
+  if (!chosen.length) event.target.checked = true;
+  else change({ index: chosen.length > 1 || chosen[0] === names[0] ? "" : chosen[0], indexes: chosen.length > 1 ? chosen.join(" ") : "", chunk: "", doc: "", of: "", filters: "" });
 }
 
 function tokenForm() {

@@ -1,6 +1,7 @@
 import { post } from "./api.js";
 import { bar, day, fill, h, marked, say, shortNumber } from "./dom.js";
-import { change, question } from "./state.js";
+import { pageName, spanOfPages } from "./parts.js";
+import { again, change, conditions, openChunk, question } from "./state.js";
 
 const LONG = 900;
 let last = { key: "", result: null };
@@ -13,6 +14,10 @@ export async function explained(state, signal) {
     last = { key, result };
   }
   return last.result;
+}
+
+export function forgetLast() {
+  last = { key: "", result: null };
 }
 
 export async function search(asked, signal) {
@@ -33,16 +38,22 @@ export async function passages(panel, state, signal) {
   fill(panel, notices(found), found.results.length ? h("ol", { class: "hits" }, found.results.map((hit) => entry(hit, found, state))) : nothing(state));
 }
 
+// What went wrong, and where waiting may help, a way to try it again.
 export function problems(problem) {
-  return problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+  const told = problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+  return PASSING.includes(problem.status) ? [...told, h("p", {}, h("button", { type: "button", onclick: again }, "Try again"))] : told;
 }
 
 export function notices(found) {
-  const told = [];
-  if (found.relevance?.unlikely) told.push(h("p", { class: "notice" }, "This is probably not in these documents. These passages come nearest."));
-  for (const { stage, reason } of found.degraded ?? []) told.push(h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
-  return told;
+  return [found.relevance?.unlikely && h("p", { class: "notice" }, "This is probably not in these documents. These passages come nearest."), ...without(found)];
 }
+
+// What was done without, as a part was down or too slow.
+export function without(found) {
+  return (found.degraded ?? []).map(({ stage, reason }) => h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
+}
+
+const PASSING = [0, 429, 500, 503];
 
 const WITHOUT = { embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
 
@@ -57,10 +68,12 @@ function entry(hit, found, state) {
     text.classList.remove("is-short");
     event.target.remove();
   } }, "All of it");
-  const place = [hit.section_path?.join(" › "), pages(hit.page_span), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
-  return h("li", { class: `hit${hit.id === state.chunk ? " is-open" : ""}`, "data-chunk": hit.id },
-    h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => change({ chunk: hit.id, doc: "" }) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
+  const place = [hit.index && `in ${hit.index}`, hit.section_path?.join(" › "), pages(hit.page_span, hit.source), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
+  const kept = (conditions(state.filters) ?? []).filter(({ field }) => hit.metadata?.[field] !== undefined).map(({ field }) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`);
+  return h("li", { class: `hit${hit.id === state.chunk && (hit.index ?? "") === state.of ? " is-open" : ""}`, "data-chunk": hit.id, "data-index": hit.index ?? "" },
+    h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
+    kept.length > 0 && h("p", { class: "place" }, h("bdi", {}, [...new Set(kept)].join(" · "))),
     text, more, scores(hit, found),
     (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found for ${hit.found_by.map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ")} too`));
 }
@@ -75,8 +88,8 @@ export function scores(hit, found) {
     rerank === undefined || rerank === null ? [] : line("reranked", null, rerank, rerank / first, ""));
 }
 
-export function pages(span) {
-  if (!span) return "";
-  const [first, last] = Array.isArray(span) ? span : [span.first ?? span.start, span.last ?? span.end];
-  return first === last || last === undefined ? `page ${first}` : `pages ${first} to ${last}`;
+export function pages(span, source) {
+  const [first, last] = spanOfPages(span);
+  if (first === undefined) return "";
+  return first === last ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first} to ${last}`;
 }

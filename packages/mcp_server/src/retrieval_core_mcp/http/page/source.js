@@ -1,7 +1,8 @@
-import { get, part, picture, post } from "./api.js";
+import { get, part, post } from "./api.js";
 import { day, fill, h, offsets, say } from "./dom.js";
+import { hasPictures, pageName, partOf, pdf } from "./parts.js";
 import { pages, problems } from "./passages.js";
-import { change, read } from "./state.js";
+import { change, read, sourceIndex } from "./state.js";
 import { whyNot } from "./why.js";
 
 const AROUND = 12_000;
@@ -12,20 +13,20 @@ let running = new AbortController();
 let urls = [];
 
 export function closeSource() {
-  change({ chunk: "", doc: "" });
+  change({ chunk: "", doc: "", of: read().view === "index" ? read().of : "" });
   before?.focus();
   const back = document.querySelector(".hit.is-open button");
   if (!before?.isConnected) back?.focus();
 }
 
 // The document of a passage beside the results, with the passage marked; or a document from its beginning.
-export async function showSource(state) {
-  const key = state.chunk || state.doc ? JSON.stringify([state.index, state.chunk, state.doc]) : "";
+export async function showSource(state, again) {
+  const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc]) : "";
   for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
-  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"]`)?.classList.add("is-open");
+  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"][data-index="${CSS.escape(state.of)}"]`)?.classList.add("is-open");
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
-  if (key === shown) return;
+  if (key === shown && !(again && key)) return;
   running.abort();
   running = new AbortController();
   urls.forEach((url) => URL.revokeObjectURL(url));
@@ -41,12 +42,13 @@ export async function showSource(state) {
   panel.scrollTop = 0;
   close.focus();
   try {
-    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: state.index }, signal) : null;
+    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: sourceIndex(state) }, signal) : null;
     const name = chunk?.fields.document_id ?? state.doc;
     fill(title, h("bdi", {}, chunk?.fields.title || name));
     await show(body, state, chunk, name, signal);
   } catch (problem) {
-    if (problem.name !== "AbortError") fill(body, problems(problem));
+    if (problem.name === "AbortError") return;
+    fill(body, problems(problem), problem.status === 404 && h("p", { class: "quiet" }, "It may have been removed, or have another name since its file was indexed again."));
   }
 }
 
@@ -55,10 +57,12 @@ async function show(body, state, chunk, name, signal) {
   const page = h("div", {});
   const text = h("div", {});
   const fields = chunk?.fields;
-  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], ["Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
-  fill(facts, told.filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], [pageName(fields?.source) === "slide" ? "Slide" : "Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
+  const own = Object.entries(fields?.metadata ?? {}).slice(0, 30).map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
+  fill(facts, [...told, ...own].filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
   fill(body, facts, chunk && check(chunk, state), page, text);
-  await Promise.all([chunk && fields.page_span && pdf(page, chunk, state, signal), reading(text, state, chunk, name, signal)]);
+  await Promise.all([chunk && hasPictures(fields) && pdf(page, chunk, state, signal, urls), reading(text, state, chunk, name, signal)]);
+  if (!signal.aborted) bringIntoView();
 }
 
 // Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
@@ -67,14 +71,19 @@ function check(chunk, state) {
   const look = async () => {
     told.textContent = "Comparing…";
     try {
-      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${state.index ? `?index=${part(state.index)}` : ""}`, {});
-      told.textContent = found.validation_passed ? "Unchanged: it is what was read." : `Changed: ${found.mismatch_details}`;
+      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${sourceIndex(state) ? `?index=${part(sourceIndex(state))}` : ""}`, {});
+      told.textContent = !found.validation_passed ? `Damaged: ${found.mismatch_details}` : found.file_changed ? "The file was changed since it was indexed: this is what it said then." : "Unchanged: it is what the document says.";
     } catch (problem) {
       told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
     }
   };
   return h("p", { class: "actions small" }, h("button", { class: "link", onclick: look }, "Compare with the document"), told,
     h("button", { class: "link", onclick: (event) => copy(event.target, chunk.fields.citation) }, "Copy the citation"));
+}
+
+function short(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }
 
 export async function copy(button, text) {
@@ -88,31 +97,17 @@ export async function copy(button, text) {
   }
 }
 
-async function pdf(place, chunk, state, signal) {
-  let found;
-  const path = `/v1/chunks/${part(chunk.fields.id)}`;
-  try {
-    found = await get(`${path}/page`, { index: state.index }, signal);
-  } catch (problem) {
-    if (problem.name === "AbortError") throw problem;
-    if (problem.status !== 404 || problem.message.includes("changed") || problem.message.includes("gone")) fill(place, h("p", { class: "small soft" }, problem.message));
-    return;
-  }
-  const url = await picture(`${path}/page.png`, { index: state.index, width: Math.min(2000, Math.round(900 * devicePixelRatio)) }, signal);
-  urls.push(url);
-  const percent = (value, whole) => `${(value / whole) * 100}%`;
-  const box = ([left, top, right, bottom]) => h("i", { style: { left: percent(left, found.width), top: percent(top, found.height), width: percent(right - left, found.width), height: percent(bottom - top, found.height) } });
-  fill(place, h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: url, alt: `Page ${found.page} of ${found.pages}`, width: found.width, height: found.height }), found.boxes.map(box)),
-    h("p", { class: "small soft" }, `Page ${found.page} of ${found.pages}${found.boxes.length ? "" : "; the words of the passage were not found on it"}`));
-}
-
 // The text around the passage, in passages, each of which can be asked about.
 async function reading(place, state, chunk, name, signal) {
   const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
-  const document = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: from, limit: AROUND }, signal);
+  const document = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: from, limit: AROUND }, signal);
   fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
-  const hit = place.querySelector(".is-hit");
-  if (hit) panel.scrollTop += hit.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
+}
+
+// Brings the passage into view: on the picture of its page where there is one, else in the text.
+function bringIntoView() {
+  const place = panel.querySelector(".pdf i") ?? panel.querySelector(".pdf") ?? panel.querySelector(".is-hit");
+  if (place) panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
 }
 
 function earlier(document, name, chunk) {
@@ -122,7 +117,7 @@ function earlier(document, name, chunk) {
 function more(place, document, chunk, name, state, signal) {
   const button = h("button", { onclick: async () => {
     button.disabled = true;
-    const next = await get(`/v1/documents/${part(name)}`, { index: state.index, offset: document.offset + length(document.text), limit: AROUND }, signal);
+    const next = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: document.offset + length(document.text), limit: AROUND }, signal);
     button.replaceWith(part_of(next, chunk, state), next.offset + length(next.text) < next.length ? more(place, next, chunk, name, state, signal) : "");
   } }, "Read on");
   return button;
@@ -131,12 +126,15 @@ function more(place, document, chunk, name, state, signal) {
 function part_of(document, chunk, state) {
   const at = offsets(document.text);
   const pieces = [];
-  let done = 0;
+  let [done, before_it] = [0, ""];
   for (const each of document.chunks) {
     const [start, end] = [Math.max(0, each.start - document.offset), Math.max(0, each.end - document.offset)];
     const [from, to] = [at(start), at(end)];
     if (to <= done) continue;
     if (from > done) pieces.push(h("p", { class: "passage soft", dir: "auto" }, document.text.slice(done, from)));
+    const begun = partOf(document, each);
+    if (begun && begun !== before_it) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
+    before_it = begun;
     pieces.push(piece(document.text.slice(Math.max(done, from), to), each, chunk, state));
     done = to;
   }

@@ -257,5 +257,5 @@ def _hit(known: Mapping[str, Any], result: Mapping[str, Any]) -> Hit:
 
 
 def _stage(told: Mapping[str, Any]) -> StageRecord:
-    known = ("stage", "milliseconds", "count_in", "count_out", "error", "decision")
+    known = ("stage", "milliseconds", "count_in", "count_out", "error", "decision", "started_ms")
     return StageRecord(**{name: told[name] for name in known if name in told})

@@ -131,8 +131,9 @@ class FederatedRetrieval:
         stage = f"index {name}"
 
         async def retrieve() -> RetrievalResult:
+            started = run.elapsed_ms
             result = await self.pipelines[name].aretrieve(text, plan.condition, **plan.of(name))
-            run.include(stage, result.trace)
+            run.include(stage, result.trace, started)
             return result
 
         # Each index makes its own calls again where that can help.

@@ -1,0 +1,205 @@
+"""Files that clients send: kept in a folder of their own, and indexed from there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.errors import EmbeddingError
+from retrieval_core.index.open import base_folder
+from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.http.admission import ending
+from retrieval_core_mcp.http.bodies import check_kind, read_parts
+from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.http.problems import refused, shown
+from retrieval_core_mcp.http.streaming import EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Mapping
+
+    from starlette.requests import Request
+
+    from retrieval_core.ingest.report import IndexProgress, IndexReport
+    from retrieval_core_mcp.http.envelope import Call
+    from retrieval_core_mcp.http.indexes import ServedIndex
+    from retrieval_core_mcp.http.settings import HttpSettings
+
+FOLDER = "uploads"
+"""Where files are kept, in the folder that the names of the index are relative to."""
+KIND = "application/octet-stream"
+LONGEST_NAME = 200
+_MOST_BYTES = 250
+"""Of a name: what file systems allow, less a little."""
+_PIECE = 1 << 20
+"""Bytes written at a time."""
+
+
+NAME = r"^[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*$"
+"""What a name is, in the syntax that JSON schemas have too: no hidden file, and no way out of its folder."""
+_NAME = re.compile(NAME)
+
+
+class Files:
+    """Takes files for indexes, one after the other into each index."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def accepted(self) -> dict[str, Any]:
+        """Return what is taken, as the contract has it."""
+        return {"suffixes": sorted(supported_suffixes()), "max_bytes": self._settings.max_file_bytes}
+
+    async def take(self, request: Request, call: Call, served: ServedIndex, name: str | None) -> EventStream:
+        """Receive a file, and return the events of its way into an index.
+
+        A file of this name replaces the former one; where it cannot be read, that stays as it was.
+
+        Raises:
+            RequestError: The name or the body cannot be taken, or there is no place for it.
+        """
+        name = checked_name(name)
+        check_kind(request, KIND)
+        folder = base_folder(Path(served.index.config.index)) / FOLDER
+        came = folder / f".{secrets.token_hex(8)}"
+        with _said():
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        try:
+            size = await self._receive(request, came)
+        except BaseException:
+            await asyncio.to_thread(_remove, came)
+            raise
+
+        def failed(error: BaseException) -> Mapping[str, Any]:
+            if isinstance(error, EmbeddingError):
+                reason = f"its passages could not be embedded: {shown(str(error), served)}"
+                return {"type": "failed", "name": name, "reason": reason}
+            problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
+            return {"type": "failed", "name": name, "reason": problem.messages[0]}
+
+        first = {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
+        return EventStream(first, self._events(served, came, name), failed, self._settings.request_seconds)
+
+    async def _receive(self, request: Request, place: Path) -> int:
+        """Write a body to a file, and return its length."""
+        waiting, size = bytearray(), 0
+        async for part in read_parts(request, self._settings.max_file_bytes):
+            waiting += part
+            size += len(part)
+            if len(waiting) >= _PIECE:
+                with _said():
+                    await asyncio.to_thread(_append, place, bytes(waiting))
+                waiting.clear()
+        if not size:
+            raise RequestError(400, "the file is empty")
+        with _said():
+            await asyncio.to_thread(_append, place, bytes(waiting))
+        return size
+
+    async def _events(self, served: ServedIndex, came: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+        try:
+            async with self._turns.setdefault(served.name, asyncio.Lock()):
+                async for event in _indexed(served, came, name):
+                    yield event
+        finally:
+            await asyncio.shield(asyncio.to_thread(_remove, came))
+
+
+async def _indexed(served: ServedIndex, came: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+    """Put a file into its place and index it; yield what happens."""
+    place, former = came.with_name(name), came.with_name(f"{came.name}.former")
+    steps: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
+    await asyncio.to_thread(_put, came, place, former)
+    indexing = asyncio.ensure_future(served.index.aingest(place, steps.put_nowait, isolated=True))
+    indexing.add_done_callback(lambda _: steps.put_nowait(None))
+    passages, is_kept = 0, False
+    try:
+        while (step := await steps.get()) is not None:
+            passages = step.chunks_done
+            is_kept = is_kept or passages > 0
+            if passages:
+                yield _progress(step)
+        report = indexing.result()
+        is_kept = not report.failed
+        yield _ended(report, passages, name, served)
+    finally:
+        indexing.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await indexing
+        await asyncio.shield(asyncio.to_thread(_settle, place, former, is_kept))
+
+
+def _progress(step: IndexProgress) -> Mapping[str, Any]:
+    return {
+        "type": "progress",
+        "passages": step.chunks_done,
+        "embedded": step.embedded,
+        "to_embed": step.to_embed,
+    }
+
+
+def _ended(report: IndexReport, passages: int, name: str, served: ServedIndex) -> Mapping[str, Any]:
+    if report.failed:
+        return {"type": "failed", "name": name, "reason": shown(report.failed[0].error, served)}
+    counts = {each: getattr(report, each) for each in ("added", "updated", "unchanged", "removed")}
+    return {"type": "done", "name": name, "source": f"{FOLDER}/{name}", "passages": passages, **counts}
+
+
+def checked_name(name: str | None) -> str:
+    """Return the name of a file.
+
+    Raises:
+        RequestError: It is missing, or none that stays in its folder.
+    """
+    if name is None:
+        raise RequestError(400, "name the file, as ?name=report.pdf")
+    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
+        raise RequestError(400, f"name must have at most {LONGEST_NAME} characters, got {len(name):,}")
+    if _NAME.fullmatch(name) is None:
+        raise RequestError(
+            400, f"name must be that of a file, without folders, and not begin with a dot, got {in_one_line(name, 80)}"
+        )
+    return name
+
+
+@contextmanager
+def _said() -> Generator[None]:
+    """Say why a file cannot be kept."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        msg = f"the service cannot keep files: its folder {FOLDER} cannot be written ({reason})"
+        raise RequestError(501, msg) from error
+
+
+def _append(place: Path, content: bytes) -> None:
+    with place.open("ab") as file:
+        file.write(content)
+
+
+def _remove(place: Path) -> None:
+    place.unlink(missing_ok=True)
+
+
+def _put(came: Path, place: Path, former: Path) -> None:
+    """Move a file to its place, and what was there aside."""
+    with suppress(FileNotFoundError):
+        place.replace(former)
+    came.replace(place)
+
+
+def _settle(place: Path, former: Path, is_kept: bool) -> None:
+    """Forget the former file, or put it back."""
+    if is_kept:
+        former.unlink(missing_ok=True)
+        return
+    place.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        former.replace(place)

@@ -1,0 +1,67 @@
+"""The report of the last run of a test suite, as far as people ask for it: what was reached, and what was not found."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.errors import InvalidParameterError, UnreadableFileError
+from retrieval_core_mcp.http.envelope import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from retrieval_core.evaluate.suite.results import CaseResult
+
+MOST_CASES = 200
+MOST_DOCUMENTS = 10
+MEASURES = ("recall@5", "recall@k", "ndcg@10", "mrr")
+
+
+async def read_suite_report(file: Path | None) -> dict[str, Any]:
+    """Return what a report says, without where its index is and how it is set up.
+
+    Raises:
+        RequestError: There is none, or it cannot be read.
+    """
+    if file is None:
+        msg = "no report of a suite is shown here: RETRIEVAL_MCP__HTTP__SUITE_REPORT names the file of one"
+        raise RequestError(404, msg)
+    return await asyncio.to_thread(_read, file)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415 - for who asks for a report
+    from retrieval_core.evaluate.suite.results import CaseStatus  # noqa: PLC0415 - likewise
+
+    try:
+        report = read_report(file)
+    except UnreadableFileError as error:
+        raise RequestError(404, f"the report of the suite is not there: {error.reason}") from None
+    except InvalidParameterError as error:
+        msg = f"{file.name} is no report that 'retrieval suite run --report FILE.json' of this version wrote"
+        raise RequestError(404, msg) from error
+    failed = [case for case in report.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
+    means = {name: report.mean(name) for name in MEASURES}
+    return {
+        "suite": report.suite,
+        "timestamp": report.timestamp,
+        "total": report.total_tests,
+        "passed": report.count(CaseStatus.PASSED),
+        "skipped": report.skipped,
+        "means": {name: value for name, value in means.items() if value is not None},
+        "criteria": [
+            {"code": each.code, "text": each.text, "verdict": each.verdict, "value": each.value, "target": each.target}
+            for each in report.criteria
+        ],
+        "not_passed": [_told(case) for case in failed[:MOST_CASES]],
+    }
+
+
+def _told(case: CaseResult) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "query": case.query,
+        "problems": [problem.message for problem in case.problems],
+        "documents": case.documents[:MOST_DOCUMENTS],
+    }

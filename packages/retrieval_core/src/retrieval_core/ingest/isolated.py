@@ -1,0 +1,131 @@
+"""Reading a file in a process of its own: what brings a reader down, or never ends, takes nothing else with it.
+
+That process is this module, run: it reads the file that its argument names, writes a line of JSON for each document and
+each note, and last one that says how it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event, Timer
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.errors import RetrievalError, UnreadableFileError
+from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
+from retrieval_core.ingest.readers import ReadOptions, read_file
+from retrieval_core.ingest.readers.base import unreadable
+from retrieval_core.ingest.report import ColumnNote
+from retrieval_core.types import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SECONDS = 300.0
+"""How long a file may be read."""
+MOST_MEMORY = 4 << 30
+"""Bytes of address space that the process may take, where the system can bound that."""
+_THIS = (sys.executable, "-P", "-m", "retrieval_core.ingest.isolated")
+
+
+def read_isolated(
+    path: Path, options: ReadOptions | None = None, *, seconds: float = SECONDS, command: Sequence[str] = _THIS
+) -> Iterator[ParsedDocument]:
+    """Read one file as :func:`retrieval_core.ingest.readers.read_file` does, in a process that ends with it.
+
+    Args:
+        seconds: How long that may take, with all that the caller does meanwhile.
+        command: Starts the process; the path is added.
+
+    Raises:
+        UnreadableFileError: The file cannot be read, or its reader broke down or was not done in time.
+    """
+    options = options or ReadOptions()
+    asked = {"text_column": options.text_column, "columns": dict(options.columns)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
+        [*command, str(path)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+    ) as child:
+        late = Event()
+
+        def end() -> None:
+            late.set()
+            child.kill()
+
+        timer = Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            assert child.stdin is not None  # noqa: S101 - both are pipes
+            assert child.stdout is not None  # noqa: S101 - likewise
+            with suppress(BrokenPipeError), child.stdin as given:
+                given.write(json.dumps(asked).encode())
+            for line in child.stdout:
+                if not line.endswith(b"\n"):
+                    break  # it ended in the midst of a line
+                told: dict[str, Any] = json.loads(line)
+                if "document" in told:
+                    yield _document(told["document"])
+                elif "note" in told:
+                    options.on_note(ColumnNote(**told["note"]))
+                elif "failure" in told:
+                    raise unreadable(path, told["failure"])
+                else:
+                    return
+        finally:
+            timer.cancel()
+            child.kill()
+    if late.is_set():
+        raise unreadable(path, f"it was not read within {seconds:g} seconds")
+    raise unreadable(path, f"its reader broke down (exit code {child.returncode}): it may be damaged, or too large")
+
+
+def _document(told: dict[str, Any]) -> ParsedDocument:
+    pages = tuple(ParsedPage(number, Span(start, end)) for number, start, end in told.pop("pages"))
+    return ParsedDocument(pages=pages, **told)
+
+
+def _plain(document: ParsedDocument) -> dict[str, Any]:
+    return {
+        "text": document.text,
+        "markup": document.markup,
+        "title": document.title,
+        "pages": [(page.number, page.span.start, page.span.end) for page in document.pages],
+        "metadata": document.metadata,
+        "row": document.row,
+        "key": document.key,
+    }
+
+
+def main() -> None:
+    """Read the file, and write what it holds to standard output."""
+    with suppress(ImportError, ValueError, OSError):  # no Unix, or bounded more tightly already
+        import resource  # noqa: PLC0415 - of Unix alone
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    path = Path(sys.argv[1])
+    told = sys.stdout.buffer
+    asked: dict[str, Any] = json.load(sys.stdin.buffer)
+
+    def tell(**content: object) -> None:
+        told.write(json.dumps(content).encode() + b"\n")
+
+    options = ReadOptions(asked["text_column"], asked["columns"], lambda note: tell(note=asdict(note)))
+    try:
+        for document in read_file(path, options):
+            tell(document=_plain(document))
+    except UnreadableFileError as error:
+        tell(failure=error.reason)
+    except RetrievalError as error:
+        tell(failure=str(error))
+    else:
+        tell(end=True)
+    told.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Several indexes, asked as one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+from retrieval_core import Document
+from support.http_service import hashed, opened, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from support.http_service import Service
+
+TEXTS = {
+    "manual": {"a.md": "A refund is paid within five days.", "b.md": "Lamps are sold in pairs."},
+    "tickets": {"a.md": "The customer waits for the refund.", "c.md": "The lamp is broken."},
+    "wiki": {"d.md": "A refund needs a form."},
+}
+REFUND = {"query_text": "how long does a refund take", "top_k": 3}
+
+
+def served(tmp_path: Path, test: Callable[[Service], Awaitable[None]], **settings: Any) -> None:
+    """Run a test against a service over three indexes; every second document is of a tenant."""
+
+    async def run() -> None:
+        indexes = {name: opened(tmp_path / f"{name}.db") for name in TEXTS}
+        for name, texts in TEXTS.items():
+            await indexes[name].aadd_documents(
+                Document(each, text, source=each, content_hash="", metadata={"tenant": "x" if each == "a.md" else "y"})
+                for each, text in texts.items()
+            )
+        async with serving(indexes, **settings) as service:
+            await test(service)
+
+    asyncio.run(run())
+
+
+def test_results_say_which_index_they_are_from(tmp_path: Path) -> None:
+    async def check(service: Service) -> None:
+        both = {**REFUND, "indexes": ["manual", "tickets"]}
+        found = (await service.ask("POST", "/v1/search", json={**both, "explain": True})).json()
+        told = {(result["metadata"]["index"], result["metadata"]["chunk_id"]) for result in found["results"]}
+        assert {("manual", "a.md#0"), ("tickets", "a.md#0")} <= told
+        assert {hit["index"] for hit in found["trace"]["hits"]} == {"manual", "tickets"}
+        assert found["results"][0]["metadata"]["url"].startswith("urn:retrieval:")
+        explained = (await service.ask("POST", "/v1/explain", json=both)).json()
+        assert {(hit["index"], hit["id"]) for hit in explained["results"]} == told
+        assert {"index manual", "index tickets", "merge"} <= {stage["stage"] for stage in explained["stages"]}
+        assert 0 <= explained["relevance"]["value"] <= 1
+        pack = (await service.ask("POST", "/v1/context", json=both)).json()
+        assert any("manual:a.md" in citation for citation in pack["citations"])
+        events = (await service.ask("POST", "/v1/answer", json=both)).text.strip().split("\n\n")
+        passages = json.loads(events[0].splitlines()[1].removeprefix("data: "))["passages"]
+        assert {passage["chunk_ids"][0].partition(":")[0] for passage in passages} == {"manual", "tickets"}
+        assert json.loads(events[-1].splitlines()[1].removeprefix("data: "))["type"] == "done"
+
+    served(tmp_path, check)
+
+
+def test_one_of_them_is_asked_as_by_its_name(tmp_path: Path) -> None:
+    async def check(service: Service) -> None:
+        one = (await service.ask("POST", "/v1/search", json={**REFUND, "indexes": ["wiki"]})).json()
+        named = (await service.ask("POST", "/v1/search", json={**REFUND, "index": "wiki"})).json()
+        assert one["results"] == named["results"] != []
+        assert "index" not in one["results"][0]["metadata"]
+
+    served(tmp_path, check)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "message"),
+    [
+        ({"indexes": ["manual", "none"]}, 404, "Index none not found"),
+        (
+            {"indexes": ["manual", "wiki"], "index": "wiki"},
+            400,
+            "not both: wiki is named alone, too",
+        ),
+        ({"indexes": []}, 400, "indexes"),
+        ({"indexes": "manual"}, 400, "indexes"),
+        ({"indexes": ["manual", "wiki"], "chunk_id": "a.md#0"}, 400, "with chunk_id, name index and not indexes"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, more: dict[str, Any], status: int, message: str) -> None:
+    async def check(service: Service) -> None:
+        answer = await service.ask("POST", "/v1/explain", json={**REFUND, **more})
+        assert answer.status_code == status
+        assert message in answer.json()["errors"][0]
+
+    served(tmp_path, check)
+
+
+def test_a_tenant_sees_its_own_passages_of_each(tmp_path: Path) -> None:
+    async def check(service: Service) -> None:
+        every = {**REFUND, "top_k": 10, "indexes": list(TEXTS)}
+        for path in ("/v1/search", "/v1/explain"):
+            told = (await service.ask("POST", path, "x", json=every)).json()["results"]
+            assert {hit["metadata"]["chunk_id"] if "metadata" in hit else hit["id"] for hit in told} == {"a.md#0"}
+            assert len(told) == 2
+        pack = (await service.ask("POST", "/v1/context", "x", json=every)).json()
+        assert "form" not in json.dumps(pack)
+        assert "refund" in json.dumps(pack)
+        assert "form" not in (await service.ask("POST", "/v1/answer", "x", json=every)).text
+
+    served(tmp_path, check, tokens=(hashed("all"), hashed("x", "x")))
