@@ -65,7 +65,8 @@ class Run:
         self._repair: Callable[..., Awaitable[object]] | None = None
         self._has_begun: Callable[[], bool] | None = None
         self._round: int | None = None
-        self._started = self._begun = self._clock.now()
+        self._started = self._clock.now()
+        self._before_ms = 0.0
         self._seconds = seconds
         self._limit = seconds
         self._bound_by: str | None = None
@@ -92,7 +93,9 @@ class Run:
         """Return this run for a search with a deadline of its own: ``part``, in (0, 1], of the time that is left."""
         remaining = self._remaining()
         seconds = None if remaining is None else max(0.0, remaining) * part
-        return self._part(_started=self._clock.now(), _seconds=seconds, _limit=seconds, _whole="the search's")
+        now = self._clock.now()
+        before = self._since_query(now)
+        return self._part(_started=now, _before_ms=before, _seconds=seconds, _limit=seconds, _whole="the search's")
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
@@ -169,19 +172,19 @@ class Run:
                 decision=decision,
                 round=self._round,
                 dropped=dropped,
-                started_ms=self._since_begun(self._started) + started_ms,
+                started_ms=self._before_ms + started_ms,
             )
         )
 
     def include(self, name: str, records: Iterable[StageRecord], started_ms: float) -> None:
         """Record what a run inside of this one did, which began at ``started_ms``, under its name."""
-        after = self._since_begun(self._started) + started_ms
+        before = self._before_ms + started_ms
         for record in records:
-            self._records.append(_later(record, after, stage=f"{name}: {record.stage}", round=self._round))
+            self._records.append(_later(record, before, stage=f"{name}: {record.stage}", round=self._round))
 
-    def _since_begun(self, moment: float) -> float:
+    def _since_query(self, moment: float) -> float:
         """Return the milliseconds from the beginning of the query to a moment of the clock."""
-        return (moment - self._begun) * 1000
+        return self._before_ms + (moment - self._started) * 1000
 
     async def call(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -216,8 +219,7 @@ class Run:
     ) -> tuple[Ok[T] | Failed, StageRecord]:
         now = self._clock.now
         started = now()
-        started_ms = self._since_begun(started)
-        calls = _Calls()
+        calls = _Calls(started)
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
         try:
             if breaker is not None:
@@ -239,8 +241,8 @@ class Run:
                 error=failed.reason,
                 attempts=attempts,
                 round=self._round,
-                started_ms=started_ms,
-                failed=tuple(calls.failed),
+                started_ms=self._since_query(started),
+                failed=calls.failed,
             )
             return failed, record
         if breaker is not None:
@@ -254,8 +256,8 @@ class Run:
             attempts=calls.attempts,
             usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
             round=self._round,
-            started_ms=started_ms,
-            failed=tuple(calls.failed),
+            started_ms=self._since_query(started),
+            failed=calls.failed,
         )
         return Ok(value), record
 
@@ -283,11 +285,11 @@ class Run:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> T:
-        remaining = self._remaining()
+        started = self._clock.now() if calls.attempts else calls.started
+        remaining = None if self._limit is None else self._limit - (started - self._started)
         if remaining is not None and remaining <= 0:
             raise self._exceeded(stage)
         calls.attempts += 1
-        started = self._clock.now()
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
         try:
@@ -302,7 +304,8 @@ class Run:
             if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):
                 error = self._exceeded(stage)
             took = (self._clock.now() - started) * 1000
-            calls.failed.append(FailedAttempt(self._since_begun(started), took, Failed(stage, error).reason))
+            attempt = FailedAttempt(self._since_query(started), took, Failed(stage, error).reason)
+            calls.failed = (*calls.failed, attempt)
             if self._has_begun is not None and self._has_begun():
                 raise _Final(error) from raised
             calls.wrong = error if isinstance(error, MalformedAnswerError) else None
@@ -326,13 +329,14 @@ class Run:
 
 
 class _Calls:
-    """What has become of one stage's call so far: its attempts, those that failed, the last one's malformed answer."""
+    """What has become of one stage's call so far: when it began, its attempts, and the last one's malformed answer."""
 
-    __slots__ = ("attempts", "failed", "wrong")
+    __slots__ = ("attempts", "failed", "started", "wrong")
 
-    def __init__(self) -> None:
+    def __init__(self, started: float) -> None:
+        self.started = started
         self.attempts = 0
-        self.failed: list[FailedAttempt] = []
+        self.failed: tuple[FailedAttempt, ...] = ()
         self.wrong: MalformedAnswerError | None = None
 
 
