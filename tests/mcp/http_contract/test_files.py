@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core.errors import EmbeddingError
+from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp.http.files import FOLDER
 from support.http_service import hashed
 
@@ -87,19 +88,16 @@ def test_what_cannot_be_read_says_why_and_leaves_the_former_file(served: Served,
     served(check, allow_writes=True)
 
 
-def test_a_model_that_is_down_leaves_the_former_file(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: Path) -> None:
     """What was indexed and what is kept stay the same; nothing else lies about."""
-
-    async def down(*_: Any, **__: Any) -> Any:
-        raise EmbeddingError("the model is down")
 
     async def check(service: Service) -> None:
         await events(service, "mars.md", MARS)
-        with monkeypatch.context() as patched:
-            patched.setattr(service.indexes.named(None).index, "aingest", down)
-            last = (await events(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]
+        embedder = service.indexes.named(None).index.embedder
+        assert isinstance(embedder, FakeEmbedder)
+        embedder.failure = EmbeddingError("the model is down")
+        last = (await events(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]
+        embedder.failure = None
         assert last == {
             "type": "failed",
             "name": "mars.md",

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from retrieval_core_mcp.browser import _redirect as write_redirect
+from retrieval_core_mcp.browser import write_redirect
 from support.browser import opened, service
 from support.page_parts import ABANDONED, BEGUN
 from support.processes import RETRIEVAL, with_our_modules

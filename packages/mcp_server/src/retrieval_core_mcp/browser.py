@@ -43,7 +43,7 @@ def show_page(token: str, until_the_end: ExitStack | None, address: str) -> None
         return
     try:
         folder = until_the_end.enter_context(TemporaryDirectory(prefix="retrieval-", ignore_cleanup_errors=True))
-        file = _redirect(Path(folder), page)
+        file = write_redirect(Path(folder), page)
     except OSError as error:
         sys.stderr.write(f"The browser was not opened: no file can be written to lead it there ({error.strerror}).\n")
         return
@@ -52,7 +52,8 @@ def show_page(token: str, until_the_end: ExitStack | None, address: str) -> None
     Thread(target=webbrowser.open, args=(file.as_uri(),), name="browser", daemon=True).start()
 
 
-def _redirect(folder: Path, page: str) -> Path:
+def write_redirect(folder: Path, page: str) -> Path:
+    """Write a file that leads to a page, and that this user alone may read."""
     file = folder / "page.html"
     file.touch(0o600, exist_ok=False)
     file.write_text(_REDIRECT.format(address=escape(page)), "utf-8")

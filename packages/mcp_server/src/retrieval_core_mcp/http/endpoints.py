@@ -113,21 +113,21 @@ class Endpoints:
     async def search(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/search``."""
         query = read_query(call, await self._body(request), SearchQuery)
-        call.served = await self._indexes.asked(query)
+        call.served = await self._indexes.for_query(query)
         return json_response(await while_connected(request.receive, search(call, query, call.served)))
 
     @_answered
     async def explain(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/explain``."""
         query = read_query(call, await self._body(request), ExplainQuery)
-        call.served = await self._indexes.asked(query)
+        call.served = await self._indexes.for_query(query)
         return json_response(await while_connected(request.receive, explain(call, query, call.served)))
 
     @_answered
     async def context(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/context``."""
         query = read_query(call, await self._body(request), ContextQuery)
-        served = call.served = await self._indexes.asked(query)
+        served = call.served = await self._indexes.for_query(query)
         pack = await while_connected(
             request.receive,
             served.engine.acontext(
@@ -147,7 +147,7 @@ class Endpoints:
     async def answer(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/answer`` with events."""
         query = read_query(call, await self._body(request), AnswerQuery)
-        served = call.served = await self._indexes.asked(query)
+        served = call.served = await self._indexes.for_query(query)
         events = served.engine.aanswer_stream(
             query.query_text,
             narrowed(query.filters, call.condition),

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 FOLDER = "uploads"
 """Where files are kept, in the folder that the names of the index are relative to."""
 KIND = "application/octet-stream"
+"""The media type of a body that is a file."""
 LONGEST_NAME = 200
+"""Characters."""
 _MOST_BYTES = 250
-"""Of a name: what file systems allow, less a little."""
+"""Of a name, as UTF-8: what file systems allow, less a little."""
 _PIECE = 1 << 20
 """Bytes written at a time."""
-
-
 NAME = r"^[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*$"
 """What a name is, in the syntax that JSON schemas have too: no hidden file, and no way out of its folder."""
 _NAME = re.compile(NAME)
@@ -67,13 +67,13 @@ class Files:
         name = checked_name(name)
         check_kind(request, KIND)
         folder = base_folder(Path(served.index.config.index)) / FOLDER
-        came = folder / f".{secrets.token_hex(8)}"
-        with _said():
+        incoming = folder / f".{secrets.token_hex(8)}"
+        with _refusing_disk_errors():
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         try:
-            size = await self._receive(request, came)
+            size = await self._receive(request, incoming)
         except BaseException:
-            await asyncio.to_thread(_remove, came)
+            await asyncio.to_thread(_remove, incoming)
             raise
 
         def failed(error: BaseException) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class Files:
             return {"type": "failed", "name": name, "reason": problem.messages[0]}
 
         first = {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
-        return EventStream(first, self._events(served, came, name), failed, self._settings.request_seconds)
+        return EventStream(first, self._events(served, incoming, name), failed, self._settings.request_seconds)
 
     async def _receive(self, request: Request, place: Path) -> int:
         """Write a body to a file, and return its length."""
@@ -93,29 +93,29 @@ class Files:
             waiting += part
             size += len(part)
             if len(waiting) >= _PIECE:
-                with _said():
+                with _refusing_disk_errors():
                     await asyncio.to_thread(_append, place, bytes(waiting))
                 waiting.clear()
         if not size:
             raise RequestError(400, "the file is empty")
-        with _said():
+        with _refusing_disk_errors():
             await asyncio.to_thread(_append, place, bytes(waiting))
         return size
 
-    async def _events(self, served: ServedIndex, came: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+    async def _events(self, served: ServedIndex, incoming: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
         try:
             async with self._turns.setdefault(served.name, asyncio.Lock()):
-                async for event in _indexed(served, came, name):
+                async for event in _indexed(served, incoming, name):
                     yield event
         finally:
-            await asyncio.shield(asyncio.to_thread(_remove, came))
+            await asyncio.shield(asyncio.to_thread(_remove, incoming))
 
 
-async def _indexed(served: ServedIndex, came: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+async def _indexed(served: ServedIndex, incoming: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
     """Put a file into its place and index it; yield what happens."""
-    place, former = came.with_name(name), came.with_name(f"{came.name}.former")
+    place, former = incoming.with_name(name), incoming.with_name(f"{incoming.name}.former")
     steps: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
-    await asyncio.to_thread(_put, came, place, former)
+    await asyncio.to_thread(_put, incoming, place, former)
     indexing = asyncio.ensure_future(served.index.aingest(place, steps.put_nowait, isolated=True))
     indexing.add_done_callback(lambda _: steps.put_nowait(None))
     passages, is_kept = 0, False
@@ -169,8 +169,8 @@ def checked_name(name: str | None) -> str:
 
 
 @contextmanager
-def _said() -> Generator[None]:
-    """Say why a file cannot be kept."""
+def _refusing_disk_errors() -> Generator[None]:
+    """Turn an error of the disk into a :class:`RequestError` that says why no file can be kept."""
     try:
         yield
     except OSError as error:
@@ -188,11 +188,11 @@ def _remove(place: Path) -> None:
     place.unlink(missing_ok=True)
 
 
-def _put(came: Path, place: Path, former: Path) -> None:
+def _put(incoming: Path, place: Path, former: Path) -> None:
     """Move a file to its place, and what was there aside."""
     with suppress(FileNotFoundError):
         place.replace(former)
-    came.replace(place)
+    incoming.replace(place)
 
 
 def _settle(place: Path, former: Path, is_kept: bool) -> None:

@@ -34,7 +34,7 @@ _STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
 _LONGEST_TITLE = 500
 WARM_UP = "warm up"
 _UNFIT = re.compile(r"[\s:]")
-"""What no name has that stands before an id, as those of several indexes do."""
+"""What the name of an index must not have to be asked with others: it then stands before ids, with a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ServedIndex:
         library: Reads of it what a caller may see.
         base_url: What the addresses of documents without one of their own begin with.
         parts: Several that are asked as one; this is then the first of them, but for its name. Else none.
-        together: Asks these.
+        federation: Asks these; ``None`` where one index is asked.
     """
 
     name: str
@@ -54,16 +54,16 @@ class ServedIndex:
     library: Library
     base_url: str | None = None
     parts: tuple[ServedIndex, ...] = ()
-    together: QueryEngine | None = None
+    federation: QueryEngine | None = None
 
     @property
     def engine(self) -> QueryEngine:
-        """What answers questions."""
-        return self.together or self.index
+        """What answers questions: the index, or several as one."""
+        return self.federation or self.index
 
     @property
     def options(self) -> dict[str, Any]:
-        """What its questions say beside what callers ask."""
+        """The options of each query that say which indexes are asked; none where it is one."""
         return {"indexes": [part.name for part in self.parts]} if self.parts else {}
 
     @property
@@ -229,8 +229,8 @@ class ServedIndexes:
             raise RequestError(404, f"Index {name} not found")
         return served
 
-    async def asked(self, query: SearchQuery) -> ServedIndex:
-        """Return what a question is for: an index, or several as one, which are opened for that once more.
+    async def for_query(self, query: SearchQuery) -> ServedIndex:
+        """Return the index that a question names, or several as one, which are opened for that a second time.
 
         Raises:
             RequestError: There is none of a name, or both were named.
@@ -247,9 +247,9 @@ class ServedIndexes:
         if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
             raise RequestError(400, f"the index {unfit[0]} is asked alone: its name has white space or a colon")
         name = ", ".join(part.name for part in parts)
-        return replace(parts[0], name=name, parts=parts, together=await asyncio.to_thread(self._together))
+        return replace(parts[0], name=name, parts=parts, federation=await asyncio.to_thread(self._open_federation))
 
-    def _together(self) -> FederatedIndex:
+    def _open_federation(self) -> FederatedIndex:
         from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415 - for who asks several
 
         with self._opening:
