@@ -12,7 +12,8 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError, UnreadableFileError
@@ -23,7 +24,7 @@ from retrieval_core.ingest.report import ColumnNote
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SECONDS = 300.0
 """How long a file may be read."""
@@ -38,7 +39,7 @@ def read_isolated(
     """Read one file as :func:`retrieval_core.ingest.readers.read_file` does, in a process that ends with it.
 
     Args:
-        seconds: How long that may take, with all that the caller does meanwhile.
+        seconds: How long that may take, without what the caller does between two documents, such as embedding.
         command: Starts the process; the path is added.
 
     Raises:
@@ -50,15 +51,8 @@ def read_isolated(
     with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
         [*command, str(path)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
     ) as child:
-        late = Event()
-
-        def end() -> None:
-            late.set()
-            child.kill()
-
-        timer = Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
+        watch = Watch(child.kill, seconds)
+        Thread(target=watch.run, name="reading", daemon=True).start()
         try:
             assert child.stdin is not None  # noqa: S101 - both are pipes
             assert child.stdout is not None  # noqa: S101 - likewise
@@ -69,7 +63,9 @@ def read_isolated(
                     break  # it ended in the midst of a line
                 told: dict[str, Any] = json.loads(line)
                 if "document" in told:
+                    watch.pause()
                     yield _document(told["document"])
+                    watch.go_on()
                 elif "note" in told:
                     options.on_note(ColumnNote(**told["note"]))
                 elif "failure" in told:
@@ -77,11 +73,56 @@ def read_isolated(
                 else:
                     return
         finally:
-            timer.cancel()
+            watch.end()
             child.kill()
-    if late.is_set():
+    if watch.is_late:
         raise unreadable(path, f"it was not read within {seconds:g} seconds")
     raise unreadable(path, f"its reader broke down (exit code {child.returncode}): it may be damaged, or too large")
+
+
+class Watch:
+    """Ends what takes too long, but for the time in which it is paused.
+
+    Args:
+        kill: Ends it.
+        seconds: How long it may take from now on.
+        now: Tells the time.
+    """
+
+    def __init__(self, kill: Callable[[], None], seconds: float, now: Callable[[], float] = monotonic) -> None:
+        self.is_late = False
+        self._kill = kill
+        self._now = now
+        self._left = seconds
+        self._since: float | None = now()
+        self._ended = Event()
+
+    def run(self) -> None:
+        """Watch until the end."""
+        while not self._ended.wait(left := self.left()):
+            if left <= 0:
+                self.is_late = True
+                self._kill()
+                break
+
+    def left(self) -> float:
+        """Return the seconds that are left, at least 0."""
+        since = self._since
+        return max(0.0, self._left - (0.0 if since is None else self._now() - since))
+
+    def pause(self) -> None:
+        """Stop counting; the thread that watches sleeps on, and looks again when it wakes."""
+        left = self.left()
+        self._since = None  # first, so that the thread never takes what was used off twice
+        self._left = left
+
+    def go_on(self) -> None:
+        """Count again."""
+        self._since = self._now()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
 
 
 def _document(told: dict[str, Any]) -> ParsedDocument:
