@@ -10,8 +10,10 @@ from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
 from retrieval_core.adapters.local_models.files import LocalModel, read_folder
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_stoppable, thread_count
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.rerankers.excerpts import ExcerptReranker
 from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.ports import RerankScores
+from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,4 +130,4 @@ def _logistic(value: float) -> float:
     return 1 / (1 + exp(-value))
 
 
-ADAPTER = Adapter(lambda _, parts: parts.cross_encoder())
+ADAPTER = Adapter(lambda _, parts: ExcerptReranker(parts.cross_encoder(), parts.analyzer or Analyzer()))
