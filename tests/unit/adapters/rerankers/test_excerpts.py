@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.rerankers.excerpts import MAX_CHARACTERS, ExcerptReranker
+from retrieval_core.adapters.rerankers.local import MAX_CHARACTERS, ExcerptReranker
 from retrieval_core.ports import RerankScores
 from retrieval_core.text.analysis import Analyzer
 
