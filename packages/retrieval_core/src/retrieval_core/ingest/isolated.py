@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError, UnreadableFileError
@@ -33,11 +33,17 @@ _THIS = (sys.executable, "-P", "-m", "retrieval_core.ingest.isolated")
 
 
 def read_isolated(
-    path: Path, options: ReadOptions | None = None, *, seconds: float = SECONDS, command: Sequence[str] = _THIS
+    path: Path,
+    options: ReadOptions | None = None,
+    *,
+    over: Event | None = None,
+    seconds: float = SECONDS,
+    command: Sequence[str] = _THIS,
 ) -> Iterator[ParsedDocument]:
     """Read one file as :func:`retrieval_core.ingest.readers.read_file` does, in a process that ends with it.
 
     Args:
+        over: Set, by any thread, when nobody wants the documents any more: it ends the process, and so the wait for it.
         seconds: How long that may take, with all that the caller does meanwhile.
         command: Starts the process; the path is added.
 
@@ -46,19 +52,17 @@ def read_isolated(
     """
     options = options or ReadOptions()
     asked = {"text_column": options.text_column, "columns": dict(options.columns)}
-    pipe = subprocess.PIPE
+    over, late, pipe = over or Event(), Event(), subprocess.PIPE
     with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
         [*command, str(path)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
     ) as child:
-        late = Event()
 
         def end() -> None:
-            late.set()
+            if not over.wait(seconds):
+                late.set()
             child.kill()
 
-        timer = Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
+        Thread(target=end, name="retrieval-reader-end", daemon=True).start()
         try:
             assert child.stdin is not None  # noqa: S101 - both are pipes
             assert child.stdout is not None  # noqa: S101 - likewise
@@ -77,7 +81,7 @@ def read_isolated(
                 else:
                     return
         finally:
-            timer.cancel()
+            over.set()
             child.kill()
     if late.is_set():
         raise unreadable(path, f"it was not read within {seconds:g} seconds")
@@ -107,6 +111,8 @@ def main() -> None:
         import resource  # noqa: PLC0415 - of Unix alone
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        # For a reader that never ends and whose parent was killed: nobody else would end it.
+        resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS)))
     path = Path(sys.argv[1])
     told = sys.stdout.buffer
     asked: dict[str, Any] = json.load(sys.stdin.buffer)
