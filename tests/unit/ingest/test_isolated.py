@@ -83,7 +83,7 @@ def test_who_has_left_ends_the_process_and_frees_its_thread(tmp_path: Path, monk
                 with monkeypatch.context() as patched:
                     patched.setattr(reading, "read_isolated", endless)
                     ingesting = asyncio.ensure_future(index.aingest(tmp_path / f"{number}.md", isolated=True))
-                    while not sign.exists():
+                    while not sign.exists():  # noqa: ASYNC110 - made by a process
                         await asyncio.sleep(0.01)
                 ingesting.cancel()
                 with pytest.raises(asyncio.CancelledError):

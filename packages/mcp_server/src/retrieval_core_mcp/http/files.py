@@ -9,6 +9,7 @@ import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.open import base_folder
@@ -46,11 +47,11 @@ _NAME = re.compile(NAME)
 
 
 class Files:
-    """Takes files for indexes, one after the other into each index."""
+    """Takes files for indexes, one after the other into each folder, which indexes may have in common."""
 
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[Path, asyncio.Lock] = {}
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""
@@ -68,9 +69,9 @@ class Files:
         check_kind(request, KIND)
         folder = base_folder(Path(served.index.config.index)) / FOLDER
         came = folder / f".{secrets.token_hex(8)}"
-        with _said():
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         try:
+            with _said():
+                await asyncio.to_thread(_create, came, name)
             size = await self._receive(request, came)
         except BaseException:
             await asyncio.to_thread(_remove, came)
@@ -83,8 +84,9 @@ class Files:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "failed", "name": name, "reason": problem.messages[0]}
 
-        first = {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
-        return EventStream(first, self._events(served, came, name), failed, self._settings.request_seconds)
+        events = self._events(served, came, name, size)
+        first = await anext(events)  # so that they have begun, and forget the file though nobody takes any of them
+        return EventStream(first, events, failed, self._settings.request_seconds)
 
     async def _receive(self, request: Request, place: Path) -> int:
         """Write a body to a file, and return its length."""
@@ -102,9 +104,10 @@ class Files:
             await asyncio.to_thread(_append, place, bytes(waiting))
         return size
 
-    async def _events(self, served: ServedIndex, came: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+    async def _events(self, served: ServedIndex, came: Path, name: str, size: int) -> AsyncGenerator[Mapping[str, Any]]:
         try:
-            async with self._turns.setdefault(served.name, asyncio.Lock()):
+            yield {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
+            async with self._turns.setdefault(came.parent, asyncio.Lock()):
                 async for event in _indexed(served, came, name):
                     yield event
         finally:
@@ -152,15 +155,21 @@ def _ended(report: IndexReport, passages: int, name: str, served: ServedIndex) -
 
 
 def checked_name(name: str | None) -> str:
-    """Return the name of a file.
+    """Return the name of a file, composed: macOS decomposes letters with accents, other systems do not.
 
     Raises:
         RequestError: It is missing, or none that stays in its folder.
     """
     if name is None:
         raise RequestError(400, "name the file, as ?name=report.pdf")
-    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
-        raise RequestError(400, f"name must have at most {LONGEST_NAME} characters, got {len(name):,}")
+    name = normalize("NFC", name)
+    length = len(name.encode("utf-8", "replace"))
+    if len(name) > LONGEST_NAME or length > _MOST_BYTES:
+        raise RequestError(
+            400,
+            f"name must have at most {LONGEST_NAME} characters and {_MOST_BYTES} bytes in UTF-8, "
+            f"got {len(name):,} and {length:,}",
+        )
     if _NAME.fullmatch(name) is None:
         raise RequestError(
             400, f"name must be that of a file, without folders, and not begin with a dot, got {in_one_line(name, 80)}"
@@ -179,8 +188,16 @@ def _said() -> Generator[None]:
         raise RequestError(501, msg) from error
 
 
+def _create(place: Path, name: str) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.with_name(name).is_dir():
+        raise RequestError(400, f"name must be that of a file, and {in_one_line(name, 80)} is a folder")
+    place.touch(exist_ok=False)
+
+
 def _append(place: Path, content: bytes) -> None:
-    with place.open("ab") as file:
+    with place.open("r+b") as file:  # a file that was removed meanwhile, since its request was broken off, stays so
+        file.seek(0, os.SEEK_END)
         file.write(content)
 
 
