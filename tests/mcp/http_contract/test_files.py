@@ -147,6 +147,35 @@ def test_what_is_refused_before_anything_is_kept(served: Served, tmp_path: Path)
     served(check, allow_writes=True, max_file_bytes=100)
 
 
+def test_a_service_that_cannot_keep_files_says_so(served: Served, tmp_path: Path) -> None:
+    (tmp_path / FOLDER).write_bytes(b"no folder")
+
+    async def check(service: Service) -> None:
+        answer = await send(service, "mars.md", MARS)
+        assert answer.status_code == 501
+        assert answer.json()["errors"] == [
+            f"the service cannot keep files: its folder {FOLDER} cannot be written (File exists)"
+        ]
+
+    served(check, allow_writes=True)
+
+
+def test_files_leave_half_of_the_places_to_those_who_ask(served: Served) -> None:
+    """What is too many is told to come again, before it is received; afterwards all places are free."""
+
+    async def check(service: Service) -> None:
+        names = [f"{number}.md" for number in range(6)]
+        sent = await asyncio.gather(*(send(service, name, MARS) for name in names))
+        assert sorted(answer.status_code for answer in sent) == [200, 200, 200, 503, 503, 503]
+        refused = next(answer for answer in sent if answer.status_code == 503)
+        assert "3 files are on their way" in refused.json()["errors"][0]
+        assert refused.headers["retry-after"] == "1"
+        assert [(await send(service, name, b"")).status_code for name in names] == [400] * 6
+        assert (await events(service, "mars.md", MARS))[-1]["type"] == "done"
+
+    served(check, allow_writes=True, max_requests=6)
+
+
 def test_only_who_may_write_sends_files(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
         assert (await send(service, "mars.md", MARS, "tenant")).status_code == 403

@@ -52,6 +52,8 @@ class Files:
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
         self._turns: dict[Path, asyncio.Lock] = {}
+        self._most = max(1, settings.max_requests // 2)  # the other places are for those who ask
+        self._under_way = 0
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""
@@ -69,11 +71,16 @@ class Files:
         check_kind(request, KIND)
         folder = base_folder(Path(served.index.config.index)) / FOLDER
         came = folder / f".{secrets.token_hex(8)}"
+        if self._under_way >= self._most:
+            msg = f"{self._under_way:,} files are on their way into the indexes; send this one in a moment"
+            raise RequestError(503, msg, headers={"retry-after": "1", "connection": "close"})
+        self._under_way += 1
         try:
             with _said():
                 await asyncio.to_thread(_create, came, name)
             size = await self._receive(request, came)
         except BaseException:
+            self._under_way -= 1
             await asyncio.to_thread(_remove, came)
             raise
 
@@ -111,6 +118,7 @@ class Files:
                 async for event in _indexed(served, came, name):
                     yield event
         finally:
+            self._under_way -= 1
             await asyncio.shield(asyncio.to_thread(_remove, came))
 
 
@@ -202,7 +210,8 @@ def _append(place: Path, content: bytes) -> None:
 
 
 def _remove(place: Path) -> None:
-    place.unlink(missing_ok=True)
+    with suppress(FileNotFoundError, NotADirectoryError):  # it was moved to its place, or never was there
+        place.unlink()
 
 
 def _put(came: Path, place: Path, former: Path) -> None:
