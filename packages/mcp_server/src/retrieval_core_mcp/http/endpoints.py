@@ -312,7 +312,7 @@ class Endpoints:
         """Answer ``GET /v1/suite-report``; its questions and documents are those of all."""
         if call.condition is not None:
             raise RequestError(403, "a token of a tenant may not see what is found in all documents")
-        return json_response(await read_suite_report(self.settings.suite_report))
+        return json_response(await read_suite_report(self.settings.suite_report, self._indexes.named(None)))
 
     async def healthz(self, _request: Request) -> Response:
         """Answer ``GET /healthz``: the process lives."""
