@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core.errors import EmbeddingError
+from retrieval_core.ingest import reading
 from retrieval_core_mcp.http.files import FOLDER
 from support.http_service import hashed, opened, serving
 
@@ -107,6 +110,47 @@ def test_a_model_that_is_down_leaves_the_former_file(
         }
         assert [file.read_bytes() for file in below(tmp_path / FOLDER)] == [MARS]
         assert (await events(service, "mars.md", MARS))[-1]["unchanged"] == 1
+
+    served(check, allow_writes=True)
+
+
+def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or none, where there was no file of that name; the former one sent once more has nothing new."""
+    row = {"text": "Of Venus.", "markup": "plain", "title": None, "pages": [], "metadata": {}, "key": None}
+    code = f"import json; [print(json.dumps({{'document': {row!r} | {{'row': n}}}})) for n in range(1, 301)]"
+    command = (sys.executable, "-c", code + "; import os, sys; sys.stdout.flush(); os.abort()")
+    rows = b"text\n" + b"A moon of Mars.\n" * 300
+
+    async def breaking_off(service: Service, name: str) -> None:
+        whole = reading.read_isolated
+        calls = iter([partial(whole, command=command)])
+
+        def first_breaks_off(*given: Any, **more: Any) -> Any:
+            return next(calls, whole)(*given, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(reading, "read_isolated", first_breaks_off)
+            told = await events(service, name, b"text\nbroken\n")
+        assert any(event["type"] == "progress" for event in told)
+        assert "its reader broke down" in told[-1]["reason"]
+
+    async def listed(service: Service) -> list[str]:
+        return (await service.ask("GET", "/v1/documents?name=uploads&limit=1000")).json()["documents"]
+
+    async def check(service: Service) -> None:
+        await breaking_off(service, "planets.csv")
+        assert await listed(service) == []
+        await events(service, "planets.csv", rows)
+        before = await listed(service)
+        assert len(before) == 300
+        await breaking_off(service, "planets.csv")
+        assert await listed(service) == before
+        first = await service.ask("GET", f"/v1/documents/{FOLDER}%2Fplanets.csv%231")
+        assert "A moon of Mars." in first.json()["text"]
+        assert (await events(service, "planets.csv", rows))[-1]["unchanged"] == 300
+        assert (tmp_path / FOLDER / "planets.csv").read_bytes() == rows
 
     served(check, allow_writes=True)
 

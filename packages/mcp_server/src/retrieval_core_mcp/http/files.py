@@ -14,6 +14,7 @@ from unicodedata import normalize
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.open import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ports import CataloguedStore
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.bodies import check_kind, read_parts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from retrieval_core import Index
     from retrieval_core.ingest.report import IndexProgress, IndexReport
     from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.indexes import ServedIndex
@@ -138,12 +140,23 @@ async def _indexed(served: ServedIndex, came: Path, name: str) -> AsyncGenerator
                 yield _progress(step)
         report = indexing.result()
         is_kept = not report.failed
-        yield _ended(report, passages, name, served)
     finally:
         indexing.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await indexing
         await asyncio.shield(asyncio.to_thread(_settle, place, former, is_kept))
+    if report.failed and passages:
+        await _undo(served.index, place, f"{FOLDER}/{name}")
+    yield _ended(report, passages, name, served)
+
+
+async def _undo(index: Index, place: Path, source: str) -> None:
+    """Bring an index back to what is kept, after a file of which a part was indexed."""
+    if await asyncio.to_thread(place.exists):
+        await index.aingest(place, isolated=True)
+    elif isinstance(index.store, CataloguedStore):
+        for document_id in await index.store.documents_of(source):
+            await index.adelete(document_id)
 
 
 def _progress(step: IndexProgress) -> Mapping[str, Any]:
