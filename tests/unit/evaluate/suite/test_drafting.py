@@ -15,9 +15,9 @@ from retrieval_core.evaluate.suite.drafting import TO_CONFIRM, draft_from_index,
 from retrieval_core.evaluate.suite.importing import import_cases
 from retrieval_core.evaluate.suite.judging import folded
 from retrieval_core.index.open import open_index
-from retrieval_core.pipeline.stages.excerpts import OMISSION
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.excerpts import OMISSION
 from support.suites import small_index
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from retrieval_core_mcp.tools.wording import advice, degraded_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from retrieval_core.pipeline.stages.excerpts import Excerpter
     from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.text.excerpts import Excerpter
     from retrieval_core.types import Confidence, Hit, RetrievalResult
     from retrieval_core_mcp.tools.tool import ToolCall
 
@@ -213,7 +213,7 @@ class SearchPage:
 
     @cached_property
     def _excerpter(self) -> Excerpter:
-        from retrieval_core.pipeline.stages.excerpts import Excerpter  # noqa: PLC0415 - the handshake does not wait
+        from retrieval_core.text.excerpts import Excerpter  # noqa: PLC0415 - the handshake does not wait
 
         return Excerpter(self.found.query, self.analyzer)
 

@@ -53,7 +53,7 @@ class AdapterParts:
         embedder: The index's embedder.
         cross_encoder: Makes the one of this machine, which several stages may share.
         location: The file or folder of the index, for a store.
-        analyzer: How text becomes terms, for a store.
+        analyzer: How text becomes terms, for a store; how words do, for a reranker.
         vectors: Names of the further vectors of chunks, for a store.
     """
 

@@ -23,12 +23,13 @@ from llama_index.postprocessor.retrieval_core._base import (
 )
 from llama_index.retrievers.retrieval_core.checks import checked_share
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
-from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
+from retrieval_core.adapters.rerankers.local import ExcerptReranker, LocalCrossEncoder
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.plugging import reranker_chain
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.ports import LLM, Reranker
+from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Degradation, Hit
 
 MOST = 1000
@@ -78,7 +79,8 @@ class RerankPostprocessor(_Reranking):
     """Orders nodes by the scores of a cross-encoder, or of any other reranker of retrieval-core.
 
     By default it is a small model that runs inside this process, off the event loop, and needs no network
-    (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). For a service, give
+    (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). Of a longer text it is
+    shown the sentences that bear most on the question, which orders better than the beginning. For a service, give
     ``CohereReranker(api_key=…)`` of :mod:`retrieval_core.adapters.rerankers.cohere`.
 
     A reranker reads what LlamaIndex would embed of a node; of a passage of retrieval-core, its title, headings and
@@ -112,7 +114,7 @@ class RerankPostprocessor(_Reranking):
         **options: Unpack[ModelOptions],
     ) -> None:
         own = LocalCrossEncoder() if reranker is None else None
-        if not (chain := reranker_chain(own or reranker)):
+        if not (chain := reranker_chain(reranker if own is None else ExcerptReranker(own, Analyzer()))):
             msg = "there is no reranker in the sequence; leave it out for the local cross-encoder"
             raise InvalidParameterError(msg)
         super().__init__(top_n=top_n, weight=weight, **options)

@@ -4,20 +4,26 @@ import { pageName, spanOfPages } from "./parts.js";
 import { again, change, conditions, openChunk, question } from "./state.js";
 
 const LONG = 900;
-let last = { key: "", result: null };
+const NONE = { key: "", found: null, asking: null };
+let last = NONE;
 
-// The passages of a question, asked once for all tabs that show something of them.
+// The passages of a question, asked once for all tabs that show something of them: a tab that is left does not end it.
 export async function explained(state, signal) {
   const key = JSON.stringify(question(state));
   if (last.key !== key) {
-    const result = await search(question(state), signal);
-    last = { key, result };
+    last.asking?.abort();
+    const asking = new AbortController();
+    const asked = { key, found: search(question(state), asking.signal), asking };
+    asked.found.catch(() => last === asked && forgetLast());
+    last = asked;
   }
-  return last.result;
+  const found = await last.found;
+  signal?.throwIfAborted();
+  return found;
 }
 
 export function forgetLast() {
-  last = { key: "", result: null };
+  last = NONE;
 }
 
 export async function search(asked, signal) {

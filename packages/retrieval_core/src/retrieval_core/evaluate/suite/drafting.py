@@ -15,8 +15,8 @@ from retrieval_core.evaluate.suite.judging import folded
 from retrieval_core.evaluate.suite.running import UNLIKELY
 from retrieval_core.evaluate.suite.targets import LAST, SuiteQuestion
 from retrieval_core.index.builders.backends import build_analyzer
-from retrieval_core.pipeline.stages.excerpts import Excerpter
 from retrieval_core.ports import Catalog, ChunkRange, FetchRequest
+from retrieval_core.text.excerpts import Excerpter
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:

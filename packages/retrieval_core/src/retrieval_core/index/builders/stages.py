@@ -76,7 +76,7 @@ def build_stages(
     local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     analyzer = build_word_analyzer(config.analysis)
     return {
-        "reranker": build_rerankers(config.reranker, llm, local) if reranker is None else reranker,
+        "reranker": build_rerankers(config.reranker, llm, local, analyzer) if reranker is None else reranker,
         "relevance_filter": build_relevance_filter(config.relevance_filter, llm, local),
         "pruner": build_pruner(config.pruner, embedder, local),
         "rewriter": build_rewriter(config.rewriter, llm),
@@ -86,14 +86,21 @@ def build_stages(
 
 
 def build_rerankers(
-    config: RerankerConfig, llm: LLM | None, local: Callable[[], Reranker] = local_cross_encoder
+    config: RerankerConfig,
+    llm: LLM | None,
+    local: Callable[[], Reranker] = local_cross_encoder,
+    analyzer: Analyzer | None = None,
 ) -> tuple[Reranker, ...]:
     """Return the configured reranker and those that stand in for it, in their order; none of them is loaded yet.
 
     The kind ``llm`` is left out where there is no LLM.
+
+    Args:
+        analyzer: Chooses the sentences that the kind ``local`` is shown; English where it is not given.
     """
     kinds = (config.kind, *config.fallbacks) if config.enabled else ()
-    made = (RERANKERS.make(kind, config, AdapterParts(llm, cross_encoder=local)) for kind in kinds)
+    parts = AdapterParts(llm, cross_encoder=local, analyzer=analyzer)
+    made = (RERANKERS.make(kind, config, parts) for kind in kinds)
     return tuple(reranker for reranker in made if reranker is not None)
 
 

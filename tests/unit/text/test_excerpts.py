@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.stages.excerpts import OMISSION, Excerpter
 from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.excerpts import OMISSION, Excerpter
 from support.examples import times
 
 ANALYZER = Analyzer()
