@@ -118,7 +118,14 @@ def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or none, where there was no file of that name; the former one sent once more has nothing new."""
-    row = {"text": "Of Venus.", "markup": "plain", "title": None, "pages": [], "metadata": {}, "key": None}
+    row: dict[str, Any] = {
+        "text": "Of Venus.",
+        "markup": "plain",
+        "title": None,
+        "pages": [],
+        "metadata": {},
+        "key": None,
+    }
     code = f"import json; [print(json.dumps({{'document': {row!r} | {{'row': n}}}})) for n in range(1, 301)]"
     command = (sys.executable, "-c", code + "; import os, sys; sys.stdout.flush(); os.abort()")
     rows = b"text\n" + b"A moon of Mars.\n" * 300
