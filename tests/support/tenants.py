@@ -35,6 +35,7 @@ PASSAGES = {"acme": 24, "globex": 211}
 """Passages that each has besides those of its files; more than any of :data:`BUDGETS`, as answers count tokens too."""
 RUN_NUMBERS = frozenset({"latency_ms", "milliseconds", "ms", "started_ms", "qdrant_query_time_ms"})
 MCP = {"accept": "application/json, text/event-stream"}
+FILE = {"content-type": "application/octet-stream"}
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -140,14 +141,17 @@ class Questions:
 
     Args:
         ids: Of passages, by their tenant.
+        names: Of the indexes that are asked together.
     """
 
-    def __init__(self, seed: int, ids: dict[str, list[str]]) -> None:
+    def __init__(self, seed: int, ids: dict[str, list[str]], names: tuple[str, ...] = ("index",)) -> None:
         self.random = random.Random(seed)
         self.ids = ids
+        self.names = names
         self.ways = (
             *(self.search, self.context, self.answer, self.chunk, self.indexes, self.others),
             *(self.explain, self.explain, self.reading, self.reading),
+            *(self.named, self.page, self.several, self.several),
             *(self.mcp_search, self.mcp_search, self.mcp_fetch, self.mcp_fetch),
             *(self.mcp_tool,) * 11,
             *(self.mcp_other,) * 5,
@@ -228,6 +232,29 @@ class Questions:
             )
         )
 
+    def named(self) -> Request:
+        """Documents by a part of their name, their own and others'."""
+        choose = self.random.choice
+        part = choose(
+            ("", ".md", "files/", *TENANTS, *(f"{each}/1" for each in TENANTS), *(each.upper() for each in TENANTS))
+        )
+        return "GET", f"/v1/documents?name={quote(part, safe='')}&limit={choose((1, 10, 1000))}", {}
+
+    def page(self) -> Request:
+        path = f"/v1/chunks/{self.an_id().replace('#', '%23')}"
+        page = self.random.choice(("", "?page=1", "?page=1000000"))
+        return "GET", f"{path}/{self.random.choice(('page', 'page.png'))}{page}", {}
+
+    def several(self) -> Request:
+        """A question to several indexes, also to some that are not there."""
+        choose = self.random.choice
+        names = choose(([*self.names], [*self.names, *self.names], [*reversed(self.names)], [*self.names, "none"]))
+        path = choose(("search", "explain", "context", "answer"))
+        more: dict[str, Any] = {"max_tokens": choose(BUDGETS)} if path in {"context", "answer"} else {}
+        if path == "search":
+            more["explain"] = choose((True, False))
+        return "POST", f"/v1/{path}", self.query(indexes=names, **more)
+
     def indexes(self) -> Request:
         return "GET", self.random.choice(("/v1/indexes", "/v1/indexes/index")), {}
 
@@ -236,6 +263,8 @@ class Questions:
             (
                 ("GET", "/metrics", {}),
                 ("GET", "/readyz", {}),
+                ("GET", "/v1/suite-report", {}),
+                ("POST", f"/v1/files?name={quote(self.an_id(), safe='')}", {"content": b"a", "headers": FILE}),
                 ("GET", "/mcp", {"headers": MCP}),
                 ("DELETE", f"/v1/documents?id={self.an_id().replace('#', '%23')}", {}),
                 ("POST", "/v1/documents", {"json": {"documents": [{"id": "a", "text": "a"}]}}),

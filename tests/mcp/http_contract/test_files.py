@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,10 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core.errors import EmbeddingError
+from retrieval_core.ingest import reading
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp.http.files import FOLDER
-from support.http_service import hashed
+from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +112,54 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
     served(check, allow_writes=True)
 
 
+def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or none, where there was no file of that name; the former one sent once more has nothing new."""
+    row: dict[str, Any] = {
+        "text": "Of Venus.",
+        "markup": "plain",
+        "title": None,
+        "pages": [],
+        "metadata": {},
+        "key": None,
+    }
+    code = f"import json; [print(json.dumps({{'document': {row!r} | {{'row': n}}}})) for n in range(1, 301)]"
+    command = (sys.executable, "-c", code + "; import os, sys; sys.stdout.flush(); os.abort()")
+    rows = b"text\n" + b"A moon of Mars.\n" * 300
+
+    async def breaking_off(service: Service, name: str) -> None:
+        whole = reading.read_isolated
+        calls = iter([partial(whole, command=command)])
+
+        def first_breaks_off(*given: Any, **more: Any) -> Any:
+            return next(calls, whole)(*given, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(reading, "read_isolated", first_breaks_off)
+            told = await events(service, name, b"text\nbroken\n")
+        assert any(event["type"] == "progress" for event in told)
+        assert "its reader broke down" in told[-1]["reason"]
+
+    async def listed(service: Service) -> list[str]:
+        return (await service.ask("GET", "/v1/documents?name=uploads&limit=1000")).json()["documents"]
+
+    async def check(service: Service) -> None:
+        await breaking_off(service, "planets.csv")
+        assert await listed(service) == []
+        await events(service, "planets.csv", rows)
+        before = await listed(service)
+        assert len(before) == 300
+        await breaking_off(service, "planets.csv")
+        assert await listed(service) == before
+        first = await service.ask("GET", f"/v1/documents/{FOLDER}%2Fplanets.csv%231")
+        assert "A moon of Mars." in first.json()["text"]
+        assert (await events(service, "planets.csv", rows))[-1]["unchanged"] == 300
+        assert (tmp_path / FOLDER / "planets.csv").read_bytes() == rows
+
+    served(check, allow_writes=True)
+
+
 def test_several_at_once(served: Served) -> None:
     async def check(service: Service) -> None:
         names = [f"note {number}.md" for number in range(4)]
@@ -145,6 +196,35 @@ def test_what_is_refused_before_anything_is_kept(served: Served, tmp_path: Path)
     served(check, allow_writes=True, max_file_bytes=100)
 
 
+def test_a_service_that_cannot_keep_files_says_so(served: Served, tmp_path: Path) -> None:
+    (tmp_path / FOLDER).write_bytes(b"no folder")
+
+    async def check(service: Service) -> None:
+        answer = await send(service, "mars.md", MARS)
+        assert answer.status_code == 501
+        assert answer.json()["errors"] == [
+            f"the service cannot keep files: its folder {FOLDER} cannot be written (File exists)"
+        ]
+
+    served(check, allow_writes=True)
+
+
+def test_files_leave_half_of_the_places_to_those_who_ask(served: Served) -> None:
+    """What is too many is told to come again, before it is received; afterwards all places are free."""
+
+    async def check(service: Service) -> None:
+        names = [f"{number}.md" for number in range(6)]
+        sent = await asyncio.gather(*(send(service, name, MARS) for name in names))
+        assert sorted(answer.status_code for answer in sent) == [200, 200, 200, 503, 503, 503]
+        refused = next(answer for answer in sent if answer.status_code == 503)
+        assert "3 files are on their way" in refused.json()["errors"][0]
+        assert refused.headers["retry-after"] == "1"
+        assert [(await send(service, name, b"")).status_code for name in names] == [400] * 6
+        assert (await events(service, "mars.md", MARS))[-1]["type"] == "done"
+
+    served(check, allow_writes=True, max_requests=6)
+
+
 def test_only_who_may_write_sends_files(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
         assert (await send(service, "mars.md", MARS, "tenant")).status_code == 403
@@ -164,3 +244,100 @@ def test_a_service_that_reads_takes_none(served: Served) -> None:
         assert "files" not in (await service.ask("GET", "/v1/indexes")).json()
 
     served(check)
+
+
+def test_a_folder_of_that_name_is_not_replaced(served: Served, tmp_path: Path) -> None:
+    kept = tmp_path / FOLDER / "notes.md" / "own.md"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(MARS)
+
+    async def check(service: Service) -> None:
+        answer = await send(service, "notes.md", MARS)
+        assert answer.status_code == 400
+        assert "notes.md is a folder" in answer.json()["errors"][0]
+        assert below(tmp_path / FOLDER) == [kept.parent, kept]
+
+    served(check, allow_writes=True)
+
+
+def test_a_link_of_that_name_is_replaced_and_not_followed(served: Served, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_bytes(b"# Own\n")
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "mars.md").symlink_to(elsewhere)
+
+    async def check(service: Service) -> None:
+        assert (await events(service, "mars.md", MARS))[-1]["type"] == "done"
+        assert elsewhere.read_bytes() == b"# Own\n"
+        assert not (tmp_path / FOLDER / "mars.md").is_symlink()
+
+    served(check, allow_writes=True)
+
+
+def test_letters_with_accents_are_one_name_however_they_are_composed(served: Served) -> None:
+    composed, decomposed = "M\u00fcller.md", "Mu\u0308ller.md"
+
+    async def check(service: Service) -> None:
+        assert (await events(service, decomposed, MARS))[0]["source"] == f"{FOLDER}/{composed}"
+        assert (await events(service, composed, MARS))[-1]["unchanged"] == 1
+        for name in (composed, decomposed):
+            listed = (await service.ask("GET", "/v1/documents", params={"name": name})).json()
+            assert [each["id"] for each in listed["documents"]] == [f"{FOLDER}/{composed}"]
+        long = await send(service, "\u6708" * 100, MARS)
+        assert long.status_code == 400
+        assert "got 100 and 300" in long.json()["errors"][0]
+
+    served(check, allow_writes=True)
+
+
+def test_two_indexes_in_a_folder_take_a_name_one_after_the_other(tmp_path: Path) -> None:
+    """Each has the passages of the file that was sent to it, not those of the other."""
+
+    async def run() -> None:
+        indexes = {name: opened(tmp_path / f"{name}.db") for name in ("first", "second")}
+        async with serving(indexes, allow_writes=True) as service:
+
+            async def send_to(name: str) -> None:
+                answer = await service.ask(
+                    *("POST", "/v1/files"),
+                    params={"name": "a.md", "index": name},
+                    content=b"# A\n\nThe text of " + name.encode(),
+                    headers={"content-type": "application/octet-stream"},
+                )
+                assert '"type":"done"' in answer.text
+
+            await asyncio.gather(*map(send_to, indexes))
+            for name in indexes:
+                read = await service.ask("GET", f"/v1/documents/{FOLDER}%2Fa.md", params={"index": name})
+                assert f"The text of {name}" in read.json()["text"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_client_that_takes_no_event_leaves_nothing_behind(served: Served, tmp_path: Path, taken: int) -> None:
+    """It stays and does not read: neither is anything indexed nor kept."""
+
+    async def check(service: Service) -> None:
+        given = iter([{"type": "http.request", "body": MARS, "more_body": False}])
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return next(given, None) or await asyncio.Event().wait()
+
+        async def to_nobody(message: Any) -> None:
+            sent.append(message)
+            if len(sent) > taken:
+                await asyncio.Event().wait()
+
+        scope = {
+            "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/files",
+            "raw_path": b"/v1/files", "query_string": b"name=mars.md", "client": ("127.0.0.1", 1),
+            "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/octet-stream")],
+        }  # fmt: skip
+        await service.app(scope, receive, to_nobody)
+        assert len(sent) == taken + 1
+        while any((tmp_path / FOLDER).iterdir()):  # noqa: ASYNC110 - removed by a thread
+            await asyncio.sleep(0.01)
+
+    served(check, allow_writes=True, request_seconds=0.2)

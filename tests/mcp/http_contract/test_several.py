@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Document
+from retrieval_core.config import EmbedderConfig
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -96,6 +97,43 @@ def test_what_is_refused(tmp_path: Path, more: dict[str, Any], status: int, mess
         assert message in answer.json()["errors"][0]
 
     served(tmp_path, check)
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_one_that_cannot_be_read_is_left_out_without_its_place(tmp_path: Path, how: str) -> None:
+    """The others answer, and say what is missing; nobody is told where it is."""
+
+    async def run() -> None:
+        indexes = {name: opened(tmp_path / f"{name}.db") for name in ("manual", "tickets", "wiki")}
+        for name in ("manual", "tickets"):
+            text = TEXTS[name]["a.md"]
+            await indexes[name].aadd_documents([Document("a.md", text, source="a.md", content_hash="")])
+        if how == "damaged":
+            (tmp_path / "wiki.db").write_bytes(b"no database" * 1000)
+        async with serving(indexes) as service:
+            for path in ("search", "explain", "context", "answer"):
+                asked = {**REFUND, "indexes": ["wiki", "manual", "tickets"]}
+                answer = await service.ask("POST", f"/v1/{path}", json=asked)
+                assert answer.status_code == 200, answer.text
+                assert "index wiki" in answer.text
+                assert "refund" in answer.text
+                assert str(tmp_path) not in answer.text
+
+    asyncio.run(run())
+
+
+def test_the_one_without_vectors_is_named(tmp_path: Path) -> None:
+    async def run() -> None:
+        indexes = {
+            "manual": opened(tmp_path / "manual.db"),
+            "words": opened(tmp_path / "words.db", embedder=EmbedderConfig(kind="none")),
+        }
+        async with serving(indexes) as service:
+            answer = await service.ask("POST", "/v1/search", json={**REFUND, "indexes": list(indexes)})
+            assert answer.status_code == 400
+            assert "the index words holds no vectors" in answer.json()["errors"][0]
+
+    asyncio.run(run())
 
 
 def test_a_tenant_sees_its_own_passages_of_each(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,9 +61,35 @@ def test_what_was_reached_and_what_was_not(served: Served, tmp_path: Path) -> No
     served(check, suite_report=file, tokens=(hashed("all"), hashed("one", "a")))
 
 
+def test_what_went_wrong_does_not_say_where(served: Served, tmp_path: Path) -> None:
+    """Unlike what was not found, which is named as it is in the index."""
+    problem = Problem("StoreError", "/home/somebody/secret.db cannot be read")
+    missing = Problem("NotFound", "guides/install/linux.md is missing")
+    cases = (
+        CaseResult("sea", "how deep", CaseStatus.ERROR, problems=(problem,)),
+        CaseResult("sun", "how far", CaseStatus.FAILED, problems=(missing,)),
+    )
+    (tmp_path / "report.json").write_text(to_json(replace(REPORT, results=cases)), "utf-8")
+
+    async def check(service: Service) -> None:
+        told = (await service.ask("GET", "/v1/suite-report")).json()["not_passed"]
+        assert [each["problems"] for each in told] == [["… cannot be read"], [missing.message]]
+
+    served(check, suite_report=tmp_path / "report.json")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "is not there"), ("{}", "is no report"), ("no JSON", "is no report"), ("", "is no report")],
+    [
+        (None, "is not there"),
+        ("{}", "is no report"),
+        ("no JSON", "is no report"),
+        ("", "is no report"),
+        ("[" * 100_000, "is no report"),
+        ("1" * 5_000, "is no report"),
+        *((to_json(REPORT).replace("1.0", number), "is no report") for number in ("NaN", "Infinity", "1e999")),
+    ],
+    ids=range(9),
 )
 def test_a_report_that_cannot_be_read(served: Served, tmp_path: Path, content: str | None, message: str) -> None:
     file = tmp_path / "report.json"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 from retrieval_core import open_index
 from retrieval_core.errors import UnreadableFileError
+from retrieval_core.ingest import reading
 from retrieval_core.ingest.isolated import Watch, read_isolated
 from retrieval_core.ingest.readers import ReadOptions, read_file
 from retrieval_core.testing.clock import FakeClock
@@ -60,7 +64,7 @@ def test_a_reader_that_breaks_down_or_does_not_end_is_a_file_that_cannot_be_read
 def test_what_the_caller_does_between_documents_is_not_counted() -> None:
     """Embedding the rows of a long table may take longer than reading all of it."""
     clock, killed = FakeClock(), list[str]()
-    watch = Watch(lambda: killed.append("reader"), 10, clock.now)
+    watch = Watch(lambda: killed.append("reader"), 10, now=clock.now)
     clock.advance(4)
     watch.pause()
     clock.advance(1000)
@@ -73,13 +77,13 @@ def test_what_the_caller_does_between_documents_is_not_counted() -> None:
     assert (killed, watch.is_late) == (["reader"], True)
 
 
-def test_a_reader_that_is_done_is_not_watched_any_more() -> None:
+def test_a_reader_that_is_over_is_ended_and_not_late() -> None:
     clock, killed = FakeClock(), list[str]()
-    watch = Watch(lambda: killed.append("reader"), 10, clock.now)
+    watch = Watch(lambda: killed.append("reader"), 10, now=clock.now)
     watch.end()
     clock.advance(11)
     watch.run()
-    assert (killed, watch.is_late) == ([], False)
+    assert (killed, watch.is_late) == (["reader"], False)
 
 
 def test_an_index_lists_it_among_the_failures(tmp_path: Path) -> None:
@@ -88,3 +92,35 @@ def test_an_index_lists_it_among_the_failures(tmp_path: Path) -> None:
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
         report = index.ingest([tmp_path / "empty.md", tmp_path / "full.md"], isolated=True)
     assert (report.added, [failed.error for failed in report.failed]) == (1, ["it is empty"])
+
+
+def test_who_has_left_ends_the_process_and_frees_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than there are threads that read: one after them is read all the same."""
+    begun = [tmp_path / f"begun {number}" for number in range(3)]
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text("# Endless\n", "utf-8")
+    (tmp_path / "last.md").write_text("# Last\n\nOf words.\n", "utf-8")
+
+    async def run() -> None:
+        async with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+            for number, sign in enumerate(begun):
+                code = f"import pathlib, time; pathlib.Path({str(sign)!r}).touch(); time.sleep(1000)"
+                endless = partial(read_isolated, seconds=1000, command=python(code))
+                with monkeypatch.context() as patched:
+                    patched.setattr(reading, "read_isolated", endless)
+                    ingesting = asyncio.ensure_future(index.aingest(tmp_path / f"{number}.md", isolated=True))
+                    while not sign.exists():  # noqa: ASYNC110 - made by a process
+                        await asyncio.sleep(0.01)
+                ingesting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await ingesting
+            assert (await index.aingest(tmp_path / "last.md", isolated=True)).added == 1
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_it_ends_when_it_is_over(tmp_path: Path) -> None:
+    over = Event()
+    over.set()
+    with pytest.raises(UnreadableFileError, match="its reader broke down"):
+        list(read_isolated(tmp_path / "a.pdf", over=over, command=python("import time; time.sleep(1000)")))

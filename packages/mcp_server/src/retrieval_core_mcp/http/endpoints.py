@@ -32,7 +32,7 @@ from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST, picture_of_page, place_on_page
-from retrieval_core_mcp.http.problems import refused, shown
+from retrieval_core_mcp.http.problems import refused, result_shown, shown
 from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
     MOST_CHARACTERS,
@@ -42,7 +42,7 @@ from retrieval_core_mcp.http.reading import (
     read_document,
 )
 from retrieval_core_mcp.http.reports import read_suite_report
-from retrieval_core_mcp.http.search import degraded, search
+from retrieval_core_mcp.http.search import search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
 
@@ -138,8 +138,7 @@ class Endpoints:
                 **served.options,
             ),
         )
-        told = pack_to_json(pack if call.condition is None else own_pack(pack))
-        told["degraded"] = degraded(pack.degraded, served)
+        told = result_shown(pack_to_json(pack if call.condition is None else own_pack(pack)), served)
         execution = call.execution(len(pack.citations))
         return json_response({"query": call.query, "status": "success", **told, "execution": execution, "errors": []})
 
@@ -313,7 +312,7 @@ class Endpoints:
         """Answer ``GET /v1/suite-report``; its questions and documents are those of all."""
         if call.condition is not None:
             raise RequestError(403, "a token of a tenant may not see what is found in all documents")
-        return json_response(await read_suite_report(self.settings.suite_report))
+        return json_response(await read_suite_report(self.settings.suite_report, self._indexes.named(None)))
 
     async def healthz(self, _request: Request) -> Response:
         """Answer ``GET /healthz``: the process lives."""
@@ -413,4 +412,6 @@ def _scrubbed(event: dict[str, Any], served: ServedIndex) -> dict[str, Any]:
     """Return an event without paths of this machine in what failed."""
     if isinstance(event.get("reason"), str):
         event["reason"] = shown(event["reason"], served)
+    if "answer" in event:
+        event["answer"] = result_shown(event["answer"], served)
     return event

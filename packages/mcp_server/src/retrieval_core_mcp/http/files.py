@@ -9,10 +9,12 @@ import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.open import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ports import Catalog
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.bodies import check_kind, read_parts
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from retrieval_core import Index
     from retrieval_core.ingest.report import IndexProgress, IndexReport
     from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.indexes import ServedIndex
@@ -46,11 +49,13 @@ _NAME = re.compile(NAME)
 
 
 class Files:
-    """Takes files for indexes, one after the other into each index."""
+    """Takes files for indexes, one after the other into each folder, which indexes may have in common."""
 
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[Path, asyncio.Lock] = {}
+        self._most = max(1, settings.max_requests // 2)  # the other places are for those who ask
+        self._under_way = 0
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""
@@ -68,11 +73,16 @@ class Files:
         check_kind(request, KIND)
         folder = base_folder(Path(served.index.config.index)) / FOLDER
         incoming = folder / f".{secrets.token_hex(8)}"
-        with _refusing_disk_errors():
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        if self._under_way >= self._most:
+            msg = f"{self._under_way:,} files are on their way into the indexes; send this one in a moment"
+            raise RequestError(503, msg, headers={"retry-after": "1", "connection": "close"})
+        self._under_way += 1
         try:
+            with _refusing_disk_errors():
+                await asyncio.to_thread(_create, incoming, name)
             size = await self._receive(request, incoming)
         except BaseException:
+            self._under_way -= 1
             await asyncio.to_thread(_remove, incoming)
             raise
 
@@ -83,8 +93,9 @@ class Files:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "failed", "name": name, "reason": problem.messages[0]}
 
-        first = {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
-        return EventStream(first, self._events(served, incoming, name), failed, self._settings.request_seconds)
+        events = self._events(served, incoming, name, size)
+        first = await anext(events)  # so that they have begun, and forget the file though nobody takes any of them
+        return EventStream(first, events, failed, self._settings.request_seconds)
 
     async def _receive(self, request: Request, place: Path) -> int:
         """Write a body to a file, and return its length."""
@@ -102,12 +113,16 @@ class Files:
             await asyncio.to_thread(_append, place, bytes(waiting))
         return size
 
-    async def _events(self, served: ServedIndex, incoming: Path, name: str) -> AsyncGenerator[Mapping[str, Any]]:
+    async def _events(
+        self, served: ServedIndex, incoming: Path, name: str, size: int
+    ) -> AsyncGenerator[Mapping[str, Any]]:
         try:
-            async with self._turns.setdefault(served.name, asyncio.Lock()):
+            yield {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
+            async with self._turns.setdefault(incoming.parent, asyncio.Lock()):
                 async for event in _indexed(served, incoming, name):
                     yield event
         finally:
+            self._under_way -= 1
             await asyncio.shield(asyncio.to_thread(_remove, incoming))
 
 
@@ -127,12 +142,23 @@ async def _indexed(served: ServedIndex, incoming: Path, name: str) -> AsyncGener
                 yield _progress(step)
         report = indexing.result()
         is_kept = not report.failed
-        yield _ended(report, passages, name, served)
     finally:
         indexing.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await indexing
         await asyncio.shield(asyncio.to_thread(_settle, place, former, is_kept))
+    if report.failed and passages:
+        await _undo(served.index, place, f"{FOLDER}/{name}")
+    yield _ended(report, passages, name, served)
+
+
+async def _undo(index: Index, place: Path, source: str) -> None:
+    """Bring an index back to what is kept, after a file of which a part was indexed."""
+    if await asyncio.to_thread(place.exists):
+        await index.aingest(place, isolated=True)
+    elif isinstance(index.store, Catalog):
+        for document_id in await index.store.documents_of(source):
+            await index.adelete(document_id)
 
 
 def _progress(step: IndexProgress) -> Mapping[str, Any]:
@@ -152,15 +178,21 @@ def _ended(report: IndexReport, passages: int, name: str, served: ServedIndex) -
 
 
 def checked_name(name: str | None) -> str:
-    """Return the name of a file.
+    """Return the name of a file, composed: macOS decomposes letters with accents, other systems do not.
 
     Raises:
         RequestError: It is missing, or none that stays in its folder.
     """
     if name is None:
         raise RequestError(400, "name the file, as ?name=report.pdf")
-    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
-        raise RequestError(400, f"name must have at most {LONGEST_NAME} characters, got {len(name):,}")
+    name = normalize("NFC", name)
+    length = len(name.encode("utf-8", "replace"))
+    if len(name) > LONGEST_NAME or length > _MOST_BYTES:
+        raise RequestError(
+            400,
+            f"name must have at most {LONGEST_NAME} characters and {_MOST_BYTES} bytes in UTF-8, "
+            f"got {len(name):,} and {length:,}",
+        )
     if _NAME.fullmatch(name) is None:
         raise RequestError(
             400, f"name must be that of a file, without folders, and not begin with a dot, got {in_one_line(name, 80)}"
@@ -179,13 +211,22 @@ def _refusing_disk_errors() -> Generator[None]:
         raise RequestError(501, msg) from error
 
 
+def _create(place: Path, name: str) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.with_name(name).is_dir():
+        raise RequestError(400, f"name must be that of a file, and {in_one_line(name, 80)} is a folder")
+    place.touch(exist_ok=False)
+
+
 def _append(place: Path, content: bytes) -> None:
-    with place.open("ab") as file:
+    with place.open("r+b") as file:  # a file that was removed meanwhile, since its request was broken off, stays so
+        file.seek(0, os.SEEK_END)
         file.write(content)
 
 
 def _remove(place: Path) -> None:
-    place.unlink(missing_ok=True)
+    with suppress(FileNotFoundError, NotADirectoryError):  # it was moved to its place, or never was there
+        place.unlink()
 
 
 def _put(incoming: Path, place: Path, former: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 
@@ -14,11 +14,15 @@ from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from retrieval_core_mcp.http.indexes import ServedIndex
 
 logger = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 1_000
+_MESSAGES = frozenset({"error", "decision", "reason"})
+_ENTRIES = frozenset({"stages", "degraded", "fallbacks"})
 
 
 def refused(  # noqa: PLR0911 - one for each kind
@@ -69,7 +73,8 @@ def not_embedded(reason: str) -> RequestError:
 
 def no_vectors(served: ServedIndex) -> RequestError:
     """Return how a search is answered in an index that has no vectors, and so no similarities."""
-    return RequestError(400, f"the index {served.name} holds no vectors, so that nothing in it has a similarity score")
+    name = next((part.name for part in served.parts if not part.embeds), served.name)
+    return RequestError(400, f"the index {name} holds no vectors, so that nothing in it has a similarity score")
 
 
 def _said(error: BaseException, served: ServedIndex | None) -> str:
@@ -81,6 +86,25 @@ def _said(error: BaseException, served: ServedIndex | None) -> str:
             text = text.replace(foreign, type(cause).__name__)
         cause = cause.__cause__
     return shown(text, served)
+
+
+def entry_shown(entry: Mapping[str, Any], served: ServedIndex) -> dict[str, Any]:
+    """Return what a stage did, or was done without, with its messages as clients see them."""
+    told = dict(entry)
+    for name in _MESSAGES & told.keys():
+        if isinstance(told[name], str):
+            told[name] = shown(told[name], served)
+    if told.get("failed"):
+        told["failed"] = [entry_shown(each, served) for each in told["failed"]]
+    return told
+
+
+def result_shown(told: dict[str, Any], served: ServedIndex) -> dict[str, Any]:
+    """Return a pack or an answer, in JSON, with the messages of its stages as clients see them."""
+    return {
+        name: [entry_shown(entry, served) for entry in value] if name in _ENTRIES else value
+        for name, value in told.items()
+    }
 
 
 def shown(text: str, served: ServedIndex | None) -> str:

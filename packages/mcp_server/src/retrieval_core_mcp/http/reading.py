@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core_mcp.http.envelope import RequestError
@@ -29,7 +30,7 @@ async def list_documents(
     """Return a part of the documents that a caller may see, in the order of their ids.
 
     Args:
-        name: What their ids have to contain, in upper or lower case.
+        name: What their ids have to contain, in upper or lower case, their accents composed or not.
         cursor: Of the part before: the id of its last document, so that no document is passed over or told twice
             because others come and go. ``None`` to begin.
 
@@ -38,8 +39,8 @@ async def list_documents(
     """
     ids = await served.library.documents(condition)
     if name:
-        wanted = name.casefold()
-        ids = [each for each in ids if wanted in each.casefold()]
+        wanted = _folded(name)
+        ids = [each for each in ids if wanted in _folded(each)]
     begin = 0 if cursor is None else bisect_right(ids, cursor)
     shown = ids[begin : begin + limit]
     ranges = tuple(ChunkRange(name, 0, 0) for name in shown)
@@ -53,6 +54,10 @@ async def list_documents(
     if begin + limit < len(ids):
         told["next_cursor"] = shown[-1]
     return told
+
+
+def _folded(text: str) -> str:
+    return normalize("NFC", text.casefold())
 
 
 def _listed(document_id: str, first: Chunk | None) -> dict[str, Any]:

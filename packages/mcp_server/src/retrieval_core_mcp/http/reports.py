@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.http.problems import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.evaluate.suite.results import CaseResult
+    from retrieval_core_mcp.http.indexes import ServedIndex
 
 MOST_CASES = 200
 MOST_DOCUMENTS = 10
 MEASURES = ("recall@5", "recall@k", "ndcg@10", "mrr")
 
 
-async def read_suite_report(file: Path | None) -> dict[str, Any]:
+async def read_suite_report(file: Path | None, served: ServedIndex) -> dict[str, Any]:
     """Return what a report says, without where its index is and how it is set up.
+
+    Args:
+        served: An index of this machine, whose places errors do not tell.
 
     Raises:
         RequestError: There is none, or it cannot be read.
@@ -27,10 +32,10 @@ async def read_suite_report(file: Path | None) -> dict[str, Any]:
     if file is None:
         msg = "no report of a suite is shown here: RETRIEVAL_MCP__HTTP__SUITE_REPORT names the file of one"
         raise RequestError(404, msg)
-    return await asyncio.to_thread(_read, file)
+    return await asyncio.to_thread(_read, file, served)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path, served: ServedIndex) -> dict[str, Any]:
     from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415 - for who asks for a report
     from retrieval_core.evaluate.suite.results import CaseStatus  # noqa: PLC0415 - likewise
 
@@ -42,6 +47,14 @@ def _read(file: Path) -> dict[str, Any]:
         msg = f"{file.name} is no report that 'retrieval suite run --report FILE.json' of this version wrote"
         raise RequestError(404, msg) from error
     failed = [case for case in report.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
+
+    def told(case: CaseResult) -> dict[str, Any]:
+        problems = [problem.message for problem in case.problems]
+        if case.status is CaseStatus.ERROR:  # of the machine; what was not found is named as the index has it
+            problems = [shown(problem, served) for problem in problems]
+        documents = case.documents[:MOST_DOCUMENTS]
+        return {"name": case.name, "query": case.query, "problems": problems, "documents": documents}
+
     means = {name: report.mean(name) for name in MEASURES}
     return {
         "suite": report.suite,
@@ -54,14 +67,5 @@ def _read(file: Path) -> dict[str, Any]:
             {"code": each.code, "text": each.text, "verdict": each.verdict, "value": each.value, "target": each.target}
             for each in report.criteria
         ],
-        "not_passed": [_told(case) for case in failed[:MOST_CASES]],
-    }
-
-
-def _told(case: CaseResult) -> dict[str, Any]:
-    return {
-        "name": case.name,
-        "query": case.query,
-        "problems": [problem.message for problem in case.problems],
-        "documents": case.documents[:MOST_DOCUMENTS],
+        "not_passed": [told(case) for case in failed[:MOST_CASES]],
     }

@@ -10,7 +10,7 @@ from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
-from retrieval_core_mcp.http.problems import no_vectors, not_embedded, shown
+from retrieval_core_mcp.http.problems import entry_shown, no_vectors, not_embedded, shown
 from retrieval_core_mcp.tenancy import narrowed, own_result
 
 if TYPE_CHECKING:
@@ -133,13 +133,7 @@ def scores_of(hit: Hit) -> dict[str, float]:
 
 def stage_to_json(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
     """Return what a stage did, without what it has no value for."""
-    told = {name: value for name, value in asdict(record).items() if value not in (None, ())}
-    for name in ("error", "decision"):
-        if name in told:
-            told[name] = shown(told[name], served)
-    if "failed" in told:
-        told["failed"] = [{**each, "error": shown(each["error"], served)} for each in told["failed"]]
-    return told
+    return entry_shown({name: value for name, value in asdict(record).items() if value not in (None, ())}, served)
 
 
 def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:

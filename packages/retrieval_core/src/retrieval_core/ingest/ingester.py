@@ -289,6 +289,7 @@ class Ingester:
         The ``state`` is that of the last run; ``owners`` has the source of each document read in this run, by its id,
         and is added to.
         """
+        has_begun = False
         try:
             digest = await self._pool.run(hash_file, file.path)
             if again is None and state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
@@ -306,10 +307,13 @@ class Ingester:
                     unchanged += 1
                     continue
                 chunks, sections = await self._pool.run(self._split_file, file, parsed, document)
+                has_begun = True
                 yield Prepared(document, chunks, sections, is_new=document.id not in existing)
         except (UnreadableFileError, OSError) as error:
             reason = error.reason if isinstance(error, UnreadableFileError) else error.strerror or type(error).__name__
-            yield Finished(file, failure=FailedFile(str(file.path), reason))
+            # A part of it replaced what the state is of: the former file, put back, is to be read again.
+            stale = replace(state, content_hash="") if state is not None and has_begun else None
+            yield Finished(file, stale, failure=FailedFile(str(file.path), reason))
             return
         now_known = SourceState(file.source, digest, self._recipe, len(seen))
         removed = tuple(sorted(existing.keys() - seen))

@@ -34,11 +34,17 @@ _THIS = (sys.executable, "-P", "-m", "retrieval_core.ingest.isolated")
 
 
 def read_isolated(
-    path: Path, options: ReadOptions | None = None, *, seconds: float = SECONDS, command: Sequence[str] = _THIS
+    path: Path,
+    options: ReadOptions | None = None,
+    *,
+    over: Event | None = None,
+    seconds: float = SECONDS,
+    command: Sequence[str] = _THIS,
 ) -> Iterator[ParsedDocument]:
     """Read one file as :func:`retrieval_core.ingest.readers.read_file` does, in a process that ends with it.
 
     Args:
+        over: Set, by any thread, when nobody wants the documents any more: it ends the process, and so the wait for it.
         seconds: How long that may take, without what the caller does between two documents, such as embedding.
         command: Starts the process; the path is added.
 
@@ -51,8 +57,8 @@ def read_isolated(
     with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
         [*command, str(path)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
     ) as child:
-        watch = Watch(child.kill, seconds)
-        Thread(target=watch.run, name="reading", daemon=True).start()
+        watch = Watch(child.kill, seconds, over)
+        Thread(target=watch.run, name="retrieval-reader-end", daemon=True).start()
         try:
             assert child.stdin is not None  # noqa: S101 - both are pipes
             assert child.stdout is not None  # noqa: S101 - likewise
@@ -81,29 +87,37 @@ def read_isolated(
 
 
 class Watch:
-    """Ends what takes too long, but for the time in which it is paused.
+    """Ends what takes too long, but for the time in which it is paused, or what nobody wants any more.
 
     Args:
         kill: Ends it.
         seconds: How long it may take from now on.
+        over: Set when nobody wants it any more.
         now: Tells the time.
     """
 
-    def __init__(self, kill: Callable[[], None], seconds: float, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        kill: Callable[[], None],
+        seconds: float,
+        over: Event | None = None,
+        *,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         self.is_late = False
         self._kill = kill
         self._now = now
         self._left = seconds
         self._since: float | None = now()
-        self._ended = Event()
+        self._over = over or Event()
 
     def run(self) -> None:
-        """Watch until the end."""
-        while not self._ended.wait(left := self.left()):
+        """Watch until it is over or late, and end it."""
+        while not self._over.wait(left := self.left()):
             if left <= 0:
                 self.is_late = True
-                self._kill()
                 break
+        self._kill()
 
     def left(self) -> float:
         """Return the seconds that are left, at least 0."""
@@ -121,8 +135,8 @@ class Watch:
         self._since = self._now()
 
     def end(self) -> None:
-        """Watch no longer."""
-        self._ended.set()
+        """Say that it is over."""
+        self._over.set()
 
 
 def _document(told: dict[str, Any]) -> ParsedDocument:
@@ -148,6 +162,8 @@ def main() -> None:
         import resource  # noqa: PLC0415 - of Unix alone
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        # For a reader that never ends and whose parent was killed: nobody else would end it.
+        resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS)))
     path = Path(sys.argv[1])
     told = sys.stdout.buffer
     asked: dict[str, Any] = json.load(sys.stdin.buffer)

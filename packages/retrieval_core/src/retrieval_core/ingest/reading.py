@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from itertools import islice
+from threading import Event
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -89,16 +90,20 @@ class DocumentReader:
         """
         chunking = self._chunking
         options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
-        parsed_documents = (read_isolated if isolated else read_file)(file.path, options)
+        over = Event()
+        parsed_documents = read_isolated(file.path, options, over=over) if isolated else read_file(file.path, options)
 
         def next_documents() -> list[tuple[Document, ParsedDocument]]:
             with blamed_on(file):  # a format that cannot be read for want of an extra leaves the others alone
                 parsed = islice(parsed_documents, DOCUMENTS_PER_READ)
                 return [(self._document(file, item), item) for item in parsed]
 
-        while documents := await self._pool.run(next_documents):
-            for document, parsed in documents:
-                yield document, parsed
+        try:
+            while documents := await self._pool.run(next_documents):
+                for document, parsed in documents:
+                    yield document, parsed
+        finally:
+            over.set()  # a thread that waits for the process cannot be cancelled
 
     def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
         row = parsed.key if parsed.key is not None else parsed.row

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
 
 from pydantic import TypeAdapter, ValidationError
@@ -35,22 +36,34 @@ def read_report(path: Path) -> SuiteResult:
         InvalidParameterError: It is no report.
     """
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(told, dict) or told.get("format") != FORMAT:  # pyright: ignore[reportUnnecessaryIsInstance]
+        told = _decoded(path)
+        if not isinstance(told, dict) or cast("dict[str, Any]", told).get("format") != FORMAT:
             msg = f"{path} is no report of 'retrieval suite run --report FILE.json'"
             raise InvalidParameterError(msg)
         # Counts and means follow from the rest.
         return TypeAdapter(SuiteResult).validate_python(told)
     except OSError as error:
         raise UnreadableFileError(str(path), f"it cannot be opened: {error.strerror or error}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        msg = f"{path} is no JSON: {error}"
-        raise InvalidParameterError(msg) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         msg = f"{path} is no report of this version: {place}: {first['msg']}"
         raise InvalidParameterError(msg) from error
+
+
+def _decoded(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is no JSON: {error}"
+        raise InvalidParameterError(msg) from error
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        msg = f"{text} is no finite number"
+        raise ValueError(msg)
+    return number
 
 
 def to_junit(result: SuiteResult) -> str:
