@@ -14,6 +14,7 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.ingest import reading
+from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp.http.files import FOLDER
 from support.http_service import hashed, opened, serving
@@ -129,11 +130,10 @@ def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
     rows = b"text\n" + b"A moon of Mars.\n" * 300
 
     async def breaking_off(service: Service, name: str) -> None:
-        whole = reading.read_isolated
-        calls = iter([partial(whole, command=command)])
+        calls = iter([partial(read_isolated, command=command)])
 
         def first_breaks_off(*given: Any, **more: Any) -> Any:
-            return next(calls, whole)(*given, **more)
+            return next(calls, read_isolated)(*given, **more)
 
         with monkeypatch.context() as patched:
             patched.setattr(reading, "read_isolated", first_breaks_off)
