@@ -38,7 +38,7 @@ def test_results_and_stages_are_those_of_the_search(served: Served) -> None:
         assert {"embed", "dense", "lexical", "fuse"} <= {stage["stage"] for stage in told["stages"]}
         assert told["query"] == QUESTION
         assert told["status"] == "success"
-        assert (told["from_cache"], told["degraded"], told["errors"]) == (False, [], [])
+        assert (told["degraded"], told["errors"]) == ([], [])
         assert told["execution"]["result_count"] == 2
         assert not told.keys() & {"why", "expected"}
 
@@ -115,3 +115,16 @@ def test_without_the_embedder_words_are_explained_where_that_is_allowed(served: 
         assert told["degraded"][0]["stage"] == "embed"
 
     served(check, index={"parts": {"embedder": Dead()}})
+
+
+def test_what_is_explained_is_searched_for_anew(served: Served) -> None:
+    """Of an answer that had been kept there would be no stages to tell of."""
+
+    async def check(service: Service) -> None:
+        await service.ask("POST", "/v1/search", json={"query_text": QUESTION})
+        for _ in range(2):
+            stages = [stage["stage"] for stage in (await explain(service)).json()["stages"]]
+            assert "dense" in stages
+            assert "cache" not in stages
+
+    served(check)

@@ -64,7 +64,7 @@ cases:
     expect: {documents: [notes/sea.md]}
 """
 RUN = {
-    "query": "q", "status": "success", "results": [], "from_cache": False, "degraded": [], "errors": [],
+    "query": "q", "status": "success", "results": [], "degraded": [], "errors": [],
     "execution": {"latency_ms": 80, "result_count": 0, "threshold_applied": 0.0}, "deadline_ms": 100.0,
     "stages": [
         {"stage": "dense", "milliseconds": 30.0, "attempts": 1, "started_ms": 20.0, "count_out": 5},

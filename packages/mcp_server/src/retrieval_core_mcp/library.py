@@ -144,6 +144,7 @@ class Library:
         top_k: int | None = None,
         mode: SearchMode | None = None,
         condition: Filter | None = None,
+        use_cache: bool = True,
     ) -> RetrievalResult:
         """Find passages, as :meth:`retrieval_core.Index.aretrieve` does.
 
@@ -154,13 +155,16 @@ class Library:
             filters: The caller's.
             condition: What every passage must pass besides, which no filter of the caller widens. The result then has
                 nothing that tells of other passages too: see :func:`~retrieval_core_mcp.tenancy.own_result`.
+            use_cache: Whether the result may be one that was kept from before.
 
         Raises:
             InvalidParameterError: The index holds no vectors, and the search is by meaning.
             RetrievalError: As there.
         """
         asked = narrowed(filters, condition)
-        found, notice = await self._ask(mode, lambda engine, by: engine.aretrieve(query, asked, top_k=top_k, mode=by))
+        found, notice = await self._ask(
+            mode, lambda engine, by: engine.aretrieve(query, asked, top_k=top_k, mode=by, use_cache=use_cache)
+        )
         found = replace(found, degraded=(*notice, *found.degraded))
         return found if condition is None else own_result(found)
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
+import pytest
+
+from retrieval_core import open_index
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache import cached_retrieval
+from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import (
     Chunk,
     Degradation,
@@ -16,6 +22,9 @@ from retrieval_core.types import (
     Scores,
     StageRecord,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_nothing_of_a_result_is_lost() -> None:
@@ -38,3 +47,17 @@ def test_nothing_of_a_result_is_lost() -> None:
     defaults = RetrievalResult("", (), "", {}, 0.0)
     same = {field.name for field in fields(kept) if getattr(kept, field.name) == getattr(defaults, field.name)}
     assert same == {"from_cache"}, "every other field differs from its default here, or its loss is not seen"
+
+
+def test_a_question_that_wants_no_kept_answer_is_searched_for_anew(tmp_path: Path) -> None:
+    with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+        index.add([Chunk("a", "d", "The moon.")])
+        assert not index.retrieve("moon", use_cache=False).from_cache
+        assert not index.retrieve("moon").from_cache  # nothing was kept of it
+        assert index.retrieve("moon").from_cache
+        anew = index.retrieve("moon", use_cache=False)
+        assert (anew.from_cache, [hit.id for hit in anew.hits]) == (False, ["a"])
+        assert "dense" in {record.stage for record in anew.trace}
+        assert index.retrieve("moon", use_cache=None).from_cache
+        with pytest.raises(InvalidParameterError, match="use_cache must be true or false, got 'no'"):
+            index.retrieve("moon", use_cache="no")  # pyright: ignore[reportArgumentType] - refused

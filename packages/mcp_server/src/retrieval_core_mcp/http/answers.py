@@ -97,7 +97,6 @@ class ExplainAnswer(_Answer):
     """The passage that was expected, where the question finds it."""
     why: str | None = None
     """What became of it."""
-    from_cache: bool
     degraded: tuple[Degradation, ...]
     """What was done without."""
     execution: ExecutionMetadata

@@ -33,7 +33,7 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         raise no_vectors(served)
     if query.chunk_id is not None and served.parts:
         raise RequestError(400, "a passage is expected of one index: with chunk_id, name index and not indexes")
-    search = partial(find, call, query, served)
+    search = partial(find, call, query, served, use_cache=False)
     found = await search(query.filters, query.top_k)
     results = await asyncio.to_thread(_shown, found, await served.library.analyzer())
     answer: dict[str, Any] = {
@@ -58,7 +58,6 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         answer["relevance"] = {"value": chance, "unlikely": unlikely, "explanation": confidence.explanation}
     return {
         **answer,
-        "from_cache": found.from_cache,
         "degraded": degraded(found.degraded, served),
         "execution": call.execution(len(found.hits)),
         "errors": [],

@@ -58,7 +58,13 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
 
 
 async def find(
-    call: Call, query: SearchQuery, served: ServedIndex, filters: Mapping[str, Any] | None, top_k: int
+    call: Call,
+    query: SearchQuery,
+    served: ServedIndex,
+    filters: Mapping[str, Any] | None,
+    top_k: int,
+    *,
+    use_cache: bool = True,
 ) -> RetrievalResult:
     """Ask an index a question, as far as its caller may see it.
 
@@ -76,6 +82,7 @@ async def find(
         "mode": query.mode if embeds else query.mode or "lexical",
         "history": query.history,
         "score_threshold": threshold if embeds else None,
+        "use_cache": use_cache,
     }
     condition = narrowed(filters, call.condition)
     try:

@@ -70,7 +70,6 @@ class Explanation(StructuredContent):
     stages: list[Stage]
     expected: ScoredPassage | None = None
     why: str | None = None
-    from_cache: bool
     degraded: list[str]
 
 
@@ -102,7 +101,6 @@ def explained(
             stages=stages[:told],
             expected=expected,
             why=why,
-            from_cache=found.from_cache,
             degraded=degraded,
         )
         return ToolAnswer(answer.model_dump(exclude_none=True), _as_text(answer))
@@ -119,7 +117,9 @@ def explained(
 async def _search(call: ToolCall, filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
     given: ExplainArguments = call.given
     mode = given.mode or ("lexical" if call.settings.words_only else None)
-    return await call.library.search(given.query, filters, top_k=top_k, mode=mode, condition=call.condition)
+    return await call.library.search(
+        given.query, filters, top_k=top_k, mode=mode, condition=call.condition, use_cache=False
+    )
 
 
 async def _expected(

@@ -37,6 +37,8 @@ class QueryOptions(TypedDict, total=False):
     ``content``. The last 100 count, each with its first 10,000 characters."""
     session_id: str | None
     """Whose question it is; counts where the semantic cache is kept for each session."""
+    use_cache: bool | None
+    """Whether the answer may be one that was kept from before; without, it is searched for anew, and not kept."""
     indexes: Sequence[str] | None
     """Of several indexes alone: the names of those to ask; all of them where it is not given."""
     max_results_per_query: int | None

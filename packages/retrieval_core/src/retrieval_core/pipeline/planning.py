@@ -57,6 +57,10 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     if session_id is not None and not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"session_id must be text, got {session_id!r:.80}"
         raise InvalidParameterError(msg)
+    use_cache = options.get("use_cache")
+    if not isinstance(use_cache, bool | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"use_cache must be true or false, got {use_cache!r:.80}"
+        raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
     reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
@@ -79,6 +83,7 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         variants=checked_variants(options.get("variants")),
         history=turns(options.get("history")),
         session_id=session_id,
+        use_cache=use_cache is not False,
     )
 
 

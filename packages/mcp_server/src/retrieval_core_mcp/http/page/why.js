@@ -25,7 +25,6 @@ function summary(found) {
   const told = found.relevance;
   return [
     told && h("p", {}, `How likely the passages are on the question's subject: ${Math.round(told.value * 100)} %. `, h("span", { class: "soft" }, told.explanation ?? "")),
-    found.from_cache && h("p", {}, "What was found had been kept from before, so nothing had to be searched."),
     h("p", { class: "small soft" }, `${found.execution.latency_ms} ms in all`),
   ];
 }

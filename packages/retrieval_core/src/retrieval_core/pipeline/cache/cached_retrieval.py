@@ -109,7 +109,7 @@ class CachedRetrieval:
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`.
         """
-        names = await self._names(run, query, plan)
+        names = await self._names(run, query, plan) if plan.use_cache else None
         if names is None:
             return await self._search(run, query, plan)
         failures: tuple[Failed, ...] = ()
@@ -127,7 +127,7 @@ class CachedRetrieval:
 
     async def kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
         """Return what is kept for a query, or for one that asks the same; nothing is searched."""
-        names = await self._names(run, query, plan)
+        names = await self._names(run, query, plan) if plan.use_cache else None
         if names is None or self.cache is None:
             return None
         found = await ask_cache(run, self.cache, names.key)

@@ -39,6 +39,7 @@ class Plan:
         variants: Further texts to search for, which the caller gave.
         history: The turns of the conversation before the question, oldest first.
         session_id: Whose question it is, where results are not shared between sessions.
+        use_cache: Whether the result may be one that was kept.
     """
 
     mode: SearchMode
@@ -59,6 +60,7 @@ class Plan:
     variants: tuple[Variant, ...] = ()
     history: tuple[Message, ...] = ()
     session_id: str | None = None
+    use_cache: bool = True
 
     @property
     def shortlist(self) -> int:
