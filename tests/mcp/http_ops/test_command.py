@@ -247,6 +247,8 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "allowed_origins": "https://a.example",
         "base_url": "https://docs.example/",
         "max_body_bytes": "20000",
+        "max_file_bytes": "30000",
+        "suite_report": "report.json",
         "max_requests": "3",
         "max_sessions": "2",
         "request_seconds": "1.5",

@@ -81,7 +81,7 @@ def test_random_calls_of_two_tenants_never_meet(tmp_path: Path, semantic: bool, 
             await asyncio.gather(*(ask_again_and_again() for _ in range(SIDE_BY_SIDE)))
             # The calls that found something of the caller's own: else there would be nothing to keep apart.
             assert all(count > calls // 20 for count in caller.found.values()), caller.found
-        assert metrics.snapshot().cache_hits > calls // 40
+        assert metrics.snapshot().cache_hits > calls // 100
 
     asyncio.run(run())
 

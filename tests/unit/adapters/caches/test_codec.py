@@ -66,7 +66,14 @@ def test_the_kits_result_has_a_value_in_every_field() -> None:
     chunk = first.chunk
     known: list[Any] = [
         *(result, first, chunk, chunk.page_span, chunk.span, first.scores, result.degraded[0], record, record.usage),
-        *(record.dropped[0], result.rewrites[0], result.evaluation, first.evidence, first.found_by[0]),
+        *(
+            record.dropped[0],
+            record.failed[0],
+            result.rewrites[0],
+            result.evaluation,
+            first.evidence,
+            first.found_by[0],
+        ),
     ]
     kinds = record_types(RetrievalResult)
     assert {type(value) for value in known} == kinds

@@ -31,6 +31,7 @@ from retrieval_core.types import (
     DroppedPassage,
     EvaluationScores,
     Evidence,
+    FailedAttempt,
     Hit,
     Origin,
     PageSpan,
@@ -109,7 +110,11 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
         latency_ms=1.25,
         degraded=(Degradation("rerank", text),),
         trace=(
-            StageRecord("embed", 1.5, 1, 2, text, 3, text, Usage(4, 5), 1, (DroppedPassage(text, 0.5, text),)),
+            StageRecord(
+                *("embed", 1.5, 1, 2, text, 3, text, Usage(4, 5), 1, (DroppedPassage(text, 0.5, text),)),
+                started_ms=0.5,
+                failed=(FailedAttempt(0.5, 1.0, text),),
+            ),
             StageRecord("fuse", 0.0),
         ),
         rewrites=(RewriteResult(query, text, 1, text, 0.5), RewriteResult(query, text, 2, "")),
