@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,6 +72,7 @@ def test_a_file_is_received_indexed_and_found(served: Served, tmp_path: Path) ->
     served(check, allow_writes=True)
 
 
+@pytest.mark.skipif(find_spec("pypdfium2") is None, reason="PDF files are read with the extra 'documents'")
 def test_what_cannot_be_read_says_why_and_leaves_the_former_file(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
         for name, content, reason in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,9 @@ TEXTS = {
     "tickets": {"a.md": "The customer waits for the refund.", "c.md": "The lamp is broken."},
     "wiki": {"d.md": "A refund needs a form."},
 }
+NEEDS_TOKENS = pytest.mark.skipif(
+    find_spec("tokenizers") is None, reason="contexts are counted in tokens: the extra 'local'"
+)
 REFUND = {"query_text": "how long does a refund take", "top_k": 3}
 
 
@@ -44,6 +48,7 @@ def served(tmp_path: Path, test: Callable[[Service], Awaitable[None]], **setting
     asyncio.run(run())
 
 
+@NEEDS_TOKENS
 def test_results_say_which_index_they_are_from(tmp_path: Path) -> None:
     async def check(service: Service) -> None:
         both = {**REFUND, "indexes": ["manual", "tickets"]}
@@ -99,6 +104,7 @@ def test_what_is_refused(tmp_path: Path, more: dict[str, Any], status: int, mess
     served(tmp_path, check)
 
 
+@NEEDS_TOKENS
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_one_that_cannot_be_read_is_left_out_without_its_place(tmp_path: Path, how: str) -> None:
     """The others answer, and say what is missing; nobody is told where it is."""

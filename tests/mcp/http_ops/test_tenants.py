@@ -46,10 +46,14 @@ if TYPE_CHECKING:
 
 CALLS = int(os.environ.get("CALLS", "4000"))
 """As many each night as the variable says."""
+NEEDS_TOKENS = pytest.mark.skipif(
+    find_spec("tokenizers") is None, reason="contexts are counted in tokens: the extra 'local'"
+)
 SIDE_BY_SIDE = 4
 """Requests under way at a time."""
 
 
+@NEEDS_TOKENS
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("semantic", [False, True], ids=["cache", "semantic cache"])
 def test_random_calls_of_two_tenants_never_meet(tmp_path: Path, semantic: bool, seed: int) -> None:
@@ -286,7 +290,7 @@ def test_a_document_of_both_is_read_by_each_without_the_others_part(tmp_path: Pa
     served(tmp_path, check)
 
 
-@pytest.mark.skipif(find_spec("tokenizers") is None, reason="contexts are counted in tokens: the extra 'local'")
+@NEEDS_TOKENS
 def test_why_nothing_was_found_is_told_to_those_who_may_see_all(tmp_path: Path) -> None:
     """Fields of other passages stand in that note; the field by which tenants are told apart may be any."""
 

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+
 from retrieval_core_mcp.browser import write_redirect
 from support.browser import opened, service
 from support.page_parts import ABANDONED, BEGUN
