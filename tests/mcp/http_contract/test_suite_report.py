@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REPORT = SuiteResult(
     "docs",
-    Subject("/home/somebody/secret.db", 3),
+    Subject("secret.db", 3),
     (
         CaseResult("far", "how far", CaseStatus.PASSED, measures={"mrr": 1.0}),
         CaseResult(
@@ -63,7 +63,7 @@ def test_what_was_reached_and_what_was_not(served: Served, tmp_path: Path) -> No
 
 def test_what_went_wrong_does_not_say_where(served: Served, tmp_path: Path) -> None:
     """Unlike what was not found, which is named as it is in the index."""
-    problem = Problem("StoreError", "/home/somebody/secret.db cannot be read")
+    problem = Problem("StoreError", f"{tmp_path / 'secret.db'} cannot be read")
     missing = Problem("NotFound", "guides/install/linux.md is missing")
     cases = (
         CaseResult("sea", "how deep", CaseStatus.ERROR, problems=(problem,)),

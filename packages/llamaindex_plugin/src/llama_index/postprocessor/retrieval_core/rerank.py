@@ -80,7 +80,7 @@ class RerankPostprocessor(_Reranking):
 
     By default it is a small model that runs inside this process, off the event loop, and needs no network
     (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). Of a longer text it is
-    shown the sentences that bear most on the question, which orders better than the beginning. For a service, give
+    shown the sentences that bear most on the question, which takes about half of the time. For a service, give
     ``CohereReranker(api_key=…)`` of :mod:`retrieval_core.adapters.rerankers.cohere`.
 
     A reranker reads what LlamaIndex would embed of a node; of a passage of retrieval-core, its title, headings and

@@ -137,8 +137,8 @@ def _logistic(value: float) -> float:
 class ExcerptReranker:
     """Has passages scored by their sentences that bear most on the question; a :class:`~retrieval_core.ports.Reranker`.
 
-    A small cross-encoder orders passages better by these than by their beginnings, and reads them several times as
-    quickly.
+    A small cross-encoder orders passages by these as well as by their first 512 tokens where measured, in a third to
+    three fifths of the time.
 
     Args:
         reranker: Scores the excerpts. It is closed with this one.
