@@ -11,6 +11,7 @@ COMMANDS = {
     "speed": "milliseconds of a hybrid question beside other libraries, by number of passages",
     "scale": "time to load, disk, memory, speed and recall with many passages, beside LanceDB",
     "concurrency": "questions a second with many callers at once, beside other libraries",
+    "flames": "what the time goes into, function by function, before and after a change",
     "start": "from the start of a process to its first complete answer",
 }
 

@@ -100,6 +100,12 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | dict(more)
 
 
+def processor_of(process: int) -> float:
+    """Return the processor seconds that a process has used, in all its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
 class Session:
     """A server as a child process, which has said hello, over standard input and output.
 
@@ -166,8 +172,7 @@ class Session:
 
     def processor(self) -> float:
         """Return the processor seconds that the process has used, in all its threads."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return processor_of(self.process.pid)
 
     def end(self) -> None:
         """Let it end, and wait; some do not end when their input does."""
