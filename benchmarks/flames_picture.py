@@ -21,7 +21,7 @@ LEAST = 0.01
 """Share of its graph under which a frame is left out."""
 LEAST_LETTERS = 4
 THREADS = ("event loop", "worker threads", "main thread")
-OWN = "retrieval_core/"
+OWN, LOCALS = "retrieval_core/", "<locals>."
 ROOMS = {
     f"{OWN}adapters/stores/": "store", f"{OWN}adapters/": "other adapters", f"{OWN}pipeline/": "pipeline",
     f"{OWN}index/": "index", f"{OWN}ingest/": "ingest", f"{OWN}run/": "run", OWN: "rest of the library",
@@ -48,7 +48,10 @@ text { fill: #e6edf3 } .f { fill: #9198a1 } .back { fill: #0d1117 } .k { fill: #
 DARK
 }
 """
-WAITS = re.compile(r"(\b_worker \(concurrent/|\bselect \(selectors|\b(wait|_wait_for_tstate_lock) \(threading)")
+WAITS = re.compile(
+    r"\b_worker \(concurrent/|\b_serve \(retrieval_core/run/|\bselect \(selectors|\b(wait|_wait_for_tstate_lock) \(thr"
+)
+"""Where a thread waits; py-spy takes some of these for work."""
 MACHINERY = re.compile(
     r"^$|\(<|^<(?!module>)|\.<\w+> \(|\((importlib|benchmarks|contextlib|runpy)\b|^\S*\b(_bootstrap\w*|run) \(threading"
     r"|\b(_worker|_WorkItem\.run) \("
@@ -153,7 +156,7 @@ def _icicle(frame: _Frame, left: float, top: int, parts: list[str], *, scale: fl
         if inner.time < LEAST * total:
             break
         width = inner.time * scale
-        told = f"{name.replace(OWN, '')}: {_figure(inner.time)} ms, {inner.time / total:.0%}"
+        told = f"{name.replace(OWN, '').replace(LOCALS, '')}: {_figure(inner.time)} ms, {inner.time / total:.0%}"
         kind = "k" if name in THREADS else CLASSES[room(name)]
         parts.append(
             f'<rect class="{kind}" x="{left:.4g}" y="{top}" width="{width:.4g}" height="{ROW}">'
@@ -178,7 +181,7 @@ def _label(frame: str, letters: int) -> str:
     begin = ""
     if function == "<module>":
         begin, function = "import ", file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    name = (function or frame).replace("<locals>.", "")
+    name = (function or frame).replace(LOCALS, "")
     long, short = begin + name, begin + name.rpartition(".")[2]
     for label in (long, short):
         if len(label) <= letters:
