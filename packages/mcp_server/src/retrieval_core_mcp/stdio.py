@@ -10,9 +10,8 @@ import asyncio
 import logging
 import os
 import sys
-from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from threading import Semaphore, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import anyio
@@ -72,12 +71,8 @@ class _Wire:
 
     async def send_line(self, line: str) -> None:
         async with self.turn:
-            data = line.encode() + b"\n"
-            if _takes_at_once(self.output, len(data)):
-                _write(self.output, data)
-            else:
-                # A client that does not read must hold up this one message, and not the event loop.
-                await asyncio.to_thread(_write, self.output, data)
+            # A client that does not read must hold up this one message, and not the event loop.
+            await asyncio.to_thread(_write, self.output, line.encode() + b"\n")
 
     def _settle(self, request_id: object) -> None:
         self.waiting = {waiting for waiting in self.waiting if waiting != request_id}
@@ -99,7 +94,7 @@ async def serve_stdio(server: Server[Any], source: Iterable[bytes], output: Bina
     wire = _Wire(output)
     wire.idle.set()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_receive, _Lines(source), inbound, wire)
+        tasks.start_soon(_receive, _lines_of(source), inbound, wire)
         tasks.start_soon(_transmit, outbound, wire)
         await server.run(read_stream, write_stream, server.create_initialization_options())
         tasks.cancel_scope.cancel()
@@ -119,51 +114,29 @@ def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     return cast("BinaryIO", source), cast("BinaryIO", output)
 
 
-class _Lines:
-    """Lines, read in a thread of their own: a blocked read cannot be cancelled, so the process may end during it.
+def _lines_of(source: Iterable[bytes]) -> MemoryObjectReceiveStream[bytes]:
+    """Read lines in a thread of their own; a blocked read cannot be cancelled, so the process may end during it."""
+    sender, receiver = anyio.create_memory_object_stream[bytes](0)
+    loop = asyncio.get_running_loop()
 
-    The thread is one line ahead. It does not wait until a line is taken, since it would wake up while that is answered.
-    """
-
-    def __init__(self, source: Iterable[bytes]) -> None:
-        self._source = source
-        self._loop = asyncio.get_running_loop()
-        self._read = asyncio.Queue[bytes | None]()
-        self._room = Semaphore()
-        self._closed = False
-        Thread(target=self._read_all, name="mcp-stdin", daemon=True).start()
-
-    def __aiter__(self) -> _Lines:
-        return self
-
-    async def __anext__(self) -> bytes:
-        line = await self._read.get()
-        self._room.release()
-        if line is None:
-            raise StopAsyncIteration
-        return line
-
-    async def aclose(self) -> None:
-        """Let the thread end with the next line."""
-        self._closed = True
-        self._room.release()
-
-    def _read_all(self) -> None:
+    def read() -> None:
         try:
-            for line in self._source:
-                self._room.acquire()
-                if self._closed:
-                    return
-                self._loop.call_soon_threadsafe(self._read.put_nowait, line)
-        except (OSError, RuntimeError, ValueError):  # RuntimeError: the loop is closed
+            for line in source:
+                asyncio.run_coroutine_threadsafe(sender.send(line), loop).result()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, asyncio.CancelledError, OSError, ValueError):
             logger.debug("the input ended early", exc_info=True)
         finally:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._read.put_nowait, None)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(sender.close)
+
+    Thread(target=read, name="mcp-stdin", daemon=True).start()
+    return receiver
 
 
-async def _receive(lines: _Lines, inbound: MemoryObjectSendStream[SessionMessage | Exception], wire: _Wire) -> None:
-    async with inbound, aclosing(lines):
+async def _receive(
+    lines: MemoryObjectReceiveStream[bytes], inbound: MemoryObjectSendStream[SessionMessage | Exception], wire: _Wire
+) -> None:
+    async with inbound, lines:
         async for line in lines:
             if not line.strip():
                 continue
@@ -181,25 +154,6 @@ async def _transmit(outbound: MemoryObjectReceiveStream[SessionMessage], wire: _
     async with outbound:
         async for message in outbound:
             await wire.send(message.message)
-
-
-def _takes_at_once(output: BinaryIO, size: int) -> bool:
-    """Whether an output is a pipe that is empty and has room for so many bytes, so that nobody waits for its reader.
-
-    It is not, where that cannot be told: of other outputs, and on other systems than Linux.
-    """
-    if sys.platform != "linux":
-        return False
-    import fcntl  # noqa: PLC0415 - not every system has them
-    import termios  # noqa: PLC0415 - likewise
-
-    waiting = bytearray(4)
-    try:
-        capacity = fcntl.fcntl(output, fcntl.F_GETPIPE_SZ)
-        fcntl.ioctl(output, termios.FIONREAD, waiting)
-    except (OSError, ValueError):  # it is no pipe, or has no number; io.UnsupportedOperation is both
-        return False
-    return size <= capacity and not any(waiting)
 
 
 def _write(output: BinaryIO, line: bytes) -> None:
