@@ -250,6 +250,17 @@ def test_lines_may_come_from_anywhere(config: RetrievalConfig, output: Any) -> N
         assert [json.loads(line)["id"] for line in output.getvalue().splitlines()] == [2]
 
 
+def test_nobody_needs_to_read_for_the_next_answer(config: RetrievalConfig) -> None:
+    """A pipe takes what it has room for."""
+    lines = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in (1, 2)]
+    settings = ServerSettings(retrieval=config)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as answers, os.fdopen(writing, "wb") as output:
+        asyncio.run(serve_stdio(create_server(settings, Library(settings)), lines, output))
+        output.close()
+        assert sorted(json.loads(line)["id"] for line in answers) == [1, 2]
+
+
 class Odd(Library):
     """A library with half of a surrogate pair in every text, as a store of somebody else may have."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -18,6 +19,7 @@ from retrieval_core.config import EmbedderConfig
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp.progress import reporting
 from retrieval_core_mcp.resources import PAGE, Address, read_address
 from retrieval_core_mcp.subscriptions import MOST_FOLLOWED
 
@@ -188,6 +190,29 @@ def test_progress_is_told_stage_by_stage(talk: Any) -> None:
         assert len(told) == seen
 
     talk(conversation)
+
+
+def test_progress_of_what_takes_long_is_told_while_it_runs() -> None:
+    """The work here ends with what is told of it."""
+    told: list[str] = []
+
+    async def conversation() -> None:
+        heard = asyncio.Event()
+
+        async def report_progress(_progress: float, message: str) -> None:
+            told.append(message)
+            heard.set()
+
+        async def work(step: Callable[[str], None]) -> None:
+            step("first")
+            await asyncio.wait_for(heard.wait(), 10)
+            await asyncio.to_thread(step, "second")
+
+        context: Any = SimpleNamespace(session=SimpleNamespace(report_progress=report_progress))
+        await reporting(context, work)
+
+    asyncio.run(conversation())
+    assert told == ["first", "second"]
 
 
 class Followed:

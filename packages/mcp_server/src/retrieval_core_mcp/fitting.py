@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MARK = " […]"
 """Marks a cut in a passage."""
 
+_WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?=\s)|[\u3002\uff01\uff1f]|(?=\n\n)")
@@ -23,7 +24,7 @@ _SPACE = re.compile(r"(?=\s)")
 
 def clean(text: str) -> str:
     """Return a text with every lone surrogate, which no JSON in UTF-8 can express, replaced by U+FFFD."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def has_lone_surrogate(value: object) -> bool:
@@ -44,7 +45,7 @@ def has_lone_surrogate(value: object) -> bool:
 
 def json_length(value: object) -> int:
     """Return the characters of a value's JSON, as it goes over the wire."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return len(_WRITER.encode(value))
 
 
 def good_end(text: str, start: int, size: int) -> int:

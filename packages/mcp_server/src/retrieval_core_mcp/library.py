@@ -194,16 +194,17 @@ class Library:
 
     async def confidence(self, result: RetrievalResult) -> Confidence | None:
         """Return how likely the passages of a result are on its question's subject; ``None`` where nothing tells."""
+        return await asyncio.to_thread(await self.judge(), result)
+
+    async def judge(self) -> Callable[[RetrievalResult], Confidence | None]:
+        """Return what :meth:`confidence` asks in a thread, for who has more to do in one."""
         from retrieval_core.pipeline.answer.confidence import retrieval_confidence  # noqa: PLC0415 - not at the start
 
         opened = await self._opened()
         embedder = opened.index.embedder
-        return await asyncio.to_thread(
-            retrieval_confidence,
-            result.query,
-            result.hits,
-            embedder_id=None if embedder is None else embedder.id,
-            analyzer=opened.analyzer,
+        embedder_id = None if embedder is None else embedder.id
+        return lambda result: retrieval_confidence(
+            result.query, result.hits, embedder_id=embedder_id, analyzer=opened.analyzer
         )
 
     async def analyzer(self) -> Analyzer:
@@ -294,6 +295,10 @@ class Library:
         with suppress(RetrievalError):
             return await index.aedited_since(chunks)
         return frozenset()
+
+    async def may_be_changed(self) -> Callable[[Iterable[Chunk]], bool]:
+        """Return what tells, in a thread, whether :meth:`changed` has to be asked about passages."""
+        return (await self._opened()).index.may_be_edited
 
     async def count(self, condition: Filter | None = None) -> Contents:
         """Return how much the index holds, as far as a caller may see it; see :meth:`describe`."""

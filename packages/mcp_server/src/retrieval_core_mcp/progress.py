@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SOON = 0.05
+"""Seconds after which a call begins to tell its steps, as they end."""
+
 
 class StageProgress:
     """An observer of a pipeline that tells whoever asked which stages have ended."""
@@ -78,12 +81,17 @@ async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable
             done += 1
             await context.session.report_progress(done, message=step)
 
-    sending = asyncio.ensure_future(send())
+    sending: list[asyncio.Task[None]] = []
+    # Most calls have ended by then, and tell all at their end; a task that waits for each step would cost them more.
+    timer = loop.call_later(SOON, lambda: sending.append(loop.create_task(send())))
     try:
         result = await work(put)
         await asyncio.sleep(0)  # steps of other threads are on their way
+        timer.cancel()
         steps.put_nowait(None)
-        await sending
+        await (sending[0] if sending else send())
         return result
     finally:
-        sending.cancel()
+        timer.cancel()
+        for task in sending:
+            task.cancel()

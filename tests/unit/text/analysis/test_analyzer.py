@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from retrieval_core.text.analysis import Analyzer, fold
 from retrieval_core.text.analysis import analyzer as analyzing
 from retrieval_core.text.analysis.analyzer import LONGEST_TERM, MOST_PARTS
+from retrieval_core.text.analysis.words import patterns, words_of
 from retrieval_core.types import Span
 
 ANALYZER = Analyzer()
@@ -144,3 +145,9 @@ def test_threads_share_an_analyzer() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert faults == []
+
+
+@given(st.text("ab1_- .\n\x00\x1c~", max_size=30) | st.text(st.characters(max_codepoint=127)) | st.text())
+def test_words_of_plain_text_are_found_another_way(text: str) -> None:
+    """The short way for ASCII gives what the pattern for all scripts gives."""
+    assert words_of(text) == patterns().word.findall(text)

@@ -159,17 +159,28 @@ class SearchPage:
 
     def _estimate(self, room: int) -> Callable[[Sequence[int]], bool]:
         """Return a test of whether passages of some sizes fit, by what each costs: making answers takes much longer."""
-        said = json_length([self._degraded, self._note]) + _SAID
-        names = [
+        names, costs = self._name_costs, self._text_costs
+
+        def fits(sizes: Sequence[int]) -> bool:
+            return self._said_cost + sum(names[: len(sizes)]) + sum(map(mul, sizes, costs)) < room
+
+        return fits
+
+    @cached_property
+    def _said_cost(self) -> int:
+        return json_length([self._degraded, self._note]) + _SAID
+
+    @cached_property
+    def _name_costs(self) -> Sequence[int]:
+        return [
             max(json_length(entry) + 1, json_length(place) + len("[100] \\n\\n\\n"))
             for entry, place in zip(self._entries, self._places, strict=True)
         ]
-        costs = [json_length(text) / max(1, len(text)) for text in self._texts]
 
-        def fits(sizes: Sequence[int]) -> bool:
-            return said + sum(names[: len(sizes)]) + sum(map(mul, sizes, costs)) < room
-
-        return fits
+    @cached_property
+    def _text_costs(self) -> Sequence[float]:
+        """What a character of each passage costs."""
+        return [json_length(text) / max(1, len(text)) for text in self._texts]
 
     def _attempt(self, sizes: Sequence[int]) -> ToolAnswer:
         texts = [self._cut(number, size) for number, size in enumerate(sizes)]
@@ -243,19 +254,21 @@ class SearchPage:
         section = section_of(chunk)
         as_json = address_of(chunk.source, chunk.metadata, chunk.document_id, self.base_url) if self.as_json else None
         document = chunk.document_id if not has_own_document(chunk) and is_short(chunk.document_id) else None
-        return SearchHit(
-            id=chunk.id,
-            text="",
-            score=round(hit.score, 4),
-            title=title if title != section or self.as_json else None,
-            section=section,
-            page=page_of(chunk.page_span),
-            url=as_json if self.as_json else own,
-            document_id=document,
-            indexed=None if chunk.timestamp is None else chunk.timestamp.date().isoformat(),
-            changed=True if chunk.id in self.changed else None,
-            signs=signs_in(text) or None,
-        ).model_dump(exclude_none=True)
+        # As SearchHit declares it; an object of that class would cost more than all the rest.
+        told: dict[str, Any] = {
+            "id": chunk.id,
+            "text": "",
+            "score": round(float(hit.score), 4),
+            "title": title if title != section or self.as_json else None,
+            "section": section,
+            "page": page_of(chunk.page_span),
+            "url": as_json if self.as_json else own,
+            "document_id": document,
+            "indexed": None if chunk.timestamp is None else chunk.timestamp.date().isoformat(),
+            "changed": True if chunk.id in self.changed else None,
+            "signs": signs_in(text) or None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
 
     def _as_text(self, shown: Sequence[dict[str, Any]], cursor: str | None) -> str:
         """Return the answer for reading: what is said of the search, and then the passages.
@@ -337,25 +350,35 @@ async def run(call: ToolCall) -> ToolAnswer:
     if not found.hits and (error := found.metadata.get("error")) is not None:
         msg = f"The search failed: {in_one_line(call.scrub(str(error)), 500)}"
         raise ToolFailure(msg)
-    confidence, changed = await asyncio.gather(
-        call.library.confidence(found), call.library.changed(hit.chunk for hit in found.hits[first:wanted])
-    )
-    page = SearchPage(
-        found=_cut(found, wanted, settings.retrieval.query.max_length),
-        analyzer=await call.library.analyzer(),
-        scrub=call.scrub,
-        limit=call.limit,
-        first=first,
-        more=len(found.hits) > wanted,
-        token=token,
-        relevance=None if confidence is None else round(confidence.retrieval, 2),
-        unlikely=_is_unlikely(found, confidence, settings.retrieval.answer.abstain_below),
-        advice=advice(given.filters or {}),
-        as_json=call.as_json,
-        base_url=settings.http.base_url,
-        changed=changed,
-    )
-    return await asyncio.to_thread(page.answer)  # many passages take some milliseconds
+    chunks = [hit.chunk for hit in found.hits[first:wanted]]
+    judge, analyzer = await call.library.judge(), await call.library.analyzer()
+    may_be_changed = await call.library.may_be_changed()
+
+    def answer(changed: frozenset[str]) -> ToolAnswer:
+        confidence = judge(found)
+        page = SearchPage(
+            found=_cut(found, wanted, settings.retrieval.query.max_length),
+            analyzer=analyzer,
+            scrub=call.scrub,
+            limit=call.limit,
+            first=first,
+            more=len(found.hits) > wanted,
+            token=token,
+            relevance=None if confidence is None else round(confidence.retrieval, 2),
+            unlikely=_is_unlikely(found, confidence, settings.retrieval.answer.abstain_below),
+            advice=advice(given.filters or {}),
+            as_json=call.as_json,
+            base_url=settings.http.base_url,
+            changed=changed,
+        )
+        return page.answer()
+
+    def answer_unless_changed() -> ToolAnswer | None:
+        return None if may_be_changed(chunks) else answer(frozenset())
+
+    # Many passages take some milliseconds; all in one thread, since each hand-over costs as much as a part of it.
+    answered = await asyncio.to_thread(answer_unless_changed)
+    return answered or await asyncio.to_thread(answer, await call.library.changed(chunks))
 
 
 def _is_unlikely(found: RetrievalResult, confidence: Confidence | None, bound: float) -> bool:

@@ -13,7 +13,8 @@ HIDDEN = "hides characters"
 ADDRESSES_A_MODEL = "gives instructions to a model"
 
 _INVISIBLE = r"\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-_HIDING = re.compile(rf"[\U000e0000-\U000e007f\U000e0100-\U000e01ef]|[{_INVISIBLE}]{{6}}")
+_TAGS = r"\U000e0000-\U000e007f\U000e0100-\U000e01ef"
+_HIDING = re.compile(rf"[{_TAGS}{_INVISIBLE}](?:(?<=[{_TAGS}])|[{_INVISIBLE}]{{5}})")
 """Tags, which spell letters that nobody sees, or a run of what cannot be seen; single ones occur in ordinary text."""
 _EARLIER = r"(?:previous|prior|preceding|above|earlier|foregoing|other|all|any|your)"
 _RULES = r"(?:instruction|prompt|rule|guideline|directive)s?"
@@ -27,12 +28,12 @@ _ADDRESSING = re.compile(
 )
 
 
+_OVERRULING = ("ignore", "disregard", "forget", "override", "bypass")
+_OVERRULED = ("instruction", "prompt", "rule", "guideline", "directive")
+_NOT_TELLING = re.compile(r"not\s+(?:tell|inform|mention|reveal)")
+_BECOMING = re.compile(r"now\s+(?:in\s|dan|developer|jailbroken|an?\s)")
 _WORDS = (
-    "ignore",
-    "disregard",
-    "forget",
-    "override",
-    "bypass",
+    *_OVERRULING,
     "prompt",
     "the user",
     "are now",
@@ -49,6 +50,19 @@ def signs_in(text: str) -> list[str]:
     if not text.isascii() and _HIDING.search(text):
         found.append(HIDDEN)
     lowered = text.lower()
-    if any(word in lowered for word in _WORDS) and _ADDRESSING.search(text):
+    if any(word in lowered for word in _WORDS) and _may_address(lowered) and _ADDRESSING.search(text):
         found.append(ADDRESSES_A_MODEL)
     return found
+
+
+def _may_address(lowered: str) -> bool:
+    """Whether a text in lower case has some words of :data:`_ADDRESSING` together, which is told much quicker."""
+    if not lowered.isascii():  # some letters have other ones in lower case
+        return True
+    return (
+        ("<" in lowered and any(mark in lowered for mark in ("im_", "system", "endof")))
+        or ("prompt" in lowered and any(kind in lowered for kind in ("system", "initial", "hidden")))
+        or (any(verb in lowered for verb in _OVERRULING) and any(rule in lowered for rule in _OVERRULED))
+        or _NOT_TELLING.search(lowered) is not None
+        or _BECOMING.search(lowered) is not None
+    )

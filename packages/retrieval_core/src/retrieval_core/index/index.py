@@ -18,6 +18,7 @@ from retrieval_core.ports import FetchRequest, Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
     from retrieval_core.adapters.graph.builder import GraphBuilder
     from retrieval_core.ingest.ingester import Ingester
@@ -203,8 +204,7 @@ class Index(RetrievalPipeline):
             StoreError: The index cannot be read.
         """
         from_files = [chunk for chunk in chunks if chunk.source is not None and chunk.timestamp is not None]
-        moments = {chunk.source: chunk.timestamp for chunk in from_files}
-        newer = await self._ingester.newer_files(moments)  # pyright: ignore[reportArgumentType] - neither is None
+        newer = await self._ingester.newer_files(_moments(from_files))
         if not newer:
             return frozenset()
         known = await self._ingester.store.sources()
@@ -214,6 +214,13 @@ class Index(RetrievalPipeline):
             if source in known and await self._ingester.hash_of(source) not in (None, known[source].content_hash)
         }
         return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
+
+    def may_be_edited(self, chunks: Iterable[Chunk]) -> bool:
+        """Return whether the file of any of these chunks was written to since it was indexed, without reading it.
+
+        Only then :meth:`aedited_since` has more to find out. It blocks until the disk has answered.
+        """
+        return bool(self._ingester.newer_files_now(_moments(chunks)))
 
     def place_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
         """Return where a passage stands on its page; see :meth:`aplace_on_page`."""
@@ -323,3 +330,10 @@ class Index(RetrievalPipeline):
             await asyncio.to_thread(self._ingester.close)
         finally:
             await super().aclose()
+
+
+def _moments(chunks: Iterable[Chunk]) -> dict[str, datetime]:
+    """Return when the files of chunks were indexed, by their names; some are of no file."""
+    return {
+        chunk.source: chunk.timestamp for chunk in chunks if chunk.source is not None and chunk.timestamp is not None
+    }

@@ -237,12 +237,12 @@ class Ingester:
         Args:
             written: The moment by the file's name in the index; a name that is no file's is never among them.
         """
+        return await self._pool.run(self.newer_files_now, written)
 
-        def newer() -> frozenset[str]:
-            base = self._base.resolve()
-            return frozenset(source for source, moment in written.items() if _is_newer(base / source, moment))
-
-        return await self._pool.run(newer)
+    def newer_files_now(self, written: Mapping[str, datetime]) -> frozenset[str]:
+        """Do what :meth:`newer_files` does, blocking."""
+        base = self._base.resolve()
+        return frozenset(source for source, moment in written.items() if _is_newer(base / source, moment))
 
     async def read_again(self, state: SourceState) -> dict[str, Document] | None:
         """Return the documents that a file has now, by their ids, read as they were then; nothing is written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from math import fsum, log
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,16 @@ from retrieval_core.text.sentences import sentence_ends
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from retrieval_core.text.analysis import Analyzer
 
 OMISSION = "\n[…]\n"
 """Stands where something between two quotes is left out."""
+_MOST_KEPT = 512
+"""Passages that it is remembered of what they consist of: other questions find the same ones. Some 2 MB when full."""
+_LONGEST_KEPT = 10_000
+"""The most characters of such a passage."""
 
 
 class Excerpter:
@@ -46,19 +51,42 @@ class Excerpter:
         """
         if len(passage) <= size:
             return passage
-        spans = _sentences(passage)
-        held = [self._wanted.intersection(self._analyzer.terms(passage[span.start : span.end])) for span in spans]
+        read = _read_before if len(passage) <= _LONGEST_KEPT else _read
+        spans, terms = read(self._analyzer, passage)
+        held = [self._wanted.intersection(each) for each in terms]
         counts = Counter(term for terms in held for term in terms)
         weights = {term: log(1 + len(held) / count) for term, count in counts.items()}
         scores = [fsum(weights[term] for term in sorted(terms)) for terms in held]
-        chosen: list[int] = []
-        for at in sorted(range(len(spans)), key=lambda at: (-scores[at], at)):
-            if len(_joined(passage, spans, [*chosen, at])) <= size:
-                chosen.append(at)
+        chosen = _chosen(spans, sorted(range(len(spans)), key=lambda at: (-scores[at], at)), size)
         return _joined(passage, spans, chosen)
 
 
-def _joined(text: str, spans: Sequence[Span], chosen: Sequence[int]) -> str:
+def _read(analyzer: Analyzer, passage: str) -> tuple[Sequence[Span], Sequence[Sequence[str]]]:
+    """Return where the sentences of a passage stand, and the terms of each."""
+    spans = _sentences(passage)
+    return spans, [tuple(analyzer.terms(passage[span.start : span.end])) for span in spans]
+
+
+_read_before = lru_cache(_MOST_KEPT)(_read)
+
+
+def _chosen(spans: Sequence[Span], order: Sequence[int], size: int) -> Collection[int]:
+    """Return which of some sentences fit, those that come first in an order before the others."""
+    chosen: set[int] = set()
+    left = size + len(OMISSION)  # the first stretch has nothing before it
+    for at in order:
+        cost = spans[at].end - spans[at].start + len(OMISSION)
+        if at - 1 in chosen:  # what is between two neighbours stands in place of the mark
+            cost += spans[at].start - spans[at - 1].end - len(OMISSION)
+        if at + 1 in chosen:
+            cost += spans[at + 1].start - spans[at].end - len(OMISSION)
+        if cost <= left:
+            chosen.add(at)
+            left -= cost
+    return chosen
+
+
+def _joined(text: str, spans: Sequence[Span], chosen: Collection[int]) -> str:
     stretches: list[Span] = []
     before = -2
     for at in sorted(chosen):

@@ -21,8 +21,11 @@ INTRODUCES = re.compile(f"[:：]{_CLOSED}")  # noqa: RUF001
 
 # A full stop before a lower-case letter mostly ends an abbreviation; the number of a note may follow it. East Asian
 # full stops need no space after them. That nothing is tried in the middle of several marks keeps rows of dots cheap.
+# It begins with all marks in one set, which is looked for much quicker than what may not stand before them.
 SENTENCE_END = re.compile(
-    r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*(?:\[\w{1,4}\])*\s++(?![a-z])|[。！？｡]+[」』”’）]*\s*"  # noqa: RUF001
+    r"[.!?…؟۔।。！？｡](?:"  # noqa: RUF001
+    r"(?<=[.!?…؟۔।])(?<![.!?…؟۔।]{2})[.!?…؟۔।]*+[\"'”’»)\]]*(?:\[\w{1,4}\])*\s++(?![a-z])"  # noqa: RUF001
+    r"|(?<=[。！？｡])[。！？｡]*[」』”’）]*\s*)"  # noqa: RUF001
 )
 """Matches from the mark that ends a sentence to the beginning of the next one."""
 
@@ -54,7 +57,9 @@ def sentence_ends(text: str) -> list[int]:
     begin, whole = len(text) - len(text.lstrip()), len(text.rstrip())
     ends = {_without_space(text, match.start()) for match in _BREAK.finditer(text)}
     for match in SENTENCE_END.finditer(text):
-        if not _ITEM_NUMBER.search(text, max(0, match.start() - _LINE_START), match.start()):
+        at = match.start()
+        # The digit is looked for first, since few full stops follow one.
+        if not (text[at - 1 : at].isdecimal() and _ITEM_NUMBER.search(text, max(0, at - _LINE_START), at)):
             ends.add(_without_space(text, match.end()))
     inside = sorted(end for end in ends if begin < end < whole)
     return [*_saying_something(text, inside), whole] if whole else []
@@ -62,7 +67,7 @@ def sentence_ends(text: str) -> list[int]:
 
 def _saying_something(text: str, ends: list[int]) -> Iterator[int]:
     """Yield the offsets, in order, before which neither a heading, nor the head of a table, nor a half block stands."""
-    fences = [match.start() for match in FENCE.finditer(text)]
+    fences = [match.start() for match in FENCE.finditer(text)] if "```" in text or "~~~" in text else []
     before, quiet = 0, -1  # in a line, nothing that says something ends before `quiet`
     for end in ends:
         start = text.rfind("\n", before, end) + 1

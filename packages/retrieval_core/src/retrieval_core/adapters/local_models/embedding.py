@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.local_models.bert import RunsBert
@@ -112,7 +113,7 @@ class RunsEmbeddingModel(RunsBert):
         self._queries = ThreadPool("embed-query", self._threads)
         self._passages = ThreadPool("embed-passages", self._threads)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Names the model, and a digest of all that its vectors depend on: files, prefixes, pooling and length."""
         model = self._model

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -13,11 +14,21 @@ import Stemmer  # pyright: ignore[reportMissingImports] - an extension module wi
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.text.analysis.identity import id_of
 from retrieval_core.text.analysis.stop_words import folded_words, stop_words_of
-from retrieval_core.text.analysis.words import IS_HAN, PARTS, UNHYPHENATED, fold, is_spaced, letters, lowered, patterns
+from retrieval_core.text.analysis.words import (
+    IS_HAN,
+    PARTS,
+    UNHYPHENATED,
+    fold,
+    is_spaced,
+    letters,
+    lowered,
+    patterns,
+    words_of,
+)
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 NO_STEMMING = "none"
 """The language of texts whose words are taken as they are."""
@@ -87,6 +98,24 @@ class _Word:
     parts: tuple[str, ...]
 
 
+_INDEXED: Callable[[_Word], tuple[str, ...]] = attrgetter("indexed")
+
+
+class _Words(dict[str, _Word]):
+    """What is known of words; of one that is not known yet, it is found out."""
+
+    def __init__(self, analyze: Callable[[str], _Word]) -> None:
+        self._analyze = analyze
+
+    def __missing__(self, word: str) -> _Word:
+        known = self._analyze(word)
+        if len(self) >= CACHED_WORDS:
+            self.clear()
+        if len(word) <= LONGEST_TERM:
+            self[word] = known
+        return known
+
+
 class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802 - PyStemmer's name
 
@@ -126,7 +155,7 @@ class Analyzer:
         self._stemmer = None if language == NO_STEMMING else _stemmer(language)
         self._sees_accents = language not in {"english", "porter", NO_STEMMING}
         self._lock = Lock()  # a stemmer keeps state while it works
-        self._words: dict[str, _Word] = {}
+        self._words = _Words(self._analyze)
 
     @property
     def id(self) -> str:
@@ -138,7 +167,7 @@ class Analyzer:
 
         Terms of several words come last.
         """
-        terms = [term for word in self._split(text) for term in word.indexed]
+        terms = [*chain.from_iterable(map(_INDEXED, self._split(text)))]
         if self._most_words > 1:
             terms += [run.text for run, _ in self._runs(text)]
         return terms
@@ -174,14 +203,14 @@ class Analyzer:
         """Return the one term of a word of at least two letters, if it is such a word."""
         if len(word) < 2 or not word.isalpha():
             return None
-        pieces = self._word(word.lower()).pieces
+        pieces = self._words[word.lower()].pieces
         return pieces[0] if len(pieces) == 1 else None
 
     def spans(self, text: str) -> Iterator[Term]:
         """Yield the terms that a text is indexed by, with the characters that each was made from."""
         for match in patterns().word.finditer(text):
             offset = match.start()
-            for piece in (*self._word(match.group()).pieces, *self._parts(match.group())):
+            for piece in (*self._words[match.group()].pieces, *self._parts(match.group())):
                 yield Term(piece.term, Span(offset + piece.start, offset + piece.end))
         if self._most_words > 1:
             yield from (run for run, _ in self._runs(text))
@@ -208,7 +237,7 @@ class Analyzer:
         asked = [frozenset(word.parts) for word in words if word.content and word.parts]
         asked = asked or [frozenset(word.parts) for word in words if word.parts]
         for match in patterns().word.finditer(text):
-            has = frozenset(self._word(match.group()).parts)
+            has = frozenset(self._words[match.group()].parts)
             shared = frozenset[str]().union(*(parts & has for parts in asked if 2 * len(parts & has) >= len(parts)))
             for piece in self._parts(match.group()) if shared else ():
                 if piece.term in shared:
@@ -220,7 +249,7 @@ class Analyzer:
         end = 0
         for match in patterns().word.finditer(text):
             whole = [
-                piece for piece in self._word(match.group()).pieces if len(match.group()) == piece.end - piece.start
+                piece for piece in self._words[match.group()].pieces if len(match.group()) == piece.end - piece.start
             ]
             if len(whole) != 1 or not text[end : match.start()].isspace():
                 run.clear()
@@ -243,17 +272,7 @@ class Analyzer:
             yield WordTerm(PART + "".join(letter for letter, _, _ in part), part[0][1], part[-1][2])
 
     def _split(self, text: str) -> list[_Word]:
-        return list(map(self._word, patterns().word.findall(text)))
-
-    def _word(self, word: str) -> _Word:
-        known = self._words.get(word)
-        if known is None:
-            known = self._analyze(word)
-            if len(self._words) >= CACHED_WORDS:
-                self._words.clear()
-            if len(word) <= LONGEST_TERM:
-                self._words[word] = known
-        return known
+        return list(map(self._words.__getitem__, words_of(text)))
 
     def _analyze(self, word: str) -> _Word:
         pieces = tuple(self._pieces(word))

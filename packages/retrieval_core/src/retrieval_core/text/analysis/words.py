@@ -26,6 +26,9 @@ BY_CHARACTER = UNSPACED + "\uac00-\ud7a3\u1100-\u11ff"  # Hangul has spaces, and
 IS_HAN = re.compile(f"[{_HAN}]")
 _HAS_UNSPACED = re.compile(f"[{BY_CHARACTER}]")
 UNHYPHENATED = re.compile(f"[^{_HYPHENS}]+")
+_LOOSE_HYPHENS = re.compile(r"-(?:-+|(?!\w)|(?<!\w-))", re.ASCII)
+_BLANKED = {point: " " for point in range(128) if not re.match(r"[\w-]", chr(point))}
+"""Of ASCII, all that is neither a letter nor a digit, an underscore or a hyphen."""
 PARTS = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)")
 
 
@@ -49,6 +52,14 @@ def patterns() -> Patterns:
         segment=re.compile(rf"(?P<unspaced>[{BY_CHARACTER}][{BY_CHARACTER}{marks}]*)|[^{BY_CHARACTER}]+"),
         character=re.compile(f".[{marks}]*", re.DOTALL),
     )
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text."""
+    if not text.isascii():
+        return patterns().word.findall(text)
+    # The same by fewer rules: what separates words becomes a blank, and so do hyphens that do not stand between words.
+    return _LOOSE_HYPHENS.sub(" ", text).translate(_BLANKED).split()
 
 
 def fold(text: str) -> str:
