@@ -70,7 +70,7 @@ def create_server(
         instructions=" ".join(filter(None, (INSTRUCTIONS, settings.about, contents))),
         lifespan=serving.lifespan,
         # Else the whole list is made for each call, to hold the call's headers against the tool's arguments.
-        get_tool_input_schema=serving.tools.input_schema,
+        get_tool_input_schema=serving.input_schema,
         on_list_tools=serving.list_tools,
         on_call_tool=serving.call_tool,
         on_list_resources=serving.list_resources,
@@ -95,7 +95,7 @@ class _Serving:
     ) -> None:
         self._libraries = libraries
         self._at_once = at_once
-        self.tools = Tools(settings, libraries)
+        self._tools = Tools(settings, libraries)
         self._resources = Resources(libraries)
         self._prompts = Prompts(libraries)
         self._subscriptions = Subscriptions(self._resources, libraries, clock)
@@ -142,14 +142,22 @@ class _Serving:
     @cached_property
     def _listed(self) -> ListToolsResult:
         """The tools with the schemas of their arguments, which the handshake does not wait for."""
-        return ListToolsResult(tools=self.tools.list())
+        return ListToolsResult(tools=self._tools.list())
+
+    @cached_property
+    def _input_schemas(self) -> dict[str, dict[str, Any]]:
+        return {tool.name: tool.input_schema for tool in self._listed.tools}
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema of a tool's arguments."""
+        return self._input_schemas.get(name)
 
     async def list_tools(self, _context: Context, _params: types.PaginatedRequestParams | None) -> ListToolsResult:
         return self._listed
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         async def work(step: Callable[[str], None]) -> types.CallToolResult:
-            return await self.tools.call(
+            return await self._tools.call(
                 params.name,
                 params.arguments or {},
                 _condition(context),

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from retrieval_core_mcp.explain import explain
 from retrieval_core_mcp.fitting import bounded
+from retrieval_core_mcp.tools import (
+    answering,
+    citation,
+    context,
+    explaining,
+    fetch,
+    indexes,
+    neighbors,
+    search,
+    writing,
+)
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
 from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel
 
@@ -27,22 +37,6 @@ if TYPE_CHECKING:
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 """What the other hints say is of tools that write."""
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-LIST = "list_indexes"
-"""The tool that asks no index."""
-_WRITING = {"index_path": "writing:INDEX", "remove_document": "writing:REMOVE"}
-_PLACES = {
-    "search": "search:declared",
-    "fetch": "fetch:TOOL",
-    "retrieve_context": "context:TOOL",
-    "get_neighbors": "neighbors:TOOL",
-    "explain": "explaining:TOOL",
-    LIST: "indexes:LIST",
-    "describe_index": "indexes:DESCRIBE",
-    "verify_citation": "citation:TOOL",
-    "answer": "answering:TOOL",
-    **_WRITING,
-}
-"""By the name of a tool, the module that declares it, and as what; the handshake does not wait for them."""
 ABOUT_ANYTHING = "Use this when the user asks about something that their own documents may hold."
 
 
@@ -56,38 +50,11 @@ class Tools:
     def __init__(self, settings: ServerSettings, libraries: Mapping[str, Library]) -> None:
         self._settings = settings
         self._libraries = libraries
-        self._names = tuple(name for name in _PLACES if settings.allow_writes or name not in _WRITING)
-        self._tools: dict[str, DeclaredTool] = {}
-        self._input_schemas: dict[str, dict[str, Any]] = {}
+        self._tools = _declared(settings)
 
     def list(self) -> list[Tool]:
         """Return the tools as clients see them."""
-        return [
-            Tool(
-                name=tool.name,
-                title=tool.title,
-                description=tool.description,
-                input_schema=self._input_schema(tool),
-                output_schema=_output_schema(tool.answer),
-                annotations=WRITES if tool.writes else READS,
-            )
-            for tool in map(self._tool, self._names)
-        ]
-
-    def input_schema(self, name: str) -> dict[str, Any] | None:
-        """Return the schema of a tool's arguments; ``None`` where there is no such tool."""
-        return self._input_schema(self._tool(name)) if name in self._names else None
-
-    def _tool(self, name: str) -> DeclaredTool:
-        if name not in self._tools:
-            self._tools[name] = _declared(name, self._settings)
-        return self._tools[name]
-
-    def _input_schema(self, tool: DeclaredTool) -> dict[str, Any]:
-        """Return a schema that is made once: each takes a millisecond, and a first call needs one alone."""
-        if tool.name not in self._input_schemas:
-            self._input_schemas[tool.name] = _listed_schema(tool, self._settings, tuple(self._libraries))
-        return self._input_schemas[tool.name]
+        return [_listed(tool, self._settings, tuple(self._libraries)) for tool in self._tools.values()]
 
     async def call(
         self,
@@ -108,13 +75,12 @@ class Tools:
             step: Is told what has ended of the work, from any thread.
         """
         limit, config = self._settings.max_characters, self._settings.retrieval
-        if name not in self._names:
-            return _failed(_unknown(name, self._names), limit)
+        if (tool := self._tools.get(name)) is None:
+            return _failed(_unknown(name, self._tools), limit)
         try:
-            tool = self._tool(name)
             given = dict(arguments)
             asked = next(iter(self._libraries))
-            if len(self._libraries) > 1 and name != LIST:
+            if len(self._libraries) > 1 and tool is not indexes.LIST:
                 asked = index_named(given.pop(INDEX, None), self._libraries)
             library = self._libraries[asked]
             config = library.settings.retrieval
@@ -129,14 +95,23 @@ class Tools:
         return _result(answer, as_json=as_json)
 
 
-def _declared(name: str, settings: ServerSettings) -> DeclaredTool:
-    module, _, attribute = _PLACES[name].partition(":")
-    declared: Any = getattr(import_module(f"retrieval_core_mcp.tools.{module}"), attribute)
-    if name != "search":
-        return declared
+def _declared(settings: ServerSettings) -> dict[str, DeclaredTool]:
     about = settings.about
     when = f"{about} Use this when the user asks about that." if about else ABOUT_ANYTHING
-    return declared(when, "by words" if settings.words_only else "by meaning and by words")
+    how = "by words" if settings.words_only else "by meaning and by words"
+    tools = (
+        search.declared(when, how),
+        fetch.TOOL,
+        context.TOOL,
+        neighbors.TOOL,
+        explaining.TOOL,
+        indexes.LIST,
+        indexes.DESCRIBE,
+        citation.TOOL,
+        answering.TOOL,
+        *((writing.INDEX, writing.REMOVE) if settings.allow_writes else ()),
+    )
+    return {tool.name: tool for tool in tools}
 
 
 def _result(answer: ToolAnswer, *, as_json: bool) -> CallToolResult:
@@ -150,23 +125,30 @@ def _failed(text: str, limit: int) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=bounded(text, limit))], is_error=True)
 
 
-def _unknown(name: str, tools: Sequence[str]) -> str:
+def _unknown(name: str, tools: Mapping[str, DeclaredTool]) -> str:
     near = get_close_matches(name[:LONGEST_ID], tools, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no tool {shown(name)}.{hint} The tools are {', '.join(tools)}."
 
 
-def _listed_schema(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]) -> dict[str, Any]:
+def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]) -> Tool:
     schema = _input_schema(tool.arguments)
     properties = schema["properties"]
     if "top_k" in properties:
         properties["top_k"]["default"] = settings.top_k
     if "mode" in properties and settings.words_only:  # there is nothing to choose
         del properties["mode"]
-    if len(names) > 1 and tool.name != LIST:
+    if len(names) > 1 and tool is not indexes.LIST:
         schema["properties"] = {INDEX: {"type": "string", "enum": list(names)}, **properties}
         schema["required"] = [INDEX, *schema.get("required", [])]
-    return schema
+    return Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schema,
+        output_schema=_output_schema(tool.answer),
+        annotations=WRITES if tool.writes else READS,
+    )
 
 
 def _input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
