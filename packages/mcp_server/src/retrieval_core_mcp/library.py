@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.types import Degradation
 from retrieval_core_mcp.documents import fields_of, joined, kept, may_see
 from retrieval_core_mcp.progress import StageProgress
 from retrieval_core_mcp.tenancy import narrowed, own_pack, own_result
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         ChunkValidation,
         Confidence,
         ContextPack,
+        Degradation,
         RetrievalResult,
         SearchMode,
     )
@@ -56,6 +56,8 @@ NO_VECTORS = (
     "lexical; to make that the normal way, start the server with --config lexical."
 )
 WARM_UP = "warm up"
+MOMENT = 0.2
+"""Seconds that the first search has the processors for itself, where it comes as soon as the model is loaded."""
 MOST_KEPT = 64
 """Callers who may see different passages for whom it is kept what an index holds: to find that takes a while."""
 
@@ -110,6 +112,7 @@ class Library:
         self._described: dict[Filter | None, tuple[str, Contents]] = {}
         self._documents: dict[Filter | None, tuple[str, Sequence[str]]] = {}
         self._opening: asyncio.Task[_Opened] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._is_awaited = False
 
@@ -120,9 +123,10 @@ class Library:
         """
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
-            self._warming = asyncio.create_task(self._warm_up(self._opening))
-            self._opening.add_done_callback(_note_failure)
-            self._warming.add_done_callback(_note_failure)
+            self._loading = asyncio.create_task(_load(self._opening))
+            self._warming = asyncio.create_task(self._warm_up(self._opening, self._loading))
+            for task in (self._opening, self._loading, self._warming):
+                task.add_done_callback(_note_failure)
 
     @property
     def settings(self) -> ServerSettings:
@@ -369,10 +373,12 @@ class Library:
 
     async def aclose(self) -> None:
         """Stop loading, and close the index; waits for threads that cannot be stopped."""
-        if self._opening is None or self._warming is None:
+        if self._opening is None or self._loading is None or self._warming is None:
             return
+        self._loading.cancel()
         self._warming.cancel()
-        await asyncio.wait([self._warming, self._opening])  # a thread that opens an index cannot be stopped
+        # A thread that opens an index cannot be stopped.
+        await asyncio.wait([self._loading, self._warming, self._opening])
         if self._opening.exception() is None:
             await self._opening.result().index.aclose()
 
@@ -388,6 +394,8 @@ class Library:
         arrived = self._clock.now()
         opened = await self._opened()
         if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
+            from retrieval_core.types import Degradation  # noqa: PLC0415 - the handshake does not wait for it
+
             return await ask(opened.words, "lexical"), (Degradation("embed", STILL_LOADING),)
         try:
             return await ask(opened.index, mode), ()
@@ -407,15 +415,15 @@ class Library:
         Raises:
             StoreError: There is no index, so that waiting is of no use.
         """
-        assert self._warming is not None  # noqa: S101 - start() made it
-        if self._warming.done():
-            return True
+        assert self._loading is not None  # noqa: S101 - start() made it
         self._is_awaited = True
+        if self._loading.done() or _is_loaded(opened.index.embedder):
+            return True
         await opened.index.adescribe()
         with suppress(TimeoutError):
             async with self._clock.timeout(max(0.0, self._settings.wait_seconds - (self._clock.now() - arrived))):
-                await asyncio.wait([self._warming])
-        return self._warming.done()
+                await asyncio.wait([self._loading])
+        return self._loading.done()
 
     async def _open(self) -> _Opened:
         return await asyncio.to_thread(self._open_now)
@@ -439,13 +447,14 @@ class Library:
         words = RetrievalPipeline(index.store, config=index.config)
         return _Opened(index, words, build_word_analyzer(index.config.analysis))
 
-    async def _warm_up(self, opening: asyncio.Task[_Opened]) -> None:
-        """Load the model, however long it takes, and then what the first dense search loads, if none waits for that."""
-        index = (await asyncio.shield(opening)).index
-        if index.embedder is None:
+    async def _warm_up(self, opening: asyncio.Task[_Opened], loading: asyncio.Task[None]) -> None:
+        """Load what the first dense search loads, behind the model, if none does it itself in a moment."""
+        await asyncio.wait([loading])
+        await self._clock.sleep(MOMENT)
+        if loading.cancelled() or loading.exception() is not None or self._is_awaited:
             return
-        await asyncio.gather(_embed(index.embedder), _load_tokenizer(index.embedder))
-        if not self._is_awaited:
+        index = opening.result().index
+        if index.embedder is not None:
             await index.aretrieve(WARM_UP, top_k=1, mode="dense")
 
 
@@ -470,6 +479,22 @@ async def _holds_no_vectors(index: Index) -> bool:
         manifest = (await index.adescribe()).manifest
         return manifest is not None and manifest.dimension is None
     return False
+
+
+async def _load(opening: asyncio.Task[_Opened]) -> None:
+    """Load the model of an index, however long it takes."""
+    embedder = (await asyncio.shield(opening)).index.embedder
+    if embedder is None:
+        return
+    if _is_loaded(embedder):  # the first search need not wait for a text that nobody asks for
+        await _load_tokenizer(embedder)
+    else:
+        await asyncio.gather(_embed(embedder), _load_tokenizer(embedder))
+
+
+def _is_loaded(embedder: Embedder | None) -> bool:
+    """Whether a model is in memory, of an embedder that tells."""
+    return bool(getattr(embedder, "is_loaded", False))
 
 
 async def _embed(embedder: Embedder) -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.types import AnswerDone, RetrievalDone
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
@@ -75,6 +73,8 @@ def own_pack(pack: ContextPack) -> ContextPack:
 
 def own_event(event: AnswerEvent) -> AnswerEvent:
     """Return an event of an answer without what it says of more than its passages."""
+    from retrieval_core.types import AnswerDone, RetrievalDone  # noqa: PLC0415 - the handshake does not wait for it
+
     match event:
         case RetrievalDone(pack=pack) if pack is not None:
             return replace(event, pack=own_pack(pack))

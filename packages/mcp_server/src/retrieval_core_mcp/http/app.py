@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -65,15 +64,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        warming = [asyncio.ensure_future(served.problem()) for served in indexes]
+        for served in indexes:
+            served.library.start()
         try:
             async with endpoint.run():
                 yield
         finally:
-            for task in warming:
-                task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
             await indexes.aclose()
 
     async def documents(request: Request) -> ASGIApp:

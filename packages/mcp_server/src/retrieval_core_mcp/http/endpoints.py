@@ -30,7 +30,6 @@ from retrieval_core_mcp.http.envelope import RequestError, error_response, json_
 from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
-from retrieval_core_mcp.http.openapi import document as openapi_document
 from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST, picture_of_page, place_on_page
 from retrieval_core_mcp.http.problems import refused, result_shown, shown
 from retrieval_core_mcp.http.reading import (
@@ -334,10 +333,16 @@ class Endpoints:
 
     async def openapi(self, _request: Request) -> Response:
         """Answer ``GET /openapi.json``."""
-        return json_response(openapi_document())
+        return json_response(await asyncio.to_thread(_openapi))
 
     async def _body(self, request: Request) -> dict[str, Any]:
         return await read_object(request, self.settings.max_body_bytes)
+
+
+def _openapi() -> dict[str, Any]:
+    from retrieval_core_mcp.http.openapi import document  # noqa: PLC0415 - for who asks for it
+
+    return document()
 
 
 def _options(query: ContextQuery) -> dict[str, Any]:

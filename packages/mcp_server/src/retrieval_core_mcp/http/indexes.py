@@ -10,10 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from retrieval_core.compat.service import ValidationResult
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
 from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
-from retrieval_core_mcp.http.answers import ValidationAnswer
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.observe import Observer
     from retrieval_core.types import Chunk, Confidence, Hit, RetrievalResult
     from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.http.answers import ValidationAnswer
     from retrieval_core_mcp.library import Library
 
 _STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
@@ -152,6 +151,9 @@ class ServedIndex:
         validation = await self.index.avalidate(chunk.id)
         if validation is None:
             raise RequestError(404, f"Chunk {chunk.id} not found")
+        from retrieval_core.compat.service import ValidationResult  # noqa: PLC0415 - nobody waits for it at the start
+        from retrieval_core_mcp.http.answers import ValidationAnswer  # noqa: PLC0415 - likewise
+
         told = ValidationResult.of(validation).model_dump()
         return ValidationAnswer(**told, file_changed=bool(await self.library.changed((chunk,))))
 

@@ -7,10 +7,9 @@ import json
 import logging
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
-
-import jwt
 
 from retrieval_core_mcp.http.addresses import is_safe_address
 from retrieval_core_mcp.http.envelope import RequestError
@@ -18,6 +17,8 @@ from retrieval_core_mcp.http.tokens import BearerToken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import jwt
 
     from retrieval_core.run.clock import Clock
     from retrieval_core_mcp.http.settings import HttpSettings
@@ -89,6 +90,7 @@ class JwtVerifier:
     """
 
     def __init__(self, oauth: OAuth, clock: Clock) -> None:
+        import_module("jwt")  # before the first request, since it takes a while
         self._oauth = oauth
         self._clock = clock
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
@@ -105,6 +107,8 @@ class JwtVerifier:
         """
         if len(token) > LONGEST_TOKEN:
             raise InvalidToken
+        import jwt  # noqa: PLC0415 - for who has an issuer
+
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
@@ -158,6 +162,7 @@ class JwtVerifier:
         self._tried = self._clock.now()
         made = await asyncio.to_thread(_client)  # imports it, and reads the certificates of authorities
         import httpx2  # noqa: PLC0415 - for who has an issuer
+        import jwt  # noqa: PLC0415 - likewise
 
         try:
             async with self._clock.timeout(FETCH_SECONDS), made as client:

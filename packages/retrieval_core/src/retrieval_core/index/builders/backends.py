@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from retrieval_core.adapters.registry import CACHES, EMBEDDERS, LLMS, STORES, AdapterParts
 from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.ports import Preloading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,8 +39,10 @@ def preloaded_embedder(config: RetrievalConfig) -> Embedder | None:
     """
     check_complete(config)
     embedder = build_embedder(config.embedder)
-    if isinstance(embedder, Preloading):
-        embedder.preload()
+    # As Preloading has it, which is not asked: importing the ports, and what they import, can wait until it loads.
+    preload = getattr(embedder, "preload", None)
+    if preload is not None:
+        preload()
     return embedder
 
 
