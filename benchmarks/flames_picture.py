@@ -190,4 +190,4 @@ def _label(frame: str, letters: int) -> str:
 
 
 def _figure(milliseconds: float) -> str:
-    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.2g}"
+    return f"{milliseconds:,.0f}" if milliseconds >= 99.5 else f"{milliseconds:.2g}"

@@ -56,7 +56,7 @@ NO_VECTORS = (
     "lexical; to make that the normal way, start the server with --config lexical."
 )
 WARM_UP = "warm up"
-MOMENT = 0.2
+WARM_UP_AFTER = 0.2
 """Seconds that the first search has the processors for itself, where it comes as soon as the model is loaded."""
 MOST_KEPT = 64
 """Callers who may see different passages for whom it is kept what an index holds: to find that takes a while."""
@@ -450,11 +450,12 @@ class Library:
     async def _warm_up(self, opening: asyncio.Task[_Opened], loading: asyncio.Task[None]) -> None:
         """Load what the first dense search loads, behind the model, if none does it itself in a moment."""
         await asyncio.wait([loading])
-        await self._clock.sleep(MOMENT)
-        if loading.cancelled() or loading.exception() is not None or self._is_awaited:
+        if loading.cancelled() or loading.exception() is not None or opening.result().index.embedder is None:
             return
-        index = opening.result().index
-        if index.embedder is not None:
+        await self._clock.sleep(WARM_UP_AFTER)
+        if not self._is_awaited:
+            index = opening.result().index
+            await index.adescribe()  # fails where there is none, before anything is embedded
             await index.aretrieve(WARM_UP, top_k=1, mode="dense")
 
 
@@ -494,7 +495,7 @@ async def _load(opening: asyncio.Task[_Opened]) -> None:
 
 def _is_loaded(embedder: Embedder | None) -> bool:
     """Whether a model is in memory, of an embedder that tells."""
-    return bool(getattr(embedder, "is_loaded", False))
+    return getattr(embedder, "is_loaded", False) is True
 
 
 async def _embed(embedder: Embedder) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SOON = 0.05
+TOLD_AFTER = 0.05
 """Seconds after which a call begins to tell its steps, as they end."""
 
 
@@ -83,7 +83,7 @@ async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable
 
     sending: list[asyncio.Task[None]] = []
     # Most calls have ended by then, and tell all at their end; a task that waits for each step would cost them more.
-    timer = loop.call_later(SOON, lambda: sending.append(loop.create_task(send())))
+    timer = loop.call_later(TOLD_AFTER, lambda: sending.append(loop.create_task(send())))
     try:
         result = await work(put)
         await asyncio.sleep(0)  # steps of other threads are on their way

@@ -89,7 +89,7 @@ def _in_utc(moment: datetime) -> datetime:
 class NewDocument(BaseModel):
     """A document to be split, embedded and kept; it replaces the one with its id."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: _Id
     text: Annotated[StrictStr, Field(min_length=1)]
@@ -102,7 +102,7 @@ class NewDocument(BaseModel):
 class NewDocuments(BaseModel):
     """Documents for an index."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     index: _Id | None = None
     documents: Annotated[tuple[NewDocument, ...], Field(min_length=1, max_length=1_000)]

@@ -378,7 +378,9 @@ async def run(call: ToolCall) -> ToolAnswer:
 
     # Many passages take some milliseconds; all in one thread, since each hand-over costs as much as a part of it.
     answered = await asyncio.to_thread(answer_unless_changed)
-    return answered or await asyncio.to_thread(answer, await call.library.changed(chunks))
+    if answered is not None:
+        return answered
+    return await asyncio.to_thread(answer, await call.library.changed(chunks))
 
 
 def _is_unlikely(found: RetrievalResult, confidence: Confidence | None, bound: float) -> bool:

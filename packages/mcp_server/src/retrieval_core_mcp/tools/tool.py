@@ -36,7 +36,7 @@ Mode: TypeAlias = Literal["hybrid", "dense", "lexical"]
 class Arguments(BaseModel):
     """Arguments of a tool: no other names, and no other types, are taken."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class PassageArguments(Arguments):
@@ -64,7 +64,7 @@ class Sized(Arguments):
 class StructuredContent(BaseModel):
     """The structured content of a tool's answer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ _Time: TypeAlias = Annotated[
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     left_out: ClassVar[frozenset[str]] = frozenset()
     """Fields that are not in the JSON where they have their defaults."""

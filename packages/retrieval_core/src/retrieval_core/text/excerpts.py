@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from math import fsum, log
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 OMISSION = "\n[…]\n"
 """Stands where something between two quotes is left out."""
-_MOST_KEPT = 512
-"""Passages that it is remembered of what they consist of: other questions find the same ones. Some 2 MB when full."""
-_LONGEST_KEPT = 10_000
-"""The most characters of such a passage."""
 
 
 class Excerpter:
@@ -51,23 +46,13 @@ class Excerpter:
         """
         if len(passage) <= size:
             return passage
-        read = _read_before if len(passage) <= _LONGEST_KEPT else _read
-        spans, terms = read(self._analyzer, passage)
-        held = [self._wanted.intersection(each) for each in terms]
+        spans = _sentences(passage)
+        held = [self._wanted.intersection(self._analyzer.terms(passage[span.start : span.end])) for span in spans]
         counts = Counter(term for terms in held for term in terms)
         weights = {term: log(1 + len(held) / count) for term, count in counts.items()}
         scores = [fsum(weights[term] for term in sorted(terms)) for terms in held]
         chosen = _chosen(spans, sorted(range(len(spans)), key=lambda at: (-scores[at], at)), size)
         return _joined(passage, spans, chosen)
-
-
-def _read(analyzer: Analyzer, passage: str) -> tuple[Sequence[Span], Sequence[Sequence[str]]]:
-    """Return where the sentences of a passage stand, and the terms of each."""
-    spans = _sentences(passage)
-    return spans, [tuple(analyzer.terms(passage[span.start : span.end])) for span in spans]
-
-
-_read_before = lru_cache(_MOST_KEPT)(_read)
 
 
 def _chosen(spans: Sequence[Span], order: Sequence[int], size: int) -> Collection[int]:

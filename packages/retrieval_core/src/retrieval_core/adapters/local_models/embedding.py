@@ -113,9 +113,13 @@ class RunsEmbeddingModel(RunsBert):
         self._queries = ThreadPool("embed-query", self._threads)
         self._passages = ThreadPool("embed-passages", self._threads)
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Names the model, and a digest of all that its vectors depend on: files, prefixes, pooling and length."""
+        return self._id
+
+    @cached_property
+    def _id(self) -> str:
         model = self._model
         further = (model.passage_prefix, model.pooling, model.dimension, model.given_dimension, model.centred)
         plain = ("", "cls", model.given_dimension, model.given_dimension, False)

@@ -14,6 +14,9 @@ from retrieval_core.errors import ModelNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_PIECE = 1 << 24
+"""Bytes that are read at a time for a checksum."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
@@ -42,9 +45,6 @@ class ModelFiles:
 
     paths: Mapping[str, Path]
     checksums: Mapping[str, str]
-
-
-_PIECE = 1 << 24
 
 
 class _AbsentError(Exception):
@@ -126,7 +126,7 @@ def _read(paths: Mapping[str, Path]) -> ModelFiles:
 
 
 def _sha256(path: Path) -> str:
-    """Return the checksum of a file, read in few pieces: after each one this thread waits for those that import."""
+    """Return the checksum of a file, read in few pieces: after each one the thread waits for Python's lock."""
     digest = hashlib.sha256()
     piece = memoryview(bytearray(min(_PIECE, max(1, path.stat().st_size))))
     with path.open("rb", buffering=0) as file:

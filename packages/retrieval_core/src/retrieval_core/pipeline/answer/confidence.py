@@ -16,14 +16,13 @@ them with the question, and the chance that they answer is another such curve, o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import log, tanh
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from retrieval_core.types import Confidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import AnswerSentence, Hit
@@ -42,10 +41,6 @@ RANK_WEIGHTS: Final = (3, 2, 1)
 weights, a small index whose second and third hit are about something else would be taken for one without an answer."""
 _NAMED: Final = 5
 """Missing words that an explanation names."""
-_MOST_KEPT: Final = 512
-"""Passages whose terms are remembered, since other questions find the same ones; some 2 MB when full."""
-_LONGEST_KEPT: Final = 10_000
-"""The most characters of such a passage."""
 _PROBE: Final = "xqzj"
 """A word of no language, beside which stop words are no terms of a question."""
 
@@ -208,7 +203,7 @@ def signals_of(question: str, hits: Sequence[Hit], *, embedder_id: str | None, a
     wanted = _content_terms(question, analyzer)
     if not wanted:
         return Signals(kind, cosine, None)
-    held = [wanted.intersection(_terms_of(hit.chunk.indexed_text, analyzer)) for hit in hits[: len(RANK_WEIGHTS)]]
+    held = [wanted.intersection(analyzer.terms(hit.chunk.indexed_text)) for hit in hits[: len(RANK_WEIGHTS)]]
     weights = RANK_WEIGHTS[: len(held)]
     found = sum(weight * len(terms) for weight, terms in zip(weights, held, strict=True))
     missing = _words(question, wanted.difference(*held), analyzer)
@@ -227,16 +222,6 @@ def _content_terms(question: str, analyzer: Analyzer) -> frozenset[str]:
     # A full stop between words keeps neighbours from becoming terms of several words, which would count words twice.
     terms = analyzer.query_terms(" . ".join((*question.split(), _PROBE)))
     return frozenset(term for term in terms if not term.startswith("_")) - {*analyzer.query_terms(_PROBE)}
-
-
-def _terms_of(text: str, analyzer: Analyzer) -> Iterable[str]:
-    """Return the terms of a passage, each once."""
-    return _known_terms(text, analyzer) if len(text) <= _LONGEST_KEPT else analyzer.terms(text)
-
-
-@lru_cache(_MOST_KEPT)
-def _known_terms(text: str, analyzer: Analyzer) -> Sequence[str]:
-    return tuple(dict.fromkeys(analyzer.terms(text)))
 
 
 def _words(question: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str, ...]:
