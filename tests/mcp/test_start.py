@@ -18,6 +18,7 @@ from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.explain import NO_INDEX, explain, scrub
+from retrieval_core_mcp.library import WARM_UP, WARM_UP_AFTER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +98,56 @@ def test_a_model_that_comes_within_the_second_is_waited_for(config: RetrievalCon
             assert answer.structured_content["degraded"] == []
 
     asyncio.run(conversation())
+
+
+def test_what_the_first_search_loads_is_loaded_behind_the_model(config: RetrievalConfig) -> None:
+    """By a search of its own, once for a moment nobody has asked; none comes where somebody has."""
+
+    async def conversation(*, asks: bool) -> list[str]:
+        held = Held(config)
+        async with Client(held.server) as client:
+            if asks:
+                await client.call_tool("search", {"query": "the moon"})
+            await held.until_asked()
+            warming = held.library._warming
+            assert warming is not None
+            while not warming.done():
+                held.clock.advance(WARM_UP_AFTER)
+                await asyncio.sleep(0)
+            return held.embedder.queries
+
+    assert asyncio.run(conversation(asks=False)) == [WARM_UP, WARM_UP]
+    assert sorted(asyncio.run(conversation(asks=True))) == sorted([WARM_UP, "the moon"])
+
+
+class Loaded(FakeEmbedder):
+    """An embedder whose model is in memory from the beginning."""
+
+    is_loaded = True
+
+
+class Unsure(FakeEmbedder):
+    """An embedder of somebody else, with a method of that name."""
+
+    def is_loaded(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("kind", "queries"), [(Loaded, ["the moon"]), (Unsure, ["the moon", WARM_UP])])
+def test_a_search_waits_for_no_other_text_where_the_model_is_loaded(
+    config: RetrievalConfig, kind: type[FakeEmbedder], queries: list[str]
+) -> None:
+    """An embedder is asked to embed something at the start, unless it says that it is loaded."""
+
+    async def conversation() -> list[str]:
+        held = Held(config)
+        held.embedder = kind()
+        async with Client(held.server) as client:
+            answer: Any = await client.call_tool("search", {"query": "the moon"})
+            assert answer.structured_content["degraded"] == []
+        return sorted(held.embedder.queries)
+
+    assert asyncio.run(conversation()) == sorted(queries)
 
 
 def test_searches_by_words_and_reading_do_not_wait(config: RetrievalConfig) -> None:
