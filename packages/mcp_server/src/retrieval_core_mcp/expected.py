@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core_mcp.fitting import in_one_line
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Hit, RetrievalResult
 
 NOT_FOUND = "Neither side finds it: it has none of the words, and is not near in meaning."
+DEEPEST = 1_000
+"""Results that are searched for a chunk that is not among those that were asked for."""
 _LONGEST_NOTE = 160
 
 
@@ -22,8 +24,9 @@ class ExpectedPassage:
 
     Attributes:
         why: In a sentence.
-        hit: With its scores; ``None`` where the question does not find it at all.
-        rank: From 1, also behind the results that were asked for; ``None`` where it is not among any.
+        hit: With its scores; ``None`` if the query does not find it at all. Without a rank it has only the scores that
+            compare the chunk itself with the query: ranks, and scores made of them, would be those of another search.
+        rank: From 1, also after the results that were asked for; ``None`` if it is not among any.
     """
 
     why: str
@@ -46,30 +49,34 @@ async def why_not(
     filters: Mapping[str, Any] | None,
     *,
     asked: int,
-    deepest: int,
+    candidates: int,
 ) -> ExpectedPassage:
-    """Return why a passage of the index is not among results.
+    """Return why a chunk of the index is not among results.
 
     Args:
         found: The results.
-        search: Asks the same question, with a filter and a number of results.
-        filters: Those of the question.
+        search: Repeats the search, with a filter and a number of results.
+        filters: Those of the query.
         asked: How many results were asked for.
-        deepest: The most that can be.
+        candidates: How many candidates of each side the search fused: so many results are in the order of that search.
 
     Raises:
         RetrievalError: As searching.
     """
-    deeper = await search(filters, deepest)
-    if (place := among(deeper, chunk_id)) is not None:
-        return ExpectedPassage(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
+    searched = len(found.hits)
+    for depth in dict.fromkeys((max(asked, min(candidates, DEEPEST)), max(asked, DEEPEST))):
+        if depth == asked:
+            continue
+        deeper = await search(filters, depth)
+        searched = len(deeper.hits)
+        if (place := among(deeper, chunk_id)) is not None:
+            return ExpectedPassage(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
+        if searched < depth:
+            break
     own = {"id": {"$eq": chunk_id}}
     alone = await search({"$and": [own, filters]} if filters else own, 1)
     if alone.hits and alone.hits[0].id == chunk_id:
-        others = f"{len(deeper.hits)} others come before it"
-        worst = deeper.hits[-1].scores.final if deeper.hits else None
-        last = "" if worst is None else f", the last with the score {worst:.4g}"
-        return ExpectedPassage(f"It is not among the results: {others}{last}.", alone.hits[0])
+        return ExpectedPassage(f"It is not among the first {searched:,} results.", _measured(alone.hits[0]))
     if filters and (await search(own, 1)).hits:
         return ExpectedPassage("The filter excludes it.")
     dropped = [
@@ -79,3 +86,10 @@ async def why_not(
         if item.id == chunk_id
     ]
     return ExpectedPassage(dropped[0] if dropped else NOT_FOUND)
+
+
+def _measured(hit: Hit) -> Hit:
+    """Return a hit with only the scores that do not depend on other hits."""
+    return replace(
+        hit, scores=replace(hit.scores, dense_rank=None, lexical_rank=None, fused=None, mmr=None, final=None)
+    )

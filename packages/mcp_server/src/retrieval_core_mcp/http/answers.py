@@ -53,10 +53,11 @@ class ScoredChunk(_Answer):
     id: str
     rank: Annotated[int, Field(ge=1)] | None = None
     """Its place in the order of the index; none where it is not among the results, however many are asked for."""
-    score: float
-    """By which it is ordered."""
+    score: float | None = None
+    """By which it is ordered; none without a rank."""
     scores: dict[str, float]
-    """Scores and ranks of each stage that saw it; ranks count from 1."""
+    """Scores and ranks of each stage that saw it; ranks count from 1. Without a rank they are only those that compare
+    the passage itself with the question."""
     found_by: tuple[Origin, ...] = ()
     """The searches beside the question's own that found it."""
     index: str | None = None

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.compat.service import MOST_RESULTS
 from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core_mcp.expected import among, why_not
 from retrieval_core_mcp.http.envelope import RequestError
@@ -48,7 +47,8 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         told = among(found, query.chunk_id)
         if told is None:
             await served.chunk(query.chunk_id, call.condition)
-            told = await why_not(query.chunk_id, found, search, query.filters, asked=query.top_k, deepest=MOST_RESULTS)
+            candidates = served.engine.config.search.candidates
+            told = await why_not(query.chunk_id, found, search, query.filters, asked=query.top_k, candidates=candidates)
         answer["why"] = told.why
         if told.hit is not None:
             answer["expected"] = _scored(told.hit, told.rank)
@@ -77,9 +77,9 @@ def _shown(found: RetrievalResult, analyzer: Analyzer) -> list[dict[str, Any]]:
 
 
 def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": hit.id, "score": hit.score, "scores": scores_of(hit), **index_of(hit)}
+    told: dict[str, Any] = {"id": hit.id, "scores": scores_of(hit), **index_of(hit)}
     if rank is not None:
-        told["rank"] = rank
+        told |= {"rank": rank, "score": hit.score}
     if hit.found_by:
         told["found_by"] = [asdict(origin) for origin in hit.found_by]
     return told

@@ -136,7 +136,8 @@ async def _expected(
         entry = await call.library.fetch(expected, call.condition)
         if entry is None or entry.chunk is None:
             raise nothing_with(expected)
-        told = await why_not(expected, found, partial(_search, call), given.filters, asked=asked, deepest=MOST_RESULTS)
+        candidates = call.settings.retrieval.search.candidates
+        told = await why_not(expected, found, partial(_search, call), given.filters, asked=asked, candidates=candidates)
     return None if told.hit is None else _scored(told.hit, told.rank), told.why
 
 
