@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -13,10 +13,10 @@ from urllib.parse import quote, urljoin, urlsplit
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
 from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
 from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.tools.names import URL_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from retrieval_core import Index
     from retrieval_core.compat.service import SearchQuery
@@ -170,20 +170,34 @@ class ServedIndex:
     def metadata(self, chunk: Chunk) -> dict[str, Any]:
         """Return where a chunk is from, as the contract's ``ChunkMetadata``."""
         told: dict[str, Any] = {"chunk_id": chunk.id, "url": self._url(chunk), "position": chunk.chunk_index}
-        if chunk.timestamp is not None:
-            told["timestamp"] = utc(chunk.timestamp)
+        if (timestamp := chunk.timestamp or _as_moment(chunk.metadata.get("timestamp"))) is not None:
+            told["timestamp"] = utc(timestamp)
         if chunk.title is not None:
             told["document_title"] = chunk.title[:_LONGEST_TITLE]
+        own_id = chunk.metadata.get("chunk_id")
+        if isinstance(own_id, (int, str)) and not isinstance(own_id, bool):
+            told["payload_chunk_id"] = own_id
         return told
 
     def _url(self, chunk: Chunk) -> str:
-        own = chunk.metadata.get("url")
-        if isinstance(own, str) and is_url(own):
-            return own
+        for own in (*(chunk.metadata.get(name) for name in URL_FIELDS), chunk.source):
+            if isinstance(own, str) and is_url(own):
+                return own
         document = quote(chunk.document_id, safe="")
         if self.base_url is not None:
             return urljoin(self.base_url, quote(chunk.document_id))
         return f"urn:retrieval:{quote(self.name, safe='')}:{document}"
+
+
+def _as_moment(written: object) -> datetime | None:
+    """Return the time that a field of another program says in ISO 8601; ``None`` if it says none."""
+    if not isinstance(written, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def is_url(text: str) -> bool:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 200
 """The most characters of titles, headings and sources."""
+URL_FIELDS = ("url", "source_url")
+"""Metadata fields in which a document usually has its address."""
 
 _WEB_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
 
@@ -67,7 +69,7 @@ def title_of(chunk: Chunk) -> str:
 
 def web_address(source: str | None, metadata: Mapping[str, Any]) -> str | None:
     """Return the address that a document has of its own: in its metadata, or as its source."""
-    for given in (metadata.get("url"), source):
+    for given in (*(metadata.get(name) for name in URL_FIELDS), source):
         if isinstance(given, str) and _WEB_ADDRESS.fullmatch(given) and is_short(given):
             return given
     return None

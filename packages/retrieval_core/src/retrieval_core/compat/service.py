@@ -148,7 +148,7 @@ class SearchQuery(_Model):
 class ChunkMetadata(_Model):
     """Where a result is from."""
 
-    left_out = frozenset({"position", "timestamp", "document_title", "index"})
+    left_out = frozenset({"position", "timestamp", "document_title", "index", "payload_chunk_id"})
 
     chunk_id: _Words
     """A UUID, or the id that the index has for the chunk, such as ``guide.md#3``."""
@@ -161,6 +161,8 @@ class ChunkMetadata(_Model):
     document_title: Annotated[str, Field(strict=True, max_length=500)] | None = None
     index: _Words | None = None
     """Which of several indexes it is from, where several were asked."""
+    payload_chunk_id: StrictStr | Annotated[int, Field(strict=True)] | None = None
+    """The ``chunk_id`` among the chunk's own fields, as the program that wrote them chose it."""
 
 
 class SearchResult(_Model):

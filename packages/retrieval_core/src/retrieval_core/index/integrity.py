@@ -112,7 +112,9 @@ class IntegrityCheck:
         elif (state := (await self._sources()).get(source or "")) is not None:
             again, _ = await self._read_again(state)
             text = again[name].text if name in again else None
-        results = await asyncio.to_thread(compare_chunks, name, source, text, list(fetched.chunks.values()))
+        # A store that another program filled may not know which chunks a document has; this one is there in any case.
+        chunks = {**fetched.chunks, chunk_id: chunk}
+        results = await asyncio.to_thread(compare_chunks, name, source, text, list(chunks.values()))
         # A part of the text that no chunk holds may bear the name of the chunk behind it.
         return next((result for result in reversed(results) if result.chunk_id == chunk_id), None)
 
