@@ -17,6 +17,7 @@ PACKAGE = Path(retrieval_core.__file__).parent
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset({layer})
     for layer in (
+        "installation",
         "errors",
         "types",
         "ports",

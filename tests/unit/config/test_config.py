@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import RetrievalConfig, load_config, parse_value, preset_names
-from retrieval_core.errors import ConfigurationError, MissingExtraError
+from retrieval_core.errors import ConfigurationError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -253,15 +253,6 @@ def test_more_may_be_asked_for_than_mmr_chooses_from(search_type: str, given: st
         result = index.retrieve("sturdy phone", top_k=30 if given == "called" else None)
     assert len({hit.id for hit in result.hits}) == 30
     assert result.degraded == ()
-
-
-def test_a_missing_extra_names_both_ways_to_install_it() -> None:
-    """The package of an index, and the folder of a checkout, where the package may not be on an index at all."""
-    message = str(MissingExtraError("redis", "The Redis cache"))
-    assert message == (
-        "The Redis cache needs an extra. Install it with: pip install 'retrieval-core[redis]' "
-        "(in a checkout: pip install -e 'packages/retrieval_core[redis]')"
-    )
 
 
 def test_a_fixed_weight_is_equal_unless_it_is_set() -> None:

@@ -87,9 +87,9 @@ def test_a_document_stands_where_its_best_chunk_does() -> None:
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message is the line that mends it."""
+    """The message contains the command that installs it."""
     monkeypatch.setitem(sys.modules, "ir_measures", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'retrieval-core\[evaluate\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[evaluate\]"):
         measured("a")
 
 

@@ -289,5 +289,5 @@ def test_missing_extra(tmp_path: Path, suffix: str, module: str, monkeypatch: py
     else:
         {".docx": word, ".pptx": presentation, ".epub": book}[suffix](path)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"Reading {suffix[1:].upper()} files .*retrieval-core\[documents\]"):
+    with pytest.raises(MissingExtraError, match=rf"Reading {suffix[1:].upper()} files .*\[documents\]"):
         read(path)

@@ -135,7 +135,7 @@ def test_scans_are_told_from_damaged_files(tmp_path: Path, capfd: pytest.Capture
 def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without PDFium the error names the command that installs it."""
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(MissingExtraError, match=r"Reading PDF files .*retrieval-core\[documents\]"):
+    with pytest.raises(MissingExtraError, match=r"Reading PDF files .*\[documents\]"):
         read(pdf(tmp_path / "a.pdf", [[("Words.", BODY, 100)]]))
 
 

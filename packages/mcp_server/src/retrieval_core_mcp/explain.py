@@ -55,6 +55,9 @@ def explain(error: Exception, config: RetrievalConfig) -> str:  # noqa: PLR0911 
             if isinstance(error, errors.ModelNotFoundError):
                 return f"The embedding model cannot be loaded. {IN_THE_LOG}"
             return f"The index cannot be used: it is damaged, or does not fit this server. {advice}. {IN_THE_LOG}"
+        case errors.MissingExtraError():  # the command that installs it names folders of this machine
+            logger.error("%s", error)
+            return f"{error.needed_for} needs the extra {error.extra!r}, which is not installed. {IN_THE_LOG}"
         case errors.DeadlineExceededError():
             return "The search took too long. Ask again, or for fewer results."
         case errors.RetrievalError():

@@ -46,11 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def install_line(extra: str) -> str:
-    """Return the command that installs an extra: from a package index, and in a checkout, where that would fail."""
-    return f"pip install 'retrieval-core[{extra}]' (in a checkout: pip install -e 'packages/retrieval_core[{extra}]')"
-
-
 class RetrievalError(Exception):
     """Base of every error raised by this library."""
 
@@ -73,11 +68,19 @@ class ConfigurationError(RetrievalError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional dependency is not installed; the message holds the ``pip install`` line that mends it."""
+    """An optional dependency is not installed; the message contains the command that installs it.
+
+    Attributes:
+        extra: The extra of ``retrieval-core`` that brings it.
+        needed_for: The component that needs it, as the message begins.
+    """
 
     def __init__(self, extra: str, needed_for: str) -> None:
-        super().__init__(f"{needed_for} needs an extra. Install it with: {install_line(extra)}")
+        from retrieval_core.installation import install_command  # noqa: PLC0415 - only this error needs it
+
+        super().__init__(f"{needed_for} needs the extra {extra!r}. Install it with: {install_command(extra)}")
         self.extra = extra
+        self.needed_for = needed_for
 
 
 class ModelNotFoundError(ConfigurationError):

@@ -62,7 +62,7 @@ def test_local_never_looks_for_ragas(ragas_is: Callable[[bool], None]) -> None:
 def test_ragas_without_its_extra_names_the_line_to_install_it(ragas_is: Callable[[bool], None]) -> None:
     """The message holds the pip command."""
     ragas_is(False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'retrieval-core\[ragas\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[ragas\]"):
         choose_evaluator("ragas", LLM, EMBEDDER)
 
 

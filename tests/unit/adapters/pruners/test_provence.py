@@ -201,6 +201,6 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing library is named with what installs it."""
     monkeypatch.setitem(sys.modules, "torch", None)
     pruner = ProvencePruner()
-    with pytest.raises(MissingExtraError, match=r"The pruner Provence needs an extra.*retrieval-core\[provence\]"):
+    with pytest.raises(MissingExtraError, match=r"The pruner Provence needs the extra.*\[provence\]"):
         asyncio.run(pruner.keep("moon", [["A moon.", "Bread."]]))
     asyncio.run(pruner.aclose())

@@ -326,4 +326,4 @@ def test_a_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, "fastembed.rerank.cross_encoder", None)
     error = failure(kind())
     assert isinstance(error, MissingExtraError)
-    assert "retrieval-core[fastembed]" in str(error)
+    assert "[fastembed]" in str(error)

@@ -80,6 +80,8 @@ def no_vectors(served: ServedIndex) -> RequestError:
 def _said(error: BaseException, served: ServedIndex | None) -> str:
     """Return an error's message, without what others than this library say in it, and without paths."""
     text = str(error) or type(error).__name__
+    if isinstance(error, errors.MissingExtraError):  # the command that installs it names folders of this machine
+        text = f"{error.needed_for} needs the extra {error.extra!r}, which is not installed"
     cause = error.__cause__
     while cause is not None:
         if not isinstance(cause, errors.RetrievalError) and (foreign := str(cause)):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.adapters.registry import Adapter
-from retrieval_core.errors import ConfigurationError, install_line
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.installation import install_command
 from retrieval_core.ports import CountsTokens
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.types.escapes import valid_unicode
@@ -89,8 +90,8 @@ def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
     if any(find_spec(package) is None for package in ("tokenizers", BGE_SMALL_EN.files.carrier)):
         who = "there is no embedder" if embedder is None else f"the embedder {embedder.id} counts no tokens"
         msg = (
-            f"{who}, and the local tokenizer is not installed. Do one of these: {install_line('local')}; "
-            f"set context.token_counter to {' or '.join(ENCODINGS)}, with {install_line('tokens')}; "
+            f"{who}, and the local tokenizer is not installed. Do one of these: {install_command('local')}; "
+            f"set context.token_counter to {' or '.join(ENCODINGS)}, with {install_command('tokens')}; "
             'set it to "package.module:factory", a function of yours that returns a counter.'
         )
         raise ConfigurationError(msg, missing_keys=("context.token_counter",))

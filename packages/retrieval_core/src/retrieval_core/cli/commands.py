@@ -206,7 +206,9 @@ def open_command(*, arguments: tuple[str, ...]) -> None:
     It takes the options of retrieval-mcp, such as --index FILE, --config FILE and --allow-writes; --help lists them.
     """
     if find_spec("retrieval_core_mcp") is None:
-        msg = "the page is part of the server: pip install retrieval-core-mcp"
+        from retrieval_core.installation import SERVER, install_command  # noqa: PLC0415 - only this error needs it
+
+        msg = f"the page is part of the server. Install it with: {install_command(package=SERVER)}"
         raise click.ClickException(msg)
     import_module("retrieval_core_mcp.command").serve(["open", *arguments])
 

@@ -40,7 +40,6 @@ from retrieval_core.errors import (
     IndexNotFoundError,
     NotYetEmbeddedError,
     RetrievalError,
-    install_line,
 )
 from retrieval_core.index.builders.backends import (
     build_analyzer,
@@ -52,6 +51,7 @@ from retrieval_core.index.builders.backends import (
 )
 from retrieval_core.index.builders.graph import graph_files
 from retrieval_core.index.builders.stages import build_evaluator, model_for
+from retrieval_core.installation import install_command
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import CompletionRequest, Message, SearchRequest
 from retrieval_core.types import Chunk
@@ -245,7 +245,7 @@ def _extras() -> Iterator[Finding]:
             except PackageNotFoundError:
                 absent.append(name)
         if absent:
-            advice = f"not installed: {', '.join(absent)}; {install_line(extra)}"
+            advice = f"not installed: {', '.join(absent)}; {install_command(extra)}"
             yield Finding(f"extra {extra}", "missing", advice)
         else:
             yield Finding(f"extra {extra}", "ok", ", ".join(found))

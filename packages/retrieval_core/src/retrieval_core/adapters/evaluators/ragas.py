@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from retrieval_core.adapters.evaluators.precision import average_precision
 from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
+from retrieval_core.installation import install_command
 from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.text.prompting import object_schema, parse_answer, shorten
@@ -159,7 +160,7 @@ def _load() -> _Ragas:
             raise MissingExtraError("ragas", "RagasEvaluator") from error
         msg = (
             f"ragas is installed and cannot be used ({error}). "
-            "Install the versions that fit together: pip install 'retrieval-core[ragas]'"
+            f"Install the versions that fit together: {install_command('ragas')}"
         )
         raise ConfigurationError(msg) from error
     return found

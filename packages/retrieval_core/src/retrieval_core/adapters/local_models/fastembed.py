@@ -7,7 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from retrieval_core.errors import ModelNotFoundError, install_line
+from retrieval_core.errors import ModelNotFoundError
+from retrieval_core.installation import install_command
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _SUFFIXES = frozenset({".onnx", ".onnx_data", ".json"})
@@ -89,5 +90,5 @@ def unknown(model: str, known: list[str]) -> str:
     """Return the message for a model that fastembed does not know."""
     return (
         f"fastembed knows no model {model!r} of this kind. It knows {', '.join(known)}; a newer version may know more: "
-        f"{install_line('fastembed')}"
+        f"{install_command('fastembed')}"
     )

