@@ -135,10 +135,16 @@ class Library:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders below which files may be indexed."""
+        """The folders below which files may be indexed, as documents are named: links in them are kept.
+
+        So the documents of a folder behind a link have the same names after the link is switched.
+        """
         from retrieval_core.index.open import base_folder  # noqa: PLC0415 - the handshake does not wait for it
 
-        return self._settings.roots or (base_folder(Path(self._settings.retrieval.index)),)
+        base = base_folder(Path(self._settings.retrieval.index)).absolute()
+        real = base.resolve()  # names are relative to it
+        roots = [root.absolute() for root in self._settings.roots or (base,)]
+        return tuple(real / root.relative_to(base) if root.is_relative_to(base) else root for root in roots)
 
     async def search(
         self,

@@ -73,7 +73,7 @@ async def run_index(call: ToolCall) -> ToolAnswer:
     """Index a file or a folder below one of the allowed ones."""
     given: IndexArguments = call.given
     _check(call)
-    path = await asyncio.to_thread(_allowed, given.path, call.library.roots)
+    path = await asyncio.to_thread(lambda: _allowed(given.path, call.library.roots))
 
     def tell(progress: IndexProgress) -> None:
         if progress.to_embed:
@@ -87,7 +87,7 @@ async def run_index(call: ToolCall) -> ToolAnswer:
 
 def indexed_answer(report: IndexReport, call: ToolCall) -> ToolAnswer:
     """Return what indexing came to, with as many failures as fit."""
-    roots = [root.resolve() for root in call.library.roots]
+    roots = [form for root in call.library.roots for form in (root, root.resolve())]
     failed = [
         FailedPath(path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200))
         for file in report.failed[:MOST_FAILURES]
@@ -132,7 +132,7 @@ def _check(call: ToolCall) -> None:
 
 
 def _allowed(given: str, roots: Sequence[Path]) -> Path:
-    """Return a path that lies below an allowed folder, wherever links lead.
+    """Return a path that lies below an allowed folder, wherever links in that folder lead.
 
     Raises:
         ToolFailure: It does not, or there is nothing; which of the two is not told.
@@ -144,7 +144,7 @@ def _allowed(given: str, roots: Sequence[Path]) -> Path:
         except (OSError, ValueError, RuntimeError):  # no system has such names; links lead in a circle, before 3.13
             continue
         if path.is_relative_to(allowed):
-            return path
+            return root / path.relative_to(allowed)
     there_is = f"there is no file or folder {shown(given)} below the folders that may be indexed"
     msg = f"path: {there_is}. Name it relative to them."
     raise ToolFailure(msg)

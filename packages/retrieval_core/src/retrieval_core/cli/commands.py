@@ -82,7 +82,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     config = given.config()
     place = place_of(config)
 
-    def run(index: Index) -> IndexReport:
+    def run(index: Index, paths: tuple[Path, ...] = paths) -> IndexReport:
         with progress_bar("chunks") as show:
 
             def on_progress(progress: IndexProgress) -> None:
@@ -101,7 +101,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     with open_index(config=config) as index:
         if watch:
-            _keep_up(paths, place, lambda: run(index), tell)
+            _keep_up(paths, place, lambda folders: run(index, folders), tell)
         else:
             tell(report := run(index))
             if report.failed:
@@ -109,14 +109,17 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
 
 def _keep_up(
-    folders: tuple[Path, ...], place: Path, run: Callable[[], IndexReport], tell: Callable[[IndexReport], None]
+    folders: tuple[Path, ...],
+    place: Path,
+    run: Callable[[tuple[Path, ...]], IndexReport],
+    tell: Callable[[IndexReport], None],
 ) -> None:
     """Index what changes until Ctrl-C; only the first run may fail, since later ones are made again.
 
     Raises:
         SystemExit: With :data:`INTERRUPTED`, at Ctrl-C.
     """
-    from retrieval_core.cli.watching import changes  # noqa: PLC0415 - reads what formats there are
+    from retrieval_core.cli.watching import follow_folders  # noqa: PLC0415 - reads what formats there are
 
     for path in folders:
         if not path.is_dir():
@@ -124,9 +127,9 @@ def _keep_up(
             raise click.UsageError(msg)
     told: IndexReport | None = None
     try:
-        for _ in changes(folders, place):
+        for found in follow_folders(folders, place, lambda text: click.secho(f"! {text}", fg="yellow", err=True)):
             try:
-                report = run()
+                report = run(found)
             except RetrievalError as error:
                 if told is None:
                     raise

@@ -1,30 +1,98 @@
-"""Waiting for files to change, for ``retrieval index --watch``."""
+"""Follow folders as their files change, for ``retrieval index --watch`` and ``retrieval-mcp --watch``."""
 
 from __future__ import annotations
 
-import errno
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.ingest.gitignore import FILE_NAME
 from retrieval_core.ingest.readers import supported_suffixes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
 PAUSE_MS = 200
-"""What changes without such a pause in between is one change, but for at most :data:`LONGEST_MS`."""
+"""Changes without such a pause in between are one change, but for at most :data:`LONGEST_MS`."""
 LONGEST_MS = 2000
 IDLE_MS = 500
-"""How long the first wait takes, after which changes are seen, and how often nothing is done after it."""
+"""How often it is checked whether the folders are still those that are watched."""
+
+
+class _Place(NamedTuple):
+    """The folder that a path leads to now; another one at the same path has another device or number."""
+
+    real: Path
+    device: int
+    number: int
+
+
+def follow_folders(
+    folders: Sequence[Path], index: Path, warn: Callable[[str], None], stop: Event | None = None
+) -> Generator[tuple[Path, ...]]:
+    """Yield the folders that are there, once at the start and again after each change that may matter to the index.
+
+    The paths are followed, not the folders that were there at the start. If a folder is deleted and made again, renamed
+    and put back, or a link to it or to a folder above it is switched, the new folder is watched and counts as changed.
+    A folder that is missing, or that was replaced by an empty one, is left out until it has files again, so that
+    nobody takes its documents for deleted.
+
+    Args:
+        folders: Watched with everything below them.
+        index: Where the index is; files written there are no change.
+        warn: Called with one sentence when a folder goes missing, and with one when it is back.
+        stop: Ends the generator when it is set.
+
+    Raises:
+        MissingExtraError: watchfiles is not installed.
+        OSError: A folder can't be watched, for instance since the system allows no more watches.
+    """
+    try:
+        from watchfiles import Change, watch  # noqa: PLC0415 - the extra 'watch'
+    except ImportError as error:
+        raise MissingExtraError("watch", "--watch") from error
+
+    stop = stop or Event()
+    index = index.resolve()
+    known: dict[Path, _Place | None] = {}
+    missing: set[Path] = set()
+    while not stop.is_set():
+        places = _places(folders, known)
+        _report(folders, places, missing, warn)
+        known |= dict.fromkeys(missing) | places
+        roots = [place.real for place in places.values()]
+        is_due = True  # nobody saw what changed before these folders were watched
+        watched = watch(
+            *roots,
+            watch_filter=None,
+            stop_event=stop,
+            step=PAUSE_MS,
+            debounce=LONGEST_MS,
+            rust_timeout=IDLE_MS,
+            yield_on_timeout=True,
+            ignore_permission_denied=True,
+        )
+        try:
+            for seen in watched if roots else _ticks(stop):
+                deleted = {Path(name) for change, name in seen if change is Change.deleted}
+                # A new folder may get the number of a deleted one.
+                known |= {folder: None for folder, place in places.items() if place.real in deleted}
+                if not deleted.isdisjoint(roots) or _places(folders, known) != places:
+                    break
+                is_due |= any(matters(Path(name), change is Change.deleted, roots, index) for change, name in seen)
+                if is_due and places:
+                    is_due = False
+                    yield tuple(places)
+        except FileNotFoundError:  # a folder went missing just before it was watched
+            stop.wait(IDLE_MS / 1000)
 
 
 def matters(path: Path, is_gone: bool, folders: Sequence[Path], index: Path) -> bool:
-    """Whether a change may be one of the index: a file that would be read, or a folder.
+    """Return whether a change may matter to the index: one of a folder, or of a file of a type that is read.
 
-    Of what is gone nobody can tell which of the two it was. Nor does what is written for the index itself matter, or
-    each run would be the reason for the next.
+    A deleted path may have been either. Files of the index itself don't matter, or each run would cause the next.
     """
     below = next((path.relative_to(folder).parts for folder in folders if path.is_relative_to(folder)), ())
     is_hidden = any(part.startswith(".") and part != FILE_NAME for part in below)
@@ -33,40 +101,46 @@ def matters(path: Path, is_gone: bool, folders: Sequence[Path], index: Path) -> 
     return is_gone or path.name == FILE_NAME or path.suffix.lower() in supported_suffixes() or path.is_dir()
 
 
-def changes(folders: Sequence[Path], index: Path) -> Generator[None]:
-    """Yield once as soon as changes are seen, and then after each change of a file that may be for the index.
+def _places(folders: Sequence[Path], known: Mapping[Path, _Place | None]) -> dict[Path, _Place]:
+    """Return the folders that are there; one that was replaced by an empty folder is not."""
+    found = {folder: place for folder in folders if (place := _place_of(folder)) is not None}
+    return {
+        folder: place
+        for folder, place in found.items()
+        if folder not in known or known[folder] == place or _has_entries(folder)
+    }
 
-    What changes while the caller is busy is one change afterwards.
 
-    Args:
-        folders: Watched with all that is below them.
-        index: Where the index is; what is written there is no change.
-
-    Raises:
-        MissingExtraError: watchfiles is not installed.
-        OSError: A folder cannot be watched, or is gone.
-    """
+def _place_of(folder: Path) -> _Place | None:
     try:
-        from watchfiles import Change, watch  # noqa: PLC0415 - the extra 'watch'
-    except ImportError as error:
-        raise MissingExtraError("watch", "retrieval index --watch") from error
+        state = folder.stat()
+        return _Place(folder.resolve(), state.st_dev, state.st_ino) if folder.is_dir() else None
+    except (OSError, RuntimeError):  # RuntimeError: links lead in a circle, before Python 3.13
+        return None
 
-    roots = [folder.resolve() for folder in folders]
-    index = index.resolve()
-    seen = watch(
-        *roots,
-        watch_filter=lambda change, name: matters(Path(name), change is Change.deleted, roots, index),
-        step=PAUSE_MS,
-        debounce=LONGEST_MS,
-        rust_timeout=IDLE_MS,
-        yield_on_timeout=True,
-        ignore_permission_denied=True,
-    )
-    next(seen)
-    yield
-    for change in seen:
-        for root in roots:
-            if not root.is_dir():
-                raise FileNotFoundError(errno.ENOENT, "the folder that was watched is gone", str(root))
-        if change:
-            yield
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def _report(
+    folders: Sequence[Path], places: Mapping[Path, _Place], missing: set[Path], warn: Callable[[str], None]
+) -> None:
+    for folder in folders:
+        if folder not in places and folder not in missing:
+            missing.add(folder)
+            what = "was replaced by an empty one" if folder.is_dir() else "is not there"
+            warn(f"the folder {folder} {what}; its documents stay in the index, and it is followed when it has files")
+        elif folder in places and folder in missing:
+            missing.remove(folder)
+            warn(f"the folder {folder} is back and is followed again")
+
+
+def _ticks(stop: Event) -> Generator[set[tuple[Any, str]]]:
+    """Yield no changes, as often as the folders are checked."""
+    while not stop.wait(IDLE_MS / 1000):
+        yield set()
