@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,17 +13,23 @@ from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.stages.embed import Questions, Recovery
 from retrieval_core.run.breaker import CircuitBreakers
+from retrieval_core.run.plugin_task import StoppableCall, as_coroutine, start_task, wait_or_abandon
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard
+from retrieval_core.run.threads import name_of
 from retrieval_core.run.timeouts import timeouts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AsyncExitStack
 
     from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.ports import Embedder, Reranker
     from retrieval_core.run.observe import Observer
+
+CLOSE_SECONDS = 5.0
+"""How long the ``aclose`` of one plug-in may take."""
+logger = logging.getLogger("retrieval_core")
 
 
 def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Reranker, ...]:
@@ -88,5 +96,17 @@ def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:
 
 
 async def _close(close: Callable[[], object]) -> None:
-    if inspect.isawaitable(closing := close()):
-        await closing
+    """Call a plug-in's ``aclose``; one that takes longer than :data:`CLOSE_SECONDS` is abandoned, and logged."""
+    if not inspect.isawaitable(closing := close()):
+        return
+    name, limit = name_of(close), asyncio.timeout(CLOSE_SECONDS)
+    try:
+        await wait_or_abandon(start_task(_awaited(closing)), lambda: limit, name)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.warning("%s did not return within %g s, and the rest is closed without it", name, CLOSE_SECONDS)
+
+
+async def _awaited(closing: Awaitable[object]) -> None:
+    await StoppableCall(as_coroutine(closing))

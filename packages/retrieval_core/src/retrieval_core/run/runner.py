@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -11,8 +10,9 @@ from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, R
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.plugin_task import start_task, wait_or_abandon
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
-from retrieval_core.run.steps import FirstStep
+from retrieval_core.run.threads import name_of
 from retrieval_core.types import FailedAttempt, StageRecord, Usage
 
 if TYPE_CHECKING:
@@ -293,12 +293,11 @@ class Run:
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
         try:
-            begun = FirstStep(self._pool.call(function, *args, **kwargs))
-            if begun.is_done:
-                return begun.value
-            with closing(begun):
-                async with self._clock.timeout(remaining):  # a timer costs as much as all the rest of a call
-                    return await begun
+            task = start_task(self._pool.call(function, *args, **kwargs))
+            if task.done():
+                return task.result()
+            begin_timeout = lambda: self._clock.timeout(self._remaining())  # noqa: E731 - most calls need none
+            return await wait_or_abandon(task, begin_timeout, f"{stage}: {name_of(function)}")
         except Exception as raised:
             error = raised
             if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):

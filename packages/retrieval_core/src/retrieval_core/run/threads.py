@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeGuard, TypeVar, cast
 
 from retrieval_core.errors import ServiceError, as_exception
 from retrieval_core.run.daemons import DaemonThreads
+from retrieval_core.run.plugin_task import StoppableCall, as_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -109,10 +110,10 @@ class ThreadPool:
         try:
             returned: object
             if _is_coroutine_function(function):
-                returned = await function(*args, **kwargs)
+                returned = await StoppableCall(as_coroutine(function(*args, **kwargs)))
             else:
                 returned = await self.run(function, *args, **kwargs)
-            return cast("T", await returned if _is_awaitable(returned) else returned)
+            return cast("T", await StoppableCall(as_coroutine(returned)) if _is_awaitable(returned) else returned)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -157,7 +158,7 @@ class ThreadPool:
                 logger.warning(
                     "%s did not return within %g s after it was closed, and is left running in its thread until the "
                     "process ends; give it a time limit of its own, or make it a coroutine function",
-                    _name(function),
+                    name_of(function),
                     self._patience,
                 )
 
@@ -181,7 +182,7 @@ def _is_awaitable(value: object) -> TypeGuard[Awaitable[object]]:
     return hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(value))
 
 
-def _name(function: Callable[..., object]) -> str:
+def name_of(function: Callable[..., object]) -> str:
     """Return where a function is defined; for an object that can be called, where its class is."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"

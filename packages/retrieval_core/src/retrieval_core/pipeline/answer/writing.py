@@ -173,10 +173,13 @@ async def write(
 
     async def stream() -> None:
         thinking = Thinking()
+        task = asyncio.current_task()
         pieces = llm.stream(request)
         try:
             count = 0
             async for piece in pieces:
+                if task is not None and task.cancelling():  # which the model ignored
+                    raise asyncio.CancelledError
                 count += 1
                 if count > LONGEST_ANSWER:
                     raise did_not_stop(llm.id)
