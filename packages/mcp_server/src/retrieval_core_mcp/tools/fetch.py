@@ -84,7 +84,7 @@ def fetch_answer(entry: Entry, offset: int, limit: int, base_url: str | None = N
         base_url: What the addresses of documents without one of their own begin with.
     """
     text = clean(entry.text)
-    signs = signs_in(text) or None
+    signs = signs_in(text[offset : offset + limit]) or None  # more than can be shown
     metadata, shortened = fit_mapping(_present(entry.fields), limit // 5, LONGEST_NAME)
 
     def attempt(size: int) -> ToolAnswer:

@@ -120,12 +120,14 @@ def named_counter(name: str, embedder: Embedder | None = None) -> TokenCounter:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    while len(text) > _MOST_CHARACTERS:
-        cut = text.rfind("\n", 0, _MOST_CHARACTERS)
-        while cut > 0 and not text[cut + 1].isalnum():
-            cut = text.rfind("\n", 0, cut)
-        end = cut + 1 if cut > 0 else _MOST_CHARACTERS
-        yield text[:end]
-        text = text[end:]
-    if text:
-        yield text
+    start = 0
+    while len(text) - start > _MOST_CHARACTERS:
+        limit = start + _MOST_CHARACTERS
+        cut = text.rfind("\n", start, limit)
+        while cut > start and not text[cut + 1].isalnum():
+            cut = text.rfind("\n", start, cut)
+        end = cut + 1 if cut > start else limit
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]

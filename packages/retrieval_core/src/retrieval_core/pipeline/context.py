@@ -99,7 +99,13 @@ async def _surroundings(
     stage = f"index {name}: surroundings" if name else "surroundings"
     bound, backend = (run.until(0.95), f"index {name}") if name else (run, "store")
     outcome = await fetch(bound, store, request, stage=stage, backend=backend)
-    return outcome if isinstance(outcome, Failed) else surroundings_of(outcome.value, condition)
+    if isinstance(outcome, Failed):
+        return outcome
+    if not outcome.value.sections:
+        return surroundings_of(outcome.value, condition)
+    return await asyncio.to_thread(
+        surroundings_of, outcome.value, condition
+    )  # a section may be as long as its document
 
 
 def pack_of(

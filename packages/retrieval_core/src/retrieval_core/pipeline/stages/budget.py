@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from retrieval_core.types import ContextPassage, Hit, LedgerEntry
 
 
+_CHARACTERS_PER_TOKEN = 8
+"""More than most texts have. A text with more is counted in growing parts until it exceeds the budget."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """A context within its budget.
@@ -98,7 +102,7 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
     each = render(pieces, texts, settings)
     text = settings.delimiter.join(each)
     removed = (*dropped, *_as_it_came_out(repeated, kept))
-    own = {item.id: count(_text(item)) for item in (*kept, *(gone.item for gone in dropped))}
+    own = {item.id: count(_text(item)) for item in (*kept, *(gone.item for gone in dropped)) if not sheet.exceeds(item)}
     return Assembled(
         kept,
         passages_of(pieces, texts, [count(passage) for passage in each]),
@@ -127,11 +131,15 @@ def _text(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """What items are written on, to see how long they get."""
+    """What items are written on, to see how long they get.
+
+    A text that is far longer than the budget is counted only until it exceeds it.
+    """
 
     texts: Mapping[str, str]
     settings: ContextConfig
     count: TokenCounter
+    _exceeding: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
     _lengths: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
     _first_sentences: dict[tuple[object, ...], Item] = field(default_factory=dict[tuple[object, ...], Item])
 
@@ -146,10 +154,25 @@ class _Sheet:
             first = self._first_sentences[key] = _versions(item)(0)
         return first
 
+    def exceeds(self, item: Item) -> bool:
+        """Return whether an item's own text has more tokens than the budget; only a long text is counted for it."""
+        limit = self.settings.max_tokens
+        size = _CHARACTERS_PER_TOKEN * limit
+        if sum(len(quote.text) for quote in item.quotes) <= size:
+            return False
+        if (known := self._exceeding.get(key := _key(item))) is None:
+            text = _text(item).strip()
+            while size < len(text) and self.count(text[:size]) <= limit:
+                size *= 2
+            known = self._exceeding[key] = size < len(text) or self.count(text) > limit
+        return known
+
     def length(self, items: Sequence[Item]) -> int:
-        """Return the tokens of the text that items make, 0 for none."""
+        """Return the tokens of the text that items make, 0 for none; more than the budget if one of them exceeds it."""
         if not items:
             return 0
+        if any(map(self.exceeds, items)):
+            return self.settings.max_tokens + 1
         pieces = arrange(items, merged=self.settings.window > 0)
         return self.count(self.settings.delimiter.join(render(pieces, self.texts, self.settings)))
 
