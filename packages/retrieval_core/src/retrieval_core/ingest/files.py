@@ -126,10 +126,16 @@ class _Finder:
                     self.add(path, named=False)
 
     def _rules_at(self, folder: Path) -> IgnoreRules:
-        """Return what is ignored where a walk begins; a rule that excludes that folder itself does not hold in it."""
-        rules = IgnoreRules()
-        for place in working_tree(folder) if self._gitignore else ():
-            rules = self._rules_below(rules, place).let_in(os.fsencode(folder.relative_to(place)))
+        """Return the rules that hold in the named folder.
+
+        Rules that ignore this folder, or a folder that it is in, do not hold. All others do, as for git.
+        """
+        if not self._gitignore:
+            return IgnoreRules()
+        root, *below = working_tree(folder)
+        rules = self._rules_below(IgnoreRules(), root)
+        for place in below:
+            rules = self._rules_below(rules.include_folder(os.fsencode(place.name)), place)
         return rules
 
     def _rules_below(self, above: IgnoreRules, folder: Path) -> IgnoreRules:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import stat
 import string
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,25 +83,34 @@ class IgnoreRules:
 
     def ignore(self, name: bytes, *, is_folder: bool) -> bool:
         """Whether a file or folder of this folder is ignored."""
+        rule = self._deciding_rule(name, is_folder=is_folder)
+        return rule is not None and not rule.negated
+
+    def include_folder(self, name: bytes) -> IgnoreRules:
+        """Return the rules without those that ignore a folder of this folder; rules that include it again stay."""
+        rules = self
+        while (rule := rules._deciding_rule(name, is_folder=True)) is not None and not rule.negated:
+            rules = rules._without(rule)
+        return rules
+
+    def _deciding_rule(self, name: bytes, *, is_folder: bool) -> Rule | None:
         path, rules = name, self
         while True:
             for rule in reversed(rules.own):
                 if rule.matches(path, is_folder=is_folder):
-                    return not rule.negated
+                    return rule
             if rules.above is None:
-                return False
+                return None
             path, rules = rules.name + b"/" + path, rules.above
 
-    def let_in(self, path: bytes) -> IgnoreRules:
-        """Return the rules without those of the folder's own that exclude a folder below it, or one on the way there.
-
-        Args:
-            path: Relative to this folder.
-        """
-        parts = path.split(b"/")
-        way = [b"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)] if path != b"." else []
-        kept = tuple(rule for rule in self.own if not any(rule.matches(place, is_folder=True) for place in way))
-        return replace(self, own=kept)
+    def _without(self, rule: Rule) -> IgnoreRules:
+        levels: list[IgnoreRules] = [self]
+        while (above := levels[-1].above) is not None:
+            levels.append(above)
+        rules: IgnoreRules | None = None
+        for level in reversed(levels):
+            rules = IgnoreRules(tuple(own for own in level.own if own is not rule), level.name, rules)
+        return rules or self
 
 
 def read_rules(folder: Path) -> tuple[Rule, ...]:
