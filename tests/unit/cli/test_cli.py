@@ -110,6 +110,7 @@ def test_a_column_that_one_cell_makes_text_is_told(shell: Shell) -> None:
     (shell.folder / "prices.csv").write_text("\n".join(("text,price", *rows)))
     (note,) = shell.json("index", "prices.csv")["notes"]
     assert note.pop("path").endswith("prices.csv")
+    assert note.pop("message").startswith("column 'price' is text")
     assert note == {"column": "price", "numbers": 19, "cells": 20, "example": "on \x1b[31mrequest", "row": 20}
     assert shell.json("index", "prices.csv")["notes"] == []
     shell("index", "docs")

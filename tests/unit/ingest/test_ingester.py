@@ -13,7 +13,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig
 from retrieval_core.errors import EmbeddingError, ServiceError, StoreError
 from retrieval_core.ingest.ingester import Ingester, approximate_tokens
-from retrieval_core.ingest.report import IndexProgress, IndexReport
+from retrieval_core.ingest.report import ColumnNote, IndexProgress, IndexReport
 from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
@@ -361,8 +361,8 @@ def test_a_column_that_one_cell_makes_text_is_in_the_report(bench: Bench) -> Non
     for name in ("a.csv", "b.csv"):
         bench.write(name, "\n".join(("text,price", *(f"A word.,{row}" for row in range(19)), "A word.,unknown")))
     report = bench.index()
-    assert [(note.path, note.column, note.numbers, note.cells, note.example, note.row) for note in report.notes] == [
-        (str(bench.folder / name), "price", 19, 20, "unknown", 20) for name in ("a.csv", "b.csv")
+    assert list(report.notes) == [
+        ColumnNote(str(bench.folder / name), "price", 19, 20, "unknown", 20) for name in ("a.csv", "b.csv")
     ]
     assert report.failed == ()
     assert bench.index().notes == ()

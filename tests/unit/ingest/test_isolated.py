@@ -21,7 +21,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.ingest.report import ColumnNote
+    from retrieval_core.ingest.report import Note
 
 NUMBERS = "text,price\n" + "".join(f"A lamp.,{price}\n" for price in [*range(40), "call us"])
 
@@ -35,8 +35,8 @@ def test_it_reads_what_is_read_without_it(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\ntags: [x, y]\n---\n# Ä\n\nText \U0001f315.\n", "utf-8")
     (tmp_path / "b.csv").write_text(NUMBERS, "utf-8")
     for name in ("a.md", "b.csv"):
-        notes: list[ColumnNote] = []
-        others: list[ColumnNote] = []
+        notes: list[Note] = []
+        others: list[Note] = []
         options = ReadOptions(columns={"price": "cost"}, on_note=notes.append)
         isolated = list(read_isolated(tmp_path / name, options))
         assert isolated == list(

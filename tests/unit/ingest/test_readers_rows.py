@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import ReadOptions, read_file
 from retrieval_core.ingest.readers.cells import TypeGuess, convert
-from retrieval_core.ingest.report import ColumnNote
+from retrieval_core.ingest.report import ColumnNote, Note
 
 if TYPE_CHECKING:
     from retrieval_core.ingest.parsed import ParsedDocument
@@ -113,11 +113,8 @@ def test_delimiters(folder: Path, name: str, delimiter: str) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("text,price\na,1,2\n", "line 2: 3 cells in a table of 2 columns"),
         ("text\n", "there is no row below its header"),
         ("a,17\nb,18\n", "'17' is a value"),
-        ("a,a\nb,c\n", "'a' is there twice"),
-        ("a,,b\nx,y,z\n", "cell 2 is empty"),
         ("\n\n", "no header"),
         ('text,b\n"never closed,1\n', "quotation mark"),
         ("a,b\n1,2\n", "no column holds text"),
@@ -131,7 +128,7 @@ def test_broken_tables_are_reported(folder: Path, content: str, expected: str) -
 def test_a_broken_last_row_is_reported_before_the_first_document(folder: Path) -> None:
     """A file is taken whole or not at all."""
     path = folder / "a.csv"
-    path.write_text("text,b\n" + "x,y\n" * 50 + "x,y,z\n")
+    path.write_text("text,b\n" + "x,y\n" * 50 + 'x,"y\n')
     with pytest.raises(UnreadableFileError, match="line 52"):
         next(read_file(path))
 
@@ -362,9 +359,9 @@ def test_cells_that_stand_for_nothing(folder: Path, missing: str) -> None:
 
 
 def notes_of(folder: Path, content: str, **options: Any) -> list[ColumnNote]:
-    notes: list[ColumnNote] = []
+    notes: list[Note] = []
     read(folder / "a.csv", content, on_note=notes.append, **options)
-    return notes
+    return [note for note in notes if isinstance(note, ColumnNote)]
 
 
 def test_a_column_that_is_nearly_one_of_numbers_is_noted(folder: Path) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     )
 
 EXCERPT = 600
+MOST_FILES = 5
+"""Files that a warning names."""
 """Most code points shown of a passage; ``--json`` gives all of it."""
 
 _CONTROL = re.compile(rf"(?![\t\n])[{CONTROLS}]")
@@ -75,17 +77,21 @@ def print_report(report: IndexReport, location: str) -> None:
         told = f"! {report.ignored:,} files and folders are excluded by .gitignore and were skipped (--no-ignore)"
         lost = f"; {report.removed_as_ignored:,} documents of theirs were removed from the index"
         console.print(Text(told + lost * bool(report.removed_as_ignored), style="yellow"), soft_wrap=True)
-    for note in report.notes:
-        told = (
-            f"! {note.path}: column {note.column!r} is text, since {note.numbers:,} of its {note.cells:,} cells are "
-            f"numbers and the others are not, such as {note.example!r} in row {note.row}; filters compare it as text"
-        )
-        console.print(Text(harmless(told), style="yellow"), soft_wrap=True)
+    for message, paths in _files_by_message(report).items():
+        files = ", ".join(paths[:MOST_FILES]) + f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
+        console.print(Text(harmless(f"! {files}: {message}"), style="yellow"), soft_wrap=True)
     if report.failed:
         table = Table("File", "Why it was not read", title=f"{len(report.failed)} failed", title_justify="left")
         for file in report.failed:
             table.add_row(Text(harmless(file.path)), Text(harmless(file.error)))
         console.print(table)
+
+
+def _files_by_message(report: IndexReport) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    for note in report.notes:
+        files.setdefault(note.message, []).append(note.path)
+    return files
 
 
 def print_integrity(report: IntegrityReport) -> None:

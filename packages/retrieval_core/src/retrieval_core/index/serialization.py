@@ -100,7 +100,8 @@ def report_to_json(report: IndexReport) -> dict[str, Any]:
     for name in ("graph_failures", "skipped_links", "ignored", "removed_as_ignored"):
         if not told[name]:
             del told[name]
-    return {**told, "seconds": round(report.seconds, 3)}
+    notes = [{**asdict(note), "message": note.message} for note in report.notes]
+    return {**told, "seconds": round(report.seconds, 3), "notes": notes}
 
 
 def integrity_to_json(report: IntegrityReport) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.ingest.report import ColumnNote, FailedFile, IndexProgress
+from retrieval_core.ingest.report import FailedFile, IndexProgress, Note
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -44,7 +44,7 @@ class Finished:
     removed: tuple[str, ...] = ()
     unchanged: int = 0
     failure: FailedFile | None = None
-    notes: tuple[ColumnNote, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 Batch: TypeAlias = "list[Prepared | Finished]"
@@ -66,7 +66,7 @@ class Tally:
     embedded: int = 0
     to_embed: int = 0
     failed: list[FailedFile] = field(default_factory=list[FailedFile])
-    notes: list[ColumnNote] = field(default_factory=list[ColumnNote])
+    notes: list[Note] = field(default_factory=list[Note])
 
     def count(self, batch: Batch) -> None:
         """Count a batch that was written."""

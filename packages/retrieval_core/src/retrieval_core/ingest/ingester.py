@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
-    from retrieval_core.ingest.report import ColumnNote, OnProgress
+    from retrieval_core.ingest.report import Note, OnProgress
     from retrieval_core.ports import CataloguedStore, Embedder
     from retrieval_core.types import Chunk, Document, Section, Vector
 
@@ -298,7 +298,7 @@ class Ingester:
             existing = await self._store.documents_of(file.source)
             seen: set[str] = set()
             unchanged = 0
-            notes: list[ColumnNote] = []
+            notes: list[Note] = []
             async for document, parsed in self._reader.read(file, notes, isolated=isolated):
                 if (owner := owners.setdefault(document.id, file.source)) != file.source or document.id in seen:
                     _refuse_id(file, document.id, owner)

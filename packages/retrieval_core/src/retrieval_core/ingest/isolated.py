@@ -20,7 +20,7 @@ from retrieval_core.errors import RetrievalError, UnreadableFileError
 from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
 from retrieval_core.ingest.readers import ReadOptions, read_file
 from retrieval_core.ingest.readers.base import unreadable
-from retrieval_core.ingest.report import ColumnNote
+from retrieval_core.ingest.report import ColumnNote, FileNote
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def read_isolated(
                     yield _document(told["document"])
                     watch.go_on()
                 elif "note" in told:
-                    options.on_note(ColumnNote(**told["note"]))
+                    kind = FileNote if "message" in told["note"] else ColumnNote
+                    options.on_note(kind(**told["note"]))
                 elif "failure" in told:
                     raise unreadable(path, told["failure"])
                 else:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from retrieval_core.ingest.files import FoundFile
     from retrieval_core.ingest.parsed import ParsedDocument
-    from retrieval_core.ingest.report import ColumnNote
+    from retrieval_core.ingest.report import Note
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import Metadata
 
-READING_VERSION = 3
+READING_VERSION = 4
 """Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
 
 DOCUMENTS_PER_READ = 32
@@ -77,7 +77,7 @@ class DocumentReader:
         self._now = now
 
     async def read(
-        self, file: FoundFile, notes: list[ColumnNote], *, isolated: bool = False
+        self, file: FoundFile, notes: list[Note], *, isolated: bool = False
     ) -> AsyncIterator[tuple[Document, ParsedDocument]]:
         """Yield a file's documents, read in slices: a large table neither fills the memory nor holds a thread.
 
@@ -89,7 +89,12 @@ class DocumentReader:
             UnreadableFileError: The file cannot be read.
         """
         chunking = self._chunking
-        options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=notes.append)
+
+        def add_note(note: Note) -> None:
+            if note not in notes:  # a book repeats it in each chapter
+                notes.append(note)
+
+        options = ReadOptions(chunking.text_column, columns=chunking.columns, on_note=add_note)
         over = Event()
         parsed_documents = read_isolated(file.path, options, over=over) if isolated else read_file(file.path, options)
 

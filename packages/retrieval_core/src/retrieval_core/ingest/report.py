@@ -36,6 +36,30 @@ class ColumnNote:
     example: str
     row: int
 
+    @property
+    def message(self) -> str:
+        """The warning, for people."""
+        return (
+            f"column {self.column!r} is text, since {self.numbers:,} of its {self.cells:,} cells are numbers and the "
+            f"others are not, such as {self.example!r} in row {self.row}; filters compare it as text"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """A warning: a file was read, but part of it may be wrong, such as letters in a guessed encoding.
+
+    Attributes:
+        path: The file.
+        message: The warning, for people.
+    """
+
+    path: str
+    message: str
+
+
+Note: TypeAlias = "ColumnNote | FileNote"
+
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
@@ -46,7 +70,8 @@ class IndexReport:
         chunks: In the index after the run.
         failed: Files that could not be read; the index keeps what it held of them.
         seconds: Wall time.
-        notes: Warnings about the files that were read; unchanged files are not read.
+        notes: Warnings about the files that were read, each with a ``path`` and a ``message``. Unchanged files are not
+            read.
         skipped_links: Symbolic links that lead out of their folder, and were not followed.
         ignored: Files and folders that a ``.gitignore`` excludes.
         removed_as_ignored: How many of the ``removed`` belonged to files that are ignored.
@@ -61,7 +86,7 @@ class IndexReport:
     removed: int
     failed: tuple[FailedFile, ...]
     seconds: float
-    notes: tuple[ColumnNote, ...] = ()
+    notes: tuple[Note, ...] = ()
     skipped_links: int = 0
     ignored: int = 0
     removed_as_ignored: int = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from retrieval_core.ingest.report import ColumnNote
+    from retrieval_core.ingest.report import Note
 
 _NEWLINES = re.compile(r"\r\n?")
 _LONGEST_LINE = 1_000
@@ -24,18 +24,18 @@ MOST_NESTING = 64
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How tables are read; other formats have no options.
+    """How files are read; only tables have columns.
 
     Attributes:
         text_column: The column with the documents' texts; ``None`` finds one, see
             :func:`retrieval_core.ingest.readers.columns.find_columns`.
         columns: The metadata field that a column becomes, where that is not its own name.
-        on_note: Called with each warning about a table, before its first row is read.
+        on_note: Called with each warning about the file, before its first document is returned.
     """
 
     text_column: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
-    on_note: Callable[[ColumnNote], object] = lambda _: None
+    on_note: Callable[[Note], object] = lambda _: None
 
 
 class RefusedError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from retrieval_core.ingest.readers.cells import TypeGuess, convert
 from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
 from retrieval_core.ingest.readers.csv_cells import RowError, parse_rows
 from retrieval_core.ingest.readers.encoding import detect_encoding
+from retrieval_core.ingest.report import FileNote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from retrieval_core.ingest.parsed import ParsedDocument
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = ",;\t|"
 _PROBE_LINES = 20
+_MOST_NAMES = 5
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 
 
@@ -31,28 +34,30 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
 
     The file is read twice, a row at a time: the types of columns and the uniqueness of keys need all rows.
     """
-    table = _Table(path)
+    table = _Table(path, options)
     types, layout = _survey(table, options)
     for number, cells in table.rows():
-        row = {name: convert(cell, types[name]) for name, cell in zip(table.header, cells, strict=True)}
+        row = {name: convert(cell, types.get(name, "text")) for name, cell in cells.items()}
         document = layout.document(row, number)
         if document is not None:
             yield document
 
 
 def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
-    guesses = {name: TypeGuess(decimal_comma=table.delimiter != ",") for name in table.header}
+    guesses: dict[str, TypeGuess] = {}
     key = UniqueKey()
     sample: list[dict[str, str]] = []
-    for number, cells in table.rows():
-        row = dict(zip(table.header, cells, strict=True))
+    for number, row in table.rows():
         for name, cell in row.items():
+            if name not in guesses:
+                guesses[name] = TypeGuess(decimal_comma=table.delimiter != ",")
             guesses[name].see(cell, number)
         key.see(row)
         if number <= SAMPLE_ROWS:
             sample.append(row)
     if not sample:
         raise unreadable(table.path, "there is no row below its header")
+    table.note_repairs(guesses, options)
     types: dict[str, ColumnType] = {name: guess.type for name, guess in guesses.items()}
     typed = [{name: convert(cell, types[name]) for name, cell in row.items()} for row in sample]
     text, title = find_columns(typed, table.path, options)
@@ -68,25 +73,64 @@ def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType],
 class _Table:
     """A file of rows, opened anew each time that it is read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path = path
-        self._encoding = detect_encoding(path)
+        self._encoding = detect_encoding(path, options)
         self.delimiter = "\t" if path.suffix.lower() == ".tsv" else self._find_delimiter()
-        self.header = self._find_header()
+        self._header = self._find_header()
+        self._names = _ColumnNames(self._header)
+        self._longer = 0
+        self._first_longer = (0, 0)
 
-    def rows(self) -> Iterator[tuple[int, Sequence[str]]]:
-        """Yield the rows below the header with their numbers, from 1, each with a cell for every column.
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the rows below the header with their numbers, from 1, as cells by the names of their columns.
+
+        Each row has a cell for every column that the header names, and for other columns if the cell has content.
 
         Raises:
-            UnreadableFileError: A row has more cells than there are columns, or cannot be parsed.
+            UnreadableFileError: A row cannot be parsed.
         """
         lines = self._lines()
         next(lines)
-        width = len(self.header)
+        self._longer = 0
+        width = len(self._header)
         for number, (line, cells) in enumerate(lines, start=1):
-            if len(cells) > width:
-                raise unreadable(self.path, f"line {line}: {len(cells)} cells in a table of {width} columns")
-            yield number, [*map(clean, cells), *[""] * (width - len(cells))]
+            row = {
+                self._names[at]: clean(cell)
+                for at, cell in enumerate([*cells, *[""] * (width - len(cells))])
+                if cell.strip() or (at < width and self._header[at])
+            }
+            if any(map(str.strip, cells[width:])):
+                self._first_longer = self._first_longer if self._longer else (line, len(cells))
+                self._longer += 1
+            yield number, row
+
+    def note_repairs(self, present: Collection[str], options: ReadOptions) -> None:
+        """Report columns whose names the file doesn't have, once all rows were read.
+
+        Args:
+            present: Names of the columns that are in a row.
+            options: Receive the notes.
+        """
+        width = len(self._header)
+        empty = [self._names[at] for at in range(width) if not self._header[at] and self._names[at] in present]
+        if any(name != "column 1" for name in empty):  # data frames write their index without a name
+            self._note(f"its header has empty names; the columns are now {_listed(empty)}", options)
+        repeated = [self._names[at] for at in range(width) if self._header[at] not in ("", self._names[at])]
+        if repeated:
+            self._note(f"its header repeats names; the repeated columns are now {_listed(repeated)}", options)
+        if self._longer:
+            line, cells = self._first_longer
+            count = "1 row has" if self._longer == 1 else f"{self._longer:,} rows have"
+            extra = [self._names[at] for at in range(width, cells) if self._names[at] in present]
+            self._note(
+                f"{count} more cells than the header: line {line} has {cells} instead of {width}. The other cells are "
+                f"in {_listed(extra)}; put text that contains {self.delimiter!r} in quotation marks",
+                options,
+            )
+
+    def _note(self, message: str, options: ReadOptions) -> None:
+        options.on_note(FileNote(str(self.path), message))
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         with self.path.open(encoding=self._encoding, errors="replace", newline="") as file:
@@ -110,19 +154,46 @@ class _Table:
     def _find_header(self) -> list[str]:
         _, cells = next(self._lines(), (0, list[str]()))
         names = [clean(cell).strip() for cell in cells]
-        if names and not names[0]:
-            names[0] = "column 1"  # data frames write their index without a name
-        seen: set[str] = set()
-        for position, name in enumerate(names):
-            if not name:
-                raise unreadable(self.path, f"its first row names no columns: cell {position + 1} is empty")
-            if name in seen:
-                raise unreadable(self.path, f"its first row names no columns: {name!r} is there twice")
-            seen.add(name)
+        if not any(names):
+            raise unreadable(self.path, "it has no header")
+        for name in filter(None, names):
             guess = TypeGuess()
             guess.see(name)
             if guess.type != "text" and not _YEAR.fullmatch(name):
                 raise unreadable(self.path, f"its first row names no columns: {name!r} is a value")
-        if not names:
-            raise unreadable(self.path, "it has no header")
         return names
+
+
+class _ColumnNames:
+    """A different name for each column, by its position from 0: those of the header, or made up.
+
+    A column without a name becomes ``column 3``, a second ``price`` becomes ``price 2``.
+    """
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self._names: dict[int, str] = {}
+        self._taken = set(header)
+        self._counts = Counter[str]()
+        first: set[str] = set()
+        for at, name in enumerate(header):
+            is_usable = name and name not in first
+            self._names[at] = name if is_usable else self._new(name or f"column {at + 1}")
+            first.add(name)
+
+    def __getitem__(self, at: int) -> str:
+        if at not in self._names:
+            self._names[at] = self._new(f"column {at + 1}")
+        return self._names[at]
+
+    def _new(self, base: str) -> str:
+        name = base
+        while name in self._taken:
+            self._counts[base] += 1
+            name = f"{base} {self._counts[base] + 1}"
+        self._taken.add(name)
+        return name
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_MOST_NAMES]))
+    return shown + f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)

@@ -27,11 +27,11 @@ _DC = "{http://purl.org/dc/elements/1.1/}"
 _PAGES = ("application/xhtml+xml", "text/html")
 
 
-def read_epub(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+def read_epub(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a book as one document, without page numbers."""
     with vendor(path, "Reading EPUB files", "it is no EPUB, or is damaged"), open_archive(path) as archive:
         names, title, author = _package(archive)
-        chapters = joined(to_markdown(decode_markup(archive.read(name), path)) for name in names)
+        chapters = joined(to_markdown(decode_markup(archive.read(name), path, options)) for name in names)
     yield ParsedDocument(
         text="\n\n".join(chapters),
         markup="markdown",

@@ -38,9 +38,9 @@ _COLUMNS = re.compile(r"colspan\s*=\s*[\"']?\s*(\d{1,9})", re.IGNORECASE)
 _MOST_COLUMNS = 1_000
 
 
-def read_html(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+def read_html(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a page as one document; scripts, forms, navigation and the targets of links are left out."""
-    markup = decode_markup(path.read_bytes(), path)
+    markup = decode_markup(path.read_bytes(), path, options)
     with vendor(path, NEEDED_FOR, "its HTML cannot be parsed"):
         text = to_markdown(markup)
         title, author = _about(markup)

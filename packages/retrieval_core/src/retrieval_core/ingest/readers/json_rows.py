@@ -23,7 +23,7 @@ def read_json_lines(path: Path, options: ReadOptions) -> Iterator[ParsedDocument
 
     The file is read twice, a line at a time, since a broken line or a repeated key must be known before the first row.
     """
-    encoding = detect_encoding(path)
+    encoding = detect_encoding(path, options)
     layout = _survey(path, encoding, options)
     for number, row in _rows(path, encoding):
         document = layout.document(row, number)

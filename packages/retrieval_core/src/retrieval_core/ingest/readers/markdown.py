@@ -25,15 +25,15 @@ _MOST_MERGES = 5
 _TOO_DEEP = "its front matter is nested too deeply"
 
 
-def read_plain(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+def read_plain(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a text file as one document."""
-    yield ParsedDocument(text=read_text(path), markup="plain")
+    yield ParsedDocument(text=read_text(path, options), markup="plain")
 
 
-def read_markdown(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
+def read_markdown(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a Markdown file; its front matter becomes metadata and is no part of the text."""
     try:
-        metadata, text = split_front_matter(read_text(path))
+        metadata, text = split_front_matter(read_text(path, options))
     except RefusedError as exc:
         raise unreadable(path, str(exc)) from exc
     title = metadata.get("title")
