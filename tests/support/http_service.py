@@ -70,7 +70,7 @@ class Service:
         self, indexes: Mapping[str, Index], *, allow_writes: bool = False, clock: Clock | None = None, **settings: Any
     ) -> None:
         self.settings = HttpSettings(**settings)
-        self.admission = Admission(self.settings.max_requests)
+        self.admission = Admission(self.settings.max_requests, self.settings.max_sessions)
         first = next(iter(indexes.values()))
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
         libraries = {name: _library(own, index) for name, index in indexes.items()}

@@ -251,6 +251,9 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "suite_report": "report.json",
         "max_requests": "3",
         "max_sessions": "2",
+        "receive_seconds": "2",
+        "min_bytes_per_second": "1000",
+        "max_waiting": "20",
         "request_seconds": "1.5",
         "shutdown_seconds": "0",
     }

@@ -68,11 +68,11 @@ def notes(tmp_path_factory: pytest.TempPathFactory, config_file: Path) -> Callab
 
 @pytest.fixture
 def service(notes: Any, config_file: Path) -> Generator[HttpProcess]:
-    """A service with two tokens, one of them a tenant's, and few sessions."""
+    """A service with two tokens, one of them a tenant's, and few sessions: each may have half of them."""
     environment = {
         "RETRIEVAL_MCP__HTTP__TOKENS": ",".join((hashed("all"), hashed("own", "acme"))),
-        "RETRIEVAL_MCP__HTTP__MAX_SESSIONS": "3",
-        "RETRIEVAL_MCP__HTTP__MAX_REQUESTS": "2",
+        "RETRIEVAL_MCP__HTTP__MAX_SESSIONS": "6",
+        "RETRIEVAL_MCP__HTTP__MAX_REQUESTS": "4",
     }
     path = notes("b.md", "other one")
     with http_process("--index", str(path), "--config", str(config_file), environment=environment) as running:

@@ -56,7 +56,7 @@ def create_app(
         ConfigurationError: The tokens cannot be used.
     """
     tokens = settings.known_tokens()
-    admission = admission or Admission(settings.max_requests)
+    admission = admission or Admission(settings.max_requests, settings.max_sessions)
     counted = HttpMetrics()
     to = Endpoints(indexes, settings, metrics, counted, allow_writes=allow_writes)
     endpoint = McpEndpoint(mcp, settings)

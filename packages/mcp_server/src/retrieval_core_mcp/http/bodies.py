@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from starlette.requests import ClientDisconnect
 
 from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.http.receiving import check_length
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,16 +67,12 @@ async def read_parts(request: Request, most_bytes: int) -> AsyncIterator[bytes]:
     Raises:
         RequestError: It is too long, or ends before its end.
     """
-    too_long = RequestError(413, f"the body must have at most {most_bytes:,} bytes", headers={"connection": "close"})
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > most_bytes:
-        raise too_long
+    check_length(request.headers.get("content-length"), most_bytes)
     length = 0
     try:
         async for part in request.stream():
             length += len(part)
-            if length > most_bytes:
-                raise too_long
+            check_length(length, most_bytes)
             yield part
     except ClientDisconnect:
         raise RequestError(400, "the body ended before its end") from None

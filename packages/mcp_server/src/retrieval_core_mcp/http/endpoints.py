@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import PlainTextResponse, Response
@@ -65,13 +65,18 @@ MOST_REMOVED = 100
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
-def _answered(answers: Answers) -> Callable[[Endpoints, Request], Awaitable[ASGIApp]]:
-    """Answer with an error of the contract, whatever goes wrong, and in time."""
+def _answered(answers: Answers, *, in_time: bool = True) -> Callable[[Endpoints, Request], Awaitable[ASGIApp]]:
+    """Answer with an error of the contract, whatever goes wrong.
+
+    Args:
+        in_time: Whether the request has to be answered within ``request_seconds``; one whose body comes meanwhile has
+            the time of that body.
+    """
 
     @wraps(answers)
     async def endpoint(self: Endpoints, request: Request) -> ASGIApp:
         call: Call = request.state.call
-        limit = asyncio.timeout(self.settings.request_seconds)
+        limit = asyncio.timeout(self.settings.request_seconds if in_time else None)
         try:
             async with limit:
                 return await answers(self, request, call)
@@ -174,7 +179,7 @@ class Endpoints:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "error", "stage": "service", "error": type(error).__name__, "reason": problem.messages[0]}
 
-        return EventStream(first, following, failed, self.settings.request_seconds)
+        return EventStream(first, following, failed)
 
     @_answered
     async def chunk(self, request: Request, call: Call) -> ASGIApp:
@@ -265,7 +270,7 @@ class Endpoints:
         self._check_writing(call)
         return await (self._write if request.method == "POST" else self._remove)(request, call)
 
-    @_answered
+    @partial(_answered, in_time=False)
     async def files(self, request: Request, call: Call) -> ASGIApp:
         """Answer ``POST /v1/files`` with events."""
         self._check_writing(call)

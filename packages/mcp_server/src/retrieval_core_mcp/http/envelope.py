@@ -23,6 +23,7 @@ class Call:
 
     Attributes:
         condition: What every passage must pass that the caller sees; ``None`` for one who may see all.
+        share: Names who shares places and sessions with others; ``None`` if there is only one caller.
         query: The question as it arrived; ``None`` before the body was read.
         threshold: The valid one, 0 before it is known.
         served: The index that is asked; ``None`` before it is known.
@@ -31,6 +32,7 @@ class Call:
     request_id: str
     token: BearerToken | None = None
     condition: Filter | None = None
+    share: str | None = None
     query: str | None = None
     threshold: float = 0.0
     served: ServedIndex | None = None
@@ -65,6 +67,10 @@ class RequestError(Exception):
         self.status = status
         self.messages = messages
         self.headers = dict(headers or {})
+
+
+class NobodyReadsError(Exception):
+    """The client is there, and reads nothing of its answer."""
 
 
 def to_json(content: object) -> bytes:

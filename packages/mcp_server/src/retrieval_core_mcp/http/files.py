@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
@@ -16,7 +16,7 @@ from retrieval_core.index.open import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ports import Catalog
 from retrieval_core_mcp.fitting import in_one_line
-from retrieval_core_mcp.http.admission import ending
+from retrieval_core_mcp.http.admission import Shares, ending
 from retrieval_core_mcp.http.bodies import check_kind, read_parts
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import refused, shown
@@ -54,8 +54,8 @@ class Files:
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
         self._turns: dict[Path, asyncio.Lock] = {}
-        self._most = max(1, settings.max_requests // 2)  # the other places are for those who ask
-        self._under_way = 0
+        # The other places are for those who ask; of a file that has no place, nothing is read.
+        self._places = Shares(max(1, settings.max_requests // 2), {"connection": "close"})
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""
@@ -73,16 +73,15 @@ class Files:
         check_kind(request, KIND)
         folder = base_folder(Path(served.index.config.index)) / FOLDER
         incoming = folder / f".{secrets.token_hex(8)}"
-        if self._under_way >= self._most:
-            msg = f"{self._under_way:,} files are on their way into the indexes; send this one in a moment"
-            raise RequestError(503, msg, headers={"retry-after": "1", "connection": "close"})
-        self._under_way += 1
+        place = ExitStack()
+        message = "too many files are on their way into the indexes; send this one in a moment"
+        place.enter_context(self._places.held(call.share, message))
         try:
             with _refusing_disk_errors():
                 await asyncio.to_thread(_create, incoming, name)
             size = await self._receive(request, incoming)
         except BaseException:
-            self._under_way -= 1
+            place.close()
             await asyncio.to_thread(_remove, incoming)
             raise
 
@@ -93,9 +92,9 @@ class Files:
             problem = ending() if isinstance(error, asyncio.CancelledError) else refused(error, served, call.request_id)  # pyright: ignore[reportArgumentType]
             return {"type": "failed", "name": name, "reason": problem.messages[0]}
 
-        events = self._events(served, incoming, name, size)
+        events = self._events(served, incoming, name, size, place)
         first = await anext(events)  # so that they have begun, and forget the file though nobody takes any of them
-        return EventStream(first, events, failed, self._settings.request_seconds)
+        return EventStream(first, events, failed)
 
     async def _receive(self, request: Request, place: Path) -> int:
         """Write a body to a file, and return its length."""
@@ -114,7 +113,7 @@ class Files:
         return size
 
     async def _events(
-        self, served: ServedIndex, incoming: Path, name: str, size: int
+        self, served: ServedIndex, incoming: Path, name: str, size: int, place: ExitStack
     ) -> AsyncGenerator[Mapping[str, Any]]:
         try:
             yield {"type": "received", "name": name, "source": f"{FOLDER}/{name}", "bytes": size}
@@ -122,7 +121,7 @@ class Files:
                 async for event in _indexed(served, incoming, name):
                     yield event
         finally:
-            self._under_way -= 1
+            place.close()
             await asyncio.shield(asyncio.to_thread(_remove, incoming))
 
 

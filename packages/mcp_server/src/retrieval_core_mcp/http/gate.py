@@ -18,11 +18,12 @@ from starlette.responses import Response
 from retrieval_core.types.filters import Eq
 from retrieval_core_mcp.http import audit
 from retrieval_core_mcp.http.admission import ending
-from retrieval_core_mcp.http.envelope import Call, RequestError, error_response, json_response
+from retrieval_core_mcp.http.envelope import Call, NobodyReadsError, RequestError, error_response, json_response
 from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
 from retrieval_core_mcp.http.page_files import is_public
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.rates import RateLimit
+from retrieval_core_mcp.http.receiving import Bodies, Pace, paced, received
 from retrieval_core_mcp.http.tokens import find_token
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 SERVED = ("/v1", "/mcp")
 """What paths begin with at which something is done for callers."""
+FILE_UPLOAD = ("POST", "/v1/files")
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PORT = re.compile(r":\d{1,5}$")
@@ -85,7 +87,11 @@ class Gate:
         self._tenant_field = settings.tenant_field
         self._oauth = OAuth.of(settings)
         self._verifier = None if self._oauth is None else JwtVerifier(self._oauth, clock)
+        self._is_shared = self._oauth is not None or len({share_of(token) for token in tokens}) > 1
         self._rate = RateLimit(settings.requests_per_minute, clock)
+        self._pace = Pace(settings.receive_seconds, settings.min_bytes_per_second)
+        self._bodies = Bodies(settings.max_requests, settings.max_body_bytes, self._pace)
+        self._patience = settings.request_seconds
         self._traced = _tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +103,7 @@ class Gate:
         given = headers.get("x-request-id", "")
         call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
         scope.setdefault("state", {})["call"] = call
-        answer = AnswerSender(send, call.request_id, self._cross_origin(headers))
+        answer = AnswerSender(send, call.request_id, self._cross_origin(headers), self._patience)
         with self._traced(headers), self._metrics.request(scope, answer, call):
             try:
                 await self._handle(scope, headers, receive, answer, call)
@@ -106,6 +112,7 @@ class Gate:
 
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: AnswerSender, call: Call) -> None:
         try:
+            check_framing(headers)
             self._check_place(headers)
             if scope["method"] == "OPTIONS" and "origin" in headers:
                 await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
@@ -114,7 +121,8 @@ class Gate:
                 await json_response(self._oauth.metadata())(scope, receive, answer.send)
                 return
             await self._identify(scope, headers, call)
-            with self._place(scope, headers):
+            receive = await self._received(scope, headers, receive, call)
+            with self._place(scope, headers, call):
                 await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -126,6 +134,8 @@ class Gate:
             elif not answer.is_complete:  # a stream that said why it ends has ended itself
                 await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001 - every request gets an answer
+            if answer.is_stuck:
+                return
             problem = refused(error, None, call.request_id)
             if not answer.has_begun:
                 await error_response(call, problem)(scope, receive, answer.send)
@@ -142,15 +152,32 @@ class Gate:
             self._rate.check(_caller(scope, call))
         call.condition = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
         if call.token is not None:  # whose sessions of MCP nobody else may use
-            owner = AccessToken(token="", client_id=call.token.digest.hex(), scopes=[])
+            call.share = share_of(call.token) if self._is_shared else None
+            owner = AccessToken(token="", client_id=call.token.digest.hex(), subject=call.share, scopes=[])
             scope["user"] = AuthenticatedUser(owner)
 
-    def _place(self, scope: Scope, headers: Headers) -> AbstractContextManager[None]:
-        """Return what a request holds while it is worked on: one of the places, or where it only listens, none."""
+    async def _received(self, scope: Scope, headers: Headers, receive: Receive, call: Call) -> Receive:
+        """Return what gives a request's body: received in whole, but for a file, which is taken as it comes.
+
+        Raises:
+            RequestError: It is too large or too slow, or the process ends.
+        """
+        if not scope["path"].startswith(SERVED):
+            return receive
+        if (scope["method"], scope["path"]) == FILE_UPLOAD:
+            return paced(receive, self._pace)
+        with self._admission.arriving():
+            body = await self._bodies.receive(
+                receive, headers.get("content-length"), call.share or _caller(scope, call)
+            )
+        return received(body, receive)
+
+    def _place(self, scope: Scope, headers: Headers, call: Call) -> AbstractContextManager[None]:
+        """Return what a request holds while it is worked on: one of the places, or if it only listens, a stream."""
         if not scope["path"].startswith(SERVED):
             return nullcontext()
         is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
-        return self._admission.streaming() if is_stream else self._admission.admitted()
+        return self._admission.streaming(call.share) if is_stream else self._admission.admitted(call.share)
 
     async def _check_token(self, headers: Headers) -> BearerToken:
         given = headers.get("authorization")
@@ -195,6 +222,22 @@ class Gate:
         }
 
 
+def check_framing(headers: Headers) -> None:
+    """Refuse a request that says in two ways where it ends, of which somebody on its way may believe the other one.
+
+    Raises:
+        RequestError: It does.
+    """
+    if "content-length" in headers and "transfer-encoding" in headers:
+        msg = "send Content-Length or Transfer-Encoding, not Content-Length and Transfer-Encoding"
+        raise RequestError(400, msg, headers={"connection": "close"})
+
+
+def share_of(token: BearerToken) -> str:
+    """Return what names the callers who share places with a token: its tenant, or itself."""
+    return token.digest.hex() if token.tenant is None else f"tenant {token.tenant}"
+
+
 def _caller(scope: Scope, call: Call) -> str:
     """Return what names a caller: its token, or without tokens its address."""
     if call.token is not None:
@@ -212,13 +255,20 @@ def _listens(headers: Headers) -> bool:
 class AnswerSender:
     """Sends an answer with the headers that all answers have, and knows how far it is.
 
+    Nothing more is done for a client that stays and does not read: else a few of those would hold all places.
+
+    Args:
+        patience: Seconds that the client may take for each part.
+
     Attributes:
         status: ``None`` before it has begun.
         is_complete: Whether its end was sent.
+        is_stuck: Whether the client does not read it.
     """
 
-    def __init__(self, send: Send, request_id: str, headers: dict[str, str]) -> None:
+    def __init__(self, send: Send, request_id: str, headers: dict[str, str], patience: float) -> None:
         self._send = send
+        self._patience = patience
         self._headers = {
             "x-request-id": request_id,
             "cache-control": "no-store",
@@ -228,6 +278,7 @@ class AnswerSender:
         }
         self.status: int | None = None
         self.is_complete = False
+        self.is_stuck = False
 
     @property
     def has_begun(self) -> bool:
@@ -235,7 +286,11 @@ class AnswerSender:
         return self.status is not None
 
     async def send(self, message: Message) -> None:
-        """Pass a message on."""
+        """Pass a message on.
+
+        Raises:
+            NobodyReadsError: The client does not read.
+        """
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -243,7 +298,12 @@ class AnswerSender:
                 headers.setdefault(name, value)
         elif not message.get("more_body", False):
             self.is_complete = True
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._send(message)
+        except TimeoutError:
+            self.is_stuck = True
+            raise NobodyReadsError from None
 
 
 class _NoTracing:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.streamable_http import EventMessage, EventStore
@@ -13,8 +14,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 
+from retrieval_core_mcp.http.admission import has_share
+from retrieval_core_mcp.http.receiving import received
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, MutableMapping
+    from collections.abc import AsyncGenerator
 
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.lowlevel import Server
@@ -36,7 +40,7 @@ class McpEndpoint:
 
     A client that begins with ``initialize`` gets a session, with a stream of what the server has to say and the last
     events again after a lost connection. Whoever sends single requests is answered without one, as every client of the
-    protocol of 2026 is. Host, origin and token are checked before.
+    protocol of 2026 is. Host, origin and token are checked before, and the body is received.
 
     Args:
         server: Answers; its lifespan is that of :meth:`run`.
@@ -47,7 +51,6 @@ class McpEndpoint:
             "max_request_body_size": settings.max_body_bytes,
             "security_settings": TransportSecuritySettings(enable_dns_rebinding_protection=False),
         }
-        self._limit = settings.max_body_bytes
         self._sessions = _Sessions(server, max_sessions=settings.max_sessions, **options)
         single = copy.copy(server)  # the same handlers; what the server holds is opened and closed once
         single.lifespan = _no_lifespan
@@ -67,54 +70,79 @@ class McpEndpoint:
         if scope["method"] != "POST" or SESSION in headers:
             await self._sessions.handle_request(scope, receive, send)
             return
-        body, receive = await _read(receive, self._limit)
+        body = await Request(scope, receive).body()
         manager = self._sessions if _opens_session(body) else self._single
-        await manager.handle_request(scope, receive, send)
+        await manager.handle_request(scope, received(body, receive), send)
 
 
 class _Sessions(StreamableHTTPSessionManager):
     """Keeps the sessions that are used.
 
-    Where there are as many as may be, a new one takes the place of that which was not used for longest and has no
-    request under way: its client is told that there is none, and opens another one. Otherwise whoever opens sessions
-    and leaves them would lock all others out for half an hour. Each session has events of its own: their streams have
-    names that sessions share.
+    If there are as many as may be, or a caller has its share (see ``Shares``), a new
+    session takes the place of that of the caller's own which was not used for longest and has no request under way: its
+    client is told that there is none, and opens another one. Otherwise whoever opens sessions and leaves them would
+    lock itself out for half an hour. A caller without any takes the place of one of the caller with the most. Each
+    session has events of its own: their streams have names that sessions share.
     """
 
     def __init__(self, server: Server[Any], **options: Any) -> None:
         super().__init__(server, **options)
-        self._under_way: OrderedDict[str, int] = OrderedDict()
-        """How many requests of a session are, the session that was used last at the end."""
+        self._uses: OrderedDict[str, _Use] = OrderedDict()
+        """Of each session, the session that was used last at the end."""
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = Request(scope).headers.get(SESSION)
         if session not in self._server_instances:
             await super().handle_request(scope, receive, send)
             return
-        self._under_way[session] = self._under_way.pop(session, 0) + 1
+        use = self._uses[session]
+        self._uses.move_to_end(session)
+        use.requests += 1
         try:
             await super().handle_request(scope, receive, send)
         finally:
-            if session in self._under_way:
-                self._under_way[session] -= 1
+            use.requests -= 1
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        for session in self._under_way.keys() - self._server_instances.keys():
-            del self._under_way[session]
-        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
-            self._end_least_used()
+        for session in self._uses.keys() - self._server_instances.keys():
+            del self._uses[session]
+        caller = None if requestor is None else requestor["subject"]
+        if not self._makes_room(caller):
+            return None
         self.event_store = RecentEvents()
         transport = super()._admit_session(requestor)
         if transport is not None and transport.mcp_session_id is not None:
-            self._under_way[transport.mcp_session_id] = 0
+            self._uses[transport.mcp_session_id] = _Use(caller)
         return transport
 
-    def _end_least_used(self) -> None:
-        idle = next((session for session, requests in self._under_way.items() if not requests), None)
-        if idle is not None and self._task_group is not None:
-            del self._under_way[idle]
-            self._session_owners.pop(idle, None)
-            self._task_group.start_soon(self._server_instances.pop(idle).terminate)
+    def _makes_room(self, caller: str | None) -> bool:
+        """Whether a caller may open a session, for which another one was ended if that was needed."""
+        assert self.max_sessions is not None  # noqa: S101 - the settings have a number
+        counts = Counter(use.caller for use in self._uses.values())
+        free = self.max_sessions - len(self._server_instances)
+        if free > 0 and (caller is None or not has_share(counts[caller], free)):
+            return True
+        loser = caller if counts[caller] else counts.most_common(1)[0][0]
+        idle = next((name for name, use in self._uses.items() if use.caller == loser and not use.requests), None)
+        if idle is None or self._task_group is None:
+            return False
+        del self._uses[idle]
+        self._session_owners.pop(idle, None)
+        self._task_group.start_soon(self._server_instances.pop(idle).terminate)
+        return True
+
+
+@dataclass(slots=True)
+class _Use:
+    """What is known of a session's use.
+
+    Attributes:
+        caller: Whose share it is of.
+        requests: How many are under way.
+    """
+
+    caller: str | None
+    requests: int = 0
 
 
 class RecentEvents(EventStore):
@@ -157,21 +185,3 @@ def _opens_session(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and cast("dict[str, Any]", message).get("method") == "initialize"
-
-
-async def _read(receive: Receive, limit: int) -> tuple[bytes, Receive]:
-    """Read a request's body, as far as it may be long, and return it with what gives it once more."""
-    messages: list[MutableMapping[str, Any]] = []
-    body = b""
-    while len(body) <= limit:
-        message = await receive()
-        messages.append(message)
-        body += message.get("body", b"")
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            break
-    left = iter(messages)
-
-    async def again() -> MutableMapping[str, Any]:
-        return next(left, None) or await receive()
-
-    return body, again

@@ -20,6 +20,7 @@ from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.audit import audit_log
+from retrieval_core_mcp.http.connections import WaitingConnections, protocol_of
 from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.library import Library
 from retrieval_core_mcp.progress import StageProgress
@@ -64,7 +65,7 @@ def serve_http(
         embedder: Of the first index, where its model has begun to load; the configured one where it is not given.
         listens: Is told the address once requests are answered there.
     """
-    admission = Admission(settings.http.max_requests)
+    admission = Admission(settings.http.max_requests, settings.http.max_sessions)
     metrics = Metrics()
     try:
         stages = StageProgress()
@@ -108,6 +109,7 @@ async def serve_app(
             access_log=False,
             server_header=False,
             lifespan="on",
+            http=protocol_of(WaitingConnections(settings.receive_seconds, settings.max_waiting)),
             ws="none",
             timeout_graceful_shutdown=int(settings.shutdown_seconds) + AFTERWARDS,
         ),

@@ -62,11 +62,20 @@ class HttpSettings(BaseModel):
     max_file_bytes: int = Field(default=67_108_864, ge=1)
     """The largest file that is sent to be indexed."""
     max_requests: int = Field(default=64, ge=1)
-    """The most requests that are worked on at a time; more are told to come again."""
+    """The most requests that are worked on at a time; more are told to come again. If there are several tokens, each of
+    them, or each tenant, leaves some to the others."""
     max_sessions: int = Field(default=1_000, ge=1)
-    """The most sessions of MCP at a time, each with at most one open stream; idle ones end after half an hour."""
+    """The most sessions of MCP at a time, and the most open streams; idle sessions end after half an hour. They are
+    shared as requests are."""
+    receive_seconds: float = Field(default=10.0, gt=0)
+    """How long the headers of a request may take; and its body, before ``min_bytes_per_second`` counts."""
+    min_bytes_per_second: int = Field(default=16_384, ge=1)
+    """The least rate of a body that takes longer."""
+    max_waiting: int = Field(default=500, ge=1)
+    """The most connections without a request under way; one more closes the one that has waited longest."""
     request_seconds: float = Field(default=35.0, gt=0)
-    """How long a request may take; a search ends earlier, by ``deadline_seconds`` of the configuration."""
+    """How long a request may take once its body is there, and a client for each part of an answer; a search ends
+    earlier, by ``deadline_seconds`` of the configuration."""
     shutdown_seconds: float = Field(default=10.0, ge=0)
     """How long requests under way may go on after the signal to end."""
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core_mcp.http.clients import disconnected, ended
-from retrieval_core_mcp.http.envelope import to_json
+from retrieval_core_mcp.http.envelope import NobodyReadsError, to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 HEARTBEAT_SECONDS = 15.0
 """How often a silent stream sends a comment, so that nothing on the way takes it for dead."""
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-
-
-class NobodyReadsError(Exception):
-    """The client is there, and takes nothing."""
 
 
 class EventStream:
@@ -32,7 +28,6 @@ class EventStream:
         first: The first event, which has happened: what fails before is an answer of its own.
         events: Those that follow.
         failed: Returns the last event of a stream that is broken off, for what broke it.
-        patience: Seconds that the client may take for each event.
         heartbeat: Seconds of silence.
     """
 
@@ -41,21 +36,15 @@ class EventStream:
         first: Mapping[str, Any],
         events: AsyncGenerator[Mapping[str, Any]],
         failed: Callable[[BaseException], Mapping[str, Any]],
-        patience: float,
         heartbeat: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._first = first
         self._events = events
         self._failed = failed
-        self._patience = patience
         self._heartbeat = heartbeat
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
-        with suppress(NobodyReadsError):
-            await self._answer(receive, _patient(send, self._patience))
-
-    async def _answer(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         sending = asyncio.ensure_future(self._send_all(send))
         leaving = asyncio.ensure_future(disconnected(receive))
@@ -94,17 +83,6 @@ class EventStream:
             finally:
                 await ended(following)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _patient(send: Send, seconds: float) -> Send:
-    async def patient(message: Message) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await send(message)
-        except TimeoutError:
-            raise NobodyReadsError from None
-
-    return patient
 
 
 async def _send(send: Send, event: Mapping[str, Any]) -> None:
