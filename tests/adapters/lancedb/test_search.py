@@ -111,18 +111,6 @@ def test_two_words_find_the_one_that_is_written_together(tmp_path: Path) -> None
     run(tmp_path / "index", test)
 
 
-def test_a_query_of_no_direction_scores_everything_zero(tmp_path: Path) -> None:
-    """A vector of zeros finds all passages, in the order of their ids; a filter still holds."""
-
-    async def test(store: LanceDBStore) -> None:
-        await put(store, chunk("b", metadata={"t": 1}), chunk("a"), chunk("c", metadata={"t": 1}))
-        zero = np.zeros(DIMENSION, dtype=np.float32)
-        assert await by_vector(store, zero, 2) == ["a", "b"]
-        assert await by_vector(store, zero, 5, Eq("t", 1)) == ["b", "c"]
-
-    run(tmp_path / "index", test)
-
-
 def test_only_digits_get_into_expressions() -> None:
     """Names become digests, and anything else that would be quoted is refused."""
     name = "'; DROP TABLE chunks; -- \ud800"

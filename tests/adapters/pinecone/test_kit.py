@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
@@ -184,21 +183,6 @@ class _Conformance(CataloguedStoreConformance):
             await put(store, fits)
             assert await chunk_of(store, "fits") == fits
             assert await by_vector(store, unit(0), condition=Eq("value", "v" * 1_000_000)) == []
-
-        self.run(tmp_path, test)
-
-    def test_scores_stay_in_range(self, tmp_path: Path) -> None:
-        """The kit's test without its vector of zeros, which Pinecone does not keep: it is refused by name."""
-
-        async def test(store: CataloguedStore) -> None:
-            for seed in range(20):
-                await put(store, chunk("same"), chunk("opposite"), vectors=np.stack([unit(seed), -unit(seed)]))
-                found = await store.search(SearchRequest(3, vector=unit(seed)))
-                assert [item.chunk_id for item in found] == ["same", "opposite"]
-                np.testing.assert_allclose([item.score for item in found], [1, -1], atol=1e-6)
-                assert all(-1 <= item.score <= 1 for item in found)
-            with pytest.raises(InvalidParameterError, match="chunk 'zero' is all zeros"):
-                await put(store, chunk("zero"), vectors=np.zeros((1, DIMENSION), dtype=np.float32))
 
         self.run(tmp_path, test)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, as_embedding_error
 from retrieval_core.types.filters import lookup
-from retrieval_core.types.vectors import as_vectors
+from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,6 +107,10 @@ class ChunkVectors:
             raise failure from failure.__cause__
         if matrix.ndim != 2 or len(matrix) != len(texts):
             msg = f"{self._embedder.id} gave vectors of the shape {matrix.shape} for {len(texts)} texts"
+            raise EmbeddingError(msg)
+        if matrix.size and (zero := is_zero(matrix)).any():
+            text = texts[int(zero.argmax())]
+            msg = f"{self._embedder.id} gave a vector of zeros, which no search can find, for the text {text!r:.80}"
             raise EmbeddingError(msg)
         return matrix.astype("float32", copy=False)
 

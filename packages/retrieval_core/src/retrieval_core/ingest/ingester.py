@@ -32,6 +32,7 @@ from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import AddsVectors, Change, ChunkRange, CountsTokens, FetchRequest, Optimizes, SourceState
 from retrieval_core.run.threads import ThreadPool
+from retrieval_core.types.vectors import is_zero
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -367,7 +368,8 @@ class Ingester:
             return {}
         model = self._embedder.id
         chunks = (chunk for chunk in fetched.chunks.values() if chunk.embedding_model == model)
-        return {chunk.indexed_text: fetched.vectors[chunk.id] for chunk in chunks if chunk.id in fetched.vectors}
+        vectors = {chunk.indexed_text: fetched.vectors[chunk.id] for chunk in chunks if chunk.id in fetched.vectors}
+        return {text: vector for text, vector in vectors.items() if not is_zero(vector)}  # of an earlier version
 
     async def _embed_the_rest(self, tally: Tally, on_progress: OnProgress | None) -> None:
         """Embed all passages that have no vector yet, of this run and of those before."""

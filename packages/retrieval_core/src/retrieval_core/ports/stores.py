@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.escapes import valid_unicode
 from retrieval_core.types.fast_init import fast_init
-from retrieval_core.types.vectors import as_vectors
+from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["dense", "lexical"]
 """The two ways to search: by vector, and by words."""
+_NO_DIRECTION = "{} is all zeros, which is equally far from every other vector; check the embedding model that made it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class Change:
         """Convert vectors that came as lists.
 
         Raises:
-            InvalidParameterError: Some are no vectors.
+            InvalidParameterError: Some are no vectors, or consist of zeros.
         """
         if self.vectors is not None:
             object.__setattr__(self, "vectors", as_vectors(self.vectors))
@@ -120,6 +122,19 @@ class Change:
                 for name, vectors in self.named_vectors.items()
             }
             object.__setattr__(self, "named_vectors", arrays)
+        self._refuse_zeros()
+
+    def _refuse_zeros(self) -> None:
+        vectors = self.vectors
+        if vectors is not None and vectors.ndim == 2 and vectors.size and (zero := is_zero(vectors)).any():
+            embedded = [chunk.id for chunk in self.chunks if chunk.id not in self.unembedded]
+            row = int(zero.argmax())
+            who = f"of chunk {embedded[row]!r:.80}" if len(embedded) == len(vectors) else f"in row {row}"
+            raise InvalidParameterError(_NO_DIRECTION.format(f"the vector {who}"))
+        for name, named in self.named_vectors.items():
+            for chunk_id, vector in named.items():
+                if vector.ndim == 1 and vector.size and is_zero(vector):
+                    raise InvalidParameterError(_NO_DIRECTION.format(f"the vector {name!r} of chunk {chunk_id!r:.80}"))
 
 
 @fast_init
@@ -148,10 +163,13 @@ class SearchRequest:
         """Convert a vector that came as a list.
 
         Raises:
-            InvalidParameterError: It is no vector.
+            InvalidParameterError: It is no vector, or consists of zeros.
         """
         if self.vector is not None:
-            object.__setattr__(self, "vector", as_vectors(self.vector))
+            vector = as_vectors(self.vector)
+            if vector.ndim == 1 and vector.size and is_zero(vector):
+                raise InvalidParameterError(_NO_DIRECTION.format("the vector of the query"))
+            object.__setattr__(self, "vector", vector)
 
 
 @fast_init

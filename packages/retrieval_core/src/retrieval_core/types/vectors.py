@@ -41,3 +41,10 @@ def as_vectors(values: object) -> NDArray[Any]:
         msg = "vectors must consist of finite numbers, which float32 can hold"
         raise InvalidParameterError(msg)
     return array
+
+
+def is_zero(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return whether a vector consists of zeros, as float32 has them; of several, an array with an answer for each."""
+    import numpy as np  # noqa: PLC0415 - whoever has a vector has loaded it
+
+    return np.logical_not(np.any(vectors.astype(np.float32, copy=False), axis=-1))

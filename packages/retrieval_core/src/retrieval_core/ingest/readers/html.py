@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from html_to_markdown import ConversionResult
+
     from retrieval_core.ingest.readers.base import ReadOptions
 
 NEEDED_FOR = "Reading HTML files"
@@ -29,6 +31,12 @@ _MOST_GRID_CELLS = 10_000_000
 _LONG_TAG = 10_000
 
 _TAG = re.compile(r"<[a-zA-Z][^\"'>]*+(?:(?:\"[^\"]*+\"|'[^']*+')[^\"'>]*+)*+")
+_ANY_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)[^\"'>]*+(?:(?:\"[^\"]*+\"|'[^']*+')[^\"'>]*+)*+>?")
+_OFTEN_UNCLOSED = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+    "html", "head", "body", "p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "colgroup", "caption",
+    "option", "optgroup", "rb", "rt", "rtc", "rp",
+))  # fmt: skip
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _SEPARATORS = re.compile(r"[\s/]+")
 _INDENTING_TAGS = ["blockquote", "ul", "ol", "li"]
@@ -73,7 +81,35 @@ def to_markdown(markup: str) -> str:
         preprocessing=PreprocessingOptions(preset="aggressive"),
         max_depth=_MOST_NESTING,
     )
-    return clean(convert(markup, options).content or "").strip("\n")
+    converted = convert(markup, options)
+    if _is_cut(converted):
+        converted = convert(_flatten(markup), options)
+    if _is_cut(converted):
+        msg = "it is nested too deeply"
+        raise RefusedError(msg)
+    return clean(converted.content or "").strip("\n")
+
+
+def _is_cut(converted: ConversionResult) -> bool:
+    """Whether the converter left out what is nested deeper than :data:`_MOST_NESTING`."""
+    return any(str(warning.kind) == "depth_limit_exceeded" for warning in converted.warnings)
+
+
+def _flatten(markup: str) -> str:
+    """Return a page without the tags that are nested deeper than half of :data:`_MOST_NESTING`, but with their text.
+
+    Elements whose end tags may be missing don't count: a page may have thousands of paragraphs that are never closed.
+    """
+    parts: list[str] = []
+    depth = at = 0
+    for tag in _ANY_TAG.finditer(markup):
+        if tag[2].lower() in _OFTEN_UNCLOSED:
+            continue
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        if depth + bool(tag[1]) > _MOST_NESTING // 2:
+            parts.append(markup[at : tag.start()])
+            at = tag.end()
+    return "\n".join([*parts, markup[at:]])
 
 
 def _refuse_expanding(markup: str) -> None:

@@ -16,7 +16,7 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Reopening
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
-from retrieval_core.types.vectors import as_vectors
+from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +145,7 @@ def checked(vector: Vector, dimension: int, query: str) -> Vector:
     import numpy as np  # noqa: PLC0415 - whoever has a vector has loaded it
 
     array = array.astype(np.float32, copy=False)
-    if not np.count_nonzero(array):
+    if is_zero(array):
         msg = "the embedder gave a vector of zeros, which is equally far from everything"
         raise EmbeddingError(msg, query)
     return array

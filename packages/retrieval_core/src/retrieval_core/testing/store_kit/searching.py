@@ -96,15 +96,26 @@ class DenseSearchTests(StoreTestBase):
 
     @on_new_store()
     async def test_scores_stay_in_range(self, store: Store) -> None:
-        """A vector and its opposite score 1 and -1, never more for rounding; a zero vector scores 0."""
+        """A vector and its opposite score 1 and -1, never more for rounding."""
         for seed in range(20):
-            vectors = np.stack([unit(seed), -unit(seed), np.zeros(DIMENSION, dtype=np.float32)])
-            await put(store, chunk("same"), chunk("zero"), chunk("opposite"), vectors=vectors[[0, 2, 1]])
+            await put(store, chunk("same"), chunk("opposite"), vectors=np.stack([unit(seed), -unit(seed)]))
             await need(store, "dense")
             found = await store.search(SearchRequest(3, vector=unit(seed)))
-            assert [item.chunk_id for item in found] == ["same", "zero", "opposite"]
-            np.testing.assert_allclose([item.score for item in found], [1, 0, -1], atol=1e-6)
+            assert [item.chunk_id for item in found] == ["same", "opposite"]
+            np.testing.assert_allclose([item.score for item in found], [1, -1], atol=1e-6)
             assert all(-1 <= item.score <= 1 for item in found)
+
+    @on_new_store()
+    async def test_vectors_of_zeros_are_refused(self, store: Store) -> None:
+        """They are equally far from all others: none is stored, and none is searched for."""
+        zeros = np.zeros(DIMENSION, dtype=np.float32)
+        with pytest.raises(InvalidParameterError, match="chunk 'zero' is all zeros"):
+            await put(store, chunk("fine"), chunk("zero"), vectors=np.stack([unit(1), zeros]))
+        await put(store, chunk("fine"))
+        await need(store, "dense")
+        with pytest.raises(InvalidParameterError, match="the vector of the query is all zeros"):
+            await by_vector(store, zeros, 5)
+        assert await by_vector(store, unit(QUERY), 5) == ["fine"]
 
     @on_new_store()
     async def test_equal_cosines_are_ordered_by_id(self, store: Store) -> None:

@@ -43,8 +43,6 @@ def search_vectors(view: View, query: Vector, name: str | None, limit: int, allo
     """
     column = vector_column(name)
     unit = unit_rows(query)
-    if not unit.any():
-        return _zeros(view, f"{column} IS NOT NULL OR {column}{ZERO}", limit, allowed)
     found = _best(partial(_nearest, view, unit, column), limit, allowed)
     if len(found) < limit or found[-1].score <= 0:
         # Vectors that are zero have no cosine for LanceDB; here it is 0.

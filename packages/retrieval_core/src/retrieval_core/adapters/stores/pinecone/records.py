@@ -69,13 +69,10 @@ def records_of(
     """Return the records of chunks, within Pinecone's limits.
 
     Raises:
-        InvalidParameterError: A chunk is too large, or its vector is all zeros, which Pinecone does not keep.
+        InvalidParameterError: A chunk is too large.
     """
     records: list[PineconeRecord] = []
     for position, chunk in enumerate(chunks):
-        if not vectors[position].any():
-            msg = f"{location}: the vector of chunk {chunk.id!r:.80} is all zeros, which Pinecone does not keep"
-            raise InvalidParameterError(msg)
         metadata = _metadata(chunk)
         check_size(f"chunk {chunk.id!r:.80}", metadata, location)
         records.append(PineconeRecord(vector_id(chunk.id), vectors[position].tolist(), metadata, sparse[position]))
