@@ -46,7 +46,7 @@ def test_missing_paths_are_told_apart(tmp_path: Path) -> None:
     """What does not exist is reported and stops nothing."""
     write(tmp_path, "a.md")
     found = discover([tmp_path / "nowhere", tmp_path / "a.md"], tmp_path, SUFFIXES)
-    assert found.refused == ((tmp_path / "nowhere", "there is no such file or folder"),)
+    assert (found.refused, found.gone) == ((), {"nowhere": tmp_path / "nowhere"})
     assert len(found.files) == 1
 
 

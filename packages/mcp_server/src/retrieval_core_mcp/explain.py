@@ -40,6 +40,8 @@ def _hidden(found: re.Match[str]) -> str:
 def explain(error: Exception, config: RetrievalConfig) -> str:  # noqa: PLR0911 - one for each kind
     """Return the message for an error; unexpected ones are logged."""
     match error:
+        case errors.IndexNotReadyError():
+            return f"{error}."[:1].upper() + f"{error}."[1:]
         case errors.IndexNotFoundError():
             return NO_INDEX
         case errors.EmbedderMismatchError():

@@ -402,7 +402,9 @@ class Library:
         if self._needs_model(opened, mode) and not await self._is_ready(opened, arrived):
             from retrieval_core.types import Degradation  # noqa: PLC0415 - the handshake does not wait for it
 
-            return await ask(opened.words, "lexical"), (Degradation("embed", STILL_LOADING),)
+            note = await opened.index.progress_note()
+            loading = Degradation("embed", STILL_LOADING)
+            return await ask(opened.words, "lexical"), (loading,) if note is None else (loading, note)
         try:
             return await ask(opened.index, mode), ()
         except StoreError as error:

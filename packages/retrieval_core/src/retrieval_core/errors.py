@@ -18,6 +18,7 @@
     │       └── NotYetEmbeddedError            passages have no vector yet
     ├── StoreError                             an index cannot be used as asked
     │   ├── IndexNotFoundError                 there is no index at that place
+    │   │   └── IndexNotReadyError             its first documents are being indexed
     │   ├── IndexFormatError                   the file is no index, or of another format
     │   ├── IndexBusyError                     another writer held the index for too long
     │   └── EmbedderMismatchError              the index was built with another embedder
@@ -251,6 +252,26 @@ class StoreError(RetrievalError):
 
 class IndexNotFoundError(StoreError):
     """There is no index at the given place."""
+
+
+class IndexNotReadyError(IndexNotFoundError):
+    """The first documents of an index are being indexed, and none can be searched yet.
+
+    Attributes:
+        files_done: Files indexed so far.
+        files_total: Files to index.
+    """
+
+    def __init__(self, files_done: int, files_total: int) -> None:
+        progress = progress_of_first_run(files_done, files_total)
+        super().__init__(f"the index is being made: {progress}. Ask again in a moment")
+        self.files_done = files_done
+        self.files_total = files_total
+
+
+def progress_of_first_run(files_done: int, files_total: int) -> str:
+    """Return in words how much of a new index is there."""
+    return f"{files_done:,} of {files_total:,} files indexed so far"
 
 
 class IndexFormatError(StoreError):

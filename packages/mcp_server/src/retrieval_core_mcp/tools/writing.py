@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from retrieval_core.errors import UnreadableFileError
 from retrieval_core_mcp.fitting import in_one_line, largest
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fetch import nothing_with
@@ -73,7 +75,7 @@ async def run_index(call: ToolCall) -> ToolAnswer:
     """Index a file or a folder below one of the allowed ones."""
     given: IndexArguments = call.given
     _check(call)
-    path = await asyncio.to_thread(lambda: _allowed(given.path, call.library.roots))
+    paths = await asyncio.to_thread(lambda: _allowed(given.path, call.library.roots))
 
     def tell(progress: IndexProgress) -> None:
         if progress.to_embed:
@@ -81,7 +83,14 @@ async def run_index(call: ToolCall) -> ToolAnswer:
         else:
             call.step(f"{progress.files_done:,} of {progress.files_total:,} files")
 
-    report = await call.library.ingest(path, tell)
+    for path in paths:
+        with suppress(UnreadableFileError):  # it is not there, and the index has no documents from it
+            report = await call.library.ingest(path, tell)
+            break
+    else:
+        there_is = f"there is no file or folder {shown(given.path)} below the folders that may be indexed"
+        msg = f"path: {there_is}. Name it relative to them."
+        raise ToolFailure(msg)
     return await asyncio.to_thread(indexed_answer, report, call)
 
 
@@ -131,23 +140,25 @@ def _check(call: ToolCall) -> None:
         raise ToolFailure(NO_SCOPE)
 
 
-def _allowed(given: str, roots: Sequence[Path]) -> Path:
-    """Return a path that lies below an allowed folder, wherever links in that folder lead.
+def _allowed(given: str, roots: Sequence[Path]) -> list[Path]:
+    """Return where a path may be, below the allowed folders, wherever links in these lead.
 
-    Raises:
-        ToolFailure: It does not, or there is nothing; which of the two is not told.
+    If it is in one of them, that is the only place. If not, it may be a deleted file of any of them.
     """
+    gone: list[Path] = []
     for root in roots:
         try:
             allowed = root.resolve(strict=True)
-            path = (allowed / given).resolve(strict=True)
+            path = (allowed / given).resolve()
+            is_there = path.exists()
         except (OSError, ValueError, RuntimeError):  # no system has such names; links lead in a circle, before 3.13
             continue
         if path.is_relative_to(allowed):
-            return root / path.relative_to(allowed)
-    there_is = f"there is no file or folder {shown(given)} below the folders that may be indexed"
-    msg = f"path: {there_is}. Name it relative to them."
-    raise ToolFailure(msg)
+            named = root / path.relative_to(allowed)
+            if is_there:
+                return [named]
+            gone.append(named)
+    return gone
 
 
 def _below(path: str, roots: Sequence[Path]) -> str:

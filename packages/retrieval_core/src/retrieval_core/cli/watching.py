@@ -52,7 +52,7 @@ def follow_folders(
     try:
         from watchfiles import Change, watch  # noqa: PLC0415 - the extra 'watch'
     except ImportError as error:
-        raise MissingExtraError("watch", "--watch") from error
+        raise MissingExtraError("watch", "retrieval index --watch") from error
 
     stop = stop or Event()
     index = index.resolve()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import checked_count
+from retrieval_core.index.incomplete import IncompleteIndex, note_of_progress
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.index.pages import Pages
 from retrieval_core.pipeline import RetrievalPipeline
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.ports import Embedder, Store, StoreInfo
-    from retrieval_core.types import Chunk, ChunkValidation, Document, IntegrityReport
+    from retrieval_core.types import Chunk, ChunkValidation, Degradation, Document, IntegrityReport
 
 
 class Index(RetrievalPipeline):
@@ -37,6 +38,7 @@ class Index(RetrievalPipeline):
     Args:
         ingester: Writes to the store; closed with the index.
         graph: Kept in step with the documents.
+        place: The file or folder of an index on this machine.
         stages: What else a :class:`~retrieval_core.pipeline.RetrievalPipeline` takes.
     """
 
@@ -47,11 +49,15 @@ class Index(RetrievalPipeline):
         *,
         ingester: Ingester,
         graph: GraphBuilder | None = None,
+        place: Path | None = None,
         **stages: Any,
     ) -> None:
         super().__init__(store, embedder, **stages)
         self._ingester = ingester
         self._graph = graph
+        self._place = place
+        if place is not None:
+            self._retrieval = IncompleteIndex(self._retrieval, place, is_strict=self.config.strict)
         self._integrity = IntegrityCheck(ingester, self._run)
         self._pages = Pages(ingester)
 
@@ -80,7 +86,8 @@ class Index(RetrievalPipeline):
         """Bring the index in step with files and folders: read what is new or changed, remove what is gone.
 
         Args:
-            paths: Files and folders; folders are walked.
+            paths: Files and folders; folders are walked. The documents of a file that is not there any more are
+                removed. Those of a folder that is not there stay, and the folder is among the failures.
             on_progress: Called after each write, from the event loop's thread.
             follow_links: Whether symbolic links are followed out of the folders that they are in; otherwise these are
                 passed over, and counted in the report.
@@ -91,6 +98,7 @@ class Index(RetrievalPipeline):
                 nothing else with it. To start it takes some tenths of a second.
 
         Raises:
+            UnreadableFileError: There is nothing to do: no path is there, and the index has no document of any.
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
@@ -112,6 +120,10 @@ class Index(RetrievalPipeline):
             return replace(report, graph_failures=caught_up.failed)
         finally:
             await self._after_writing()
+
+    async def progress_note(self) -> Degradation | None:
+        """Return how much of a new index is there, while its first documents are being indexed by any process."""
+        return None if self._place is None else await note_of_progress(self._place)
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks that were made elsewhere; see :meth:`aadd`."""

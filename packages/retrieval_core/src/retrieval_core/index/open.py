@@ -15,6 +15,7 @@ from retrieval_core.index.builders.backends import (
     build_llm,
     build_store,
     named_fields,
+    place_on_disk,
 )
 from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
 from retrieval_core.index.builders.stages import (
@@ -155,6 +156,7 @@ def assemble_index(
     llm = build_llm(config.llm) if llm is None else llm
     graph = build_graph_translator(config.graph, store, location)
     builder = build_graph_builder(config.graph, llm, location, guard_of(config))
+    place = place_on_disk(config, location)
     ingester = Ingester(
         store,
         embedder,
@@ -163,6 +165,7 @@ def assemble_index(
         words_first=config.indexing.words_first,
         on_written=None if builder is None else builder.update,
         base=base_folder(location),
+        place=place,
     )
     return build_pipeline(
         config,
@@ -171,7 +174,7 @@ def assemble_index(
         llm=llm,
         owned=() if builder is None else (builder,),
         transformers={**({} if graph is None else {"graph": graph}), **(transformers or {})},
-        make=partial(Index, ingester=ingester, graph=builder),
+        make=partial(Index, ingester=ingester, graph=builder, place=place),
         **plugged_in,
     )
 

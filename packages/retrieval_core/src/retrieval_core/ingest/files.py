@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import file_digest
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.gitignore import FILE_NAME, IgnoreRules, read_rules, working_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
+
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+"""Codes of the system for a path, or the target of a link, that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Discovery:
         base: The folder that sources are relative to.
         folders: Those that were walked: what was indexed below them and is not among the files is gone.
         refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
+        gone: Paths that were named and are not there, by their names in the index.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
         ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
     """
@@ -42,6 +48,7 @@ class Discovery:
     refused: tuple[tuple[Path, str], ...]
     skipped_links: int = 0
     ignored: frozenset[Path] = frozenset()
+    gone: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
         """Return those of some sources that were looked for and not found."""
@@ -49,7 +56,9 @@ class Discovery:
         return tuple(source for source in sources if source not in present and self.covers(source))
 
     def covers(self, source: str) -> bool:
-        """Whether a source lies below one of the folders that were walked, and would have been seen there."""
+        """Whether a source was named and is gone, or lies below a folder that was walked and would have seen it."""
+        if source in self.gone:
+            return True
         path = _absolute(self.base / source)
         if any(path.is_relative_to(refused) for refused, _ in self.refused):
             return False
@@ -94,7 +103,13 @@ def discover(
             finder.add(path, named=True)
     found = tuple(finder.files[source] for source in sorted(finder.files))
     return Discovery(
-        found, base, tuple(folders), tuple(finder.refused), finder.skipped_links, frozenset(finder.ignored)
+        found,
+        base,
+        tuple(folders),
+        tuple(finder.refused),
+        finder.skipped_links,
+        frozenset(finder.ignored),
+        finder.gone,
     )
 
 
@@ -106,6 +121,7 @@ class _Finder:
         self.refused: list[tuple[Path, str]] = []
         self.skipped_links = 0
         self.ignored: set[Path] = set()
+        self.gone: dict[str, Path] = {}
         self._base = base
         self._suffixes = suffixes
         self._follow_links = follow_links
@@ -178,17 +194,22 @@ class _Finder:
         return True
 
     def add(self, path: Path, *, named: bool) -> None:
+        source = source_name(path, self._base)
         try:
-            if path.is_file():
-                source = source_name(path, self._base)
-                source.encode()
-                self.files[source] = FoundFile(path, source, path.stat().st_size)
-            elif named:
-                self._refuse(path, "it is no ordinary file" if path.exists() else "there is no such file or folder")
-        except OSError as error:
-            self._refuse(path, error.strerror or type(error).__name__)
+            source.encode()
+            state = path.stat()
         except UnicodeEncodeError:
             self._refuse(path, "its name is not valid Unicode; rename it")
+        except (OSError, ValueError) as error:  # ValueError: it has a null character
+            if isinstance(error, OSError) and error.errno not in _NOT_THERE:
+                self._refuse(path, error.strerror or type(error).__name__)
+            elif named:
+                self.gone[source] = path
+        else:
+            if S_ISREG(state.st_mode):
+                self.files[source] = FoundFile(path, source, state.st_size)
+            elif named:
+                self._refuse(path, "it is no ordinary file")
 
     def _not_listed(self, error: OSError) -> None:
         self._refuse(Path(error.filename), f"the folder cannot be read: {error.strerror}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from retrieval_core.adapters.stores.checks import check_change
+from retrieval_core.adapters.stores.first_run import remove_progress, write_progress
 from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
 from retrieval_core.ingest.batches import (
     CHUNKS_PER_WRITE,
@@ -35,7 +36,17 @@ from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.vectors import is_zero
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     from retrieval_core.config import ChunkingConfig
@@ -59,6 +70,7 @@ class Ingester:
             the path of a field with text. The store's manifest must have the names.
         words_first: Whether :meth:`index` writes the words of many new passages before it embeds any of them, where the
             store can add their vectors later.
+        place: The file or folder of an index on this machine; the progress of its first run is recorded beside it.
         on_written: Is given each change that was written, and awaited before the next one.
         now: The time stamped on documents and chunks.
 
@@ -75,6 +87,7 @@ class Ingester:
         base: Path,
         vectors: Mapping[str, str] | None = None,
         words_first: bool = True,
+        place: Path | None = None,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -84,6 +97,7 @@ class Ingester:
         self._base = base
         self._now = now
         self._on_written = on_written
+        self._place = place
         self._late = store if embedder is not None and isinstance(store, AddsVectors) else None
         self._words_first = words_first and self._late is not None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
@@ -114,7 +128,8 @@ class Ingester:
         embedded afterwards; the next run embeds what a run left without.
 
         Args:
-            paths: Files and folders.
+            paths: Files and folders. The documents of a file that is not there any more are removed. Those of a folder
+                that is not there stay, and the folder is among the failures: it may be back in a moment.
             on_progress: Called after each write.
             follow_links: Whether links out of folders are followed.
             gitignore: Whether what a ``.gitignore`` excludes is passed over.
@@ -123,6 +138,7 @@ class Ingester:
             isolated: Whether each file is read in a process of its own.
 
         Raises:
+            UnreadableFileError: There is nothing to do: no path is there, and the index has no document of any.
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
@@ -132,17 +148,20 @@ class Ingester:
         )
         known = await self._store.sources()
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
-        for path, reason in discovery.refused:  # its name may not be valid Unicode
+        refused = (*discovery.refused, *_missing(discovery, known))
+        for path, reason in refused:  # its name may not be valid Unicode
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
         writes = 0
         words_first = False  # so a few changed passages are never without their vectors
-        async for batch in batches(self._read_all(discovery.files, known, again, isolated=isolated)):
-            former = await self._former_vectors(batch) if again is None else {}
-            words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
-            writes += await self._write(batch, former, words_first=words_first)
-            tally.count(batch)
-            if on_progress is not None:
-                on_progress(tally.progress)
+        async with self._recorded(tally) as record:
+            async for batch in batches(self._read_all(discovery.files, known, again, isolated=isolated)):
+                former = await self._former_vectors(batch) if again is None else {}
+                words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
+                writes += await self._write(batch, former, words_first=words_first)
+                tally.count(batch)
+                await record()
+                if on_progress is not None:
+                    on_progress(tally.progress)
         removed, ignored = await self._forget_vanished(discovery, known)
         tally.removed += removed
         await self._optimize(writes)
@@ -424,6 +443,22 @@ class Ingester:
         if self._on_written is not None:
             await self._on_written(change)
 
+    @asynccontextmanager
+    async def _recorded(self, tally: Tally) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
+        """Yield a coroutine function that records the progress of the run that fills a new index."""
+        place = None if self._place is None or any(await self._held()) else self._place
+
+        async def record() -> None:
+            if place is not None:
+                await self._pool.run(write_progress, place, tally.files, tally.files_total)
+
+        try:
+            await record()
+            yield record
+        finally:
+            if place is not None:
+                await self._pool.run(remove_progress, place)
+
     async def _held(self) -> tuple[int, int]:
         """Return how many documents and chunks the index has."""
         try:
@@ -444,6 +479,28 @@ class Ingester:
             await self._upsert(Change(removed_documents=removed, removed_sources=vanished))
         ignored = await self._pool.run(discovery.ignored_of, vanished)
         return sum(map(len, documents.values())), sum(len(documents[source]) for source in ignored)
+
+
+def _missing(discovery: Discovery, known: Mapping[str, SourceState]) -> list[tuple[Path, str]]:
+    """Return paths that are not there and are no file of the index either, each with the reason it is refused.
+
+    Raises:
+        UnreadableFileError: There is nothing else to do, and the index has no documents from any of them.
+    """
+    missing: list[tuple[Path, str]] = []
+    is_known = False
+    for name, path in discovery.gone.items():
+        files = sum(source == name or source.startswith(f"{name}/") for source in known)
+        is_known |= files > 0
+        if not files:
+            missing.append((path, "there is no such file or folder, and the index has no documents from it"))
+        elif name not in known:
+            kept = f"the documents of {files:,} file{'s' * (files != 1)} in it stay in the index"
+            missing.append((path, f"this folder is not there; {kept}. To remove them, index the folder above it"))
+    if missing and not (is_known or discovery.files or discovery.folders or discovery.refused):
+        path, reason = missing[0]
+        raise UnreadableFileError(str(path), reason)
+    return missing
 
 
 def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:

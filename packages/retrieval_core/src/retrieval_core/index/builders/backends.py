@@ -67,6 +67,13 @@ def place_of(config: RetrievalConfig) -> Path:
     return lancedb_folder(path) if config.store.kind == "lancedb" else path
 
 
+def place_on_disk(config: RetrievalConfig, location: Path) -> Path | None:
+    """Return the file or folder of an index; ``None`` if its store is none of ours that keep it on this machine."""
+    if config.store.kind not in {"sqlite", "lancedb"}:
+        return None
+    return lancedb_folder(location) if config.store.kind == "lancedb" else location
+
+
 def totals_of(config: RetrievalConfig) -> Path | None:
     """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
     from retrieval_core.run.observe import totals_beside  # noqa: PLC0415 - most programs do not count

@@ -9,6 +9,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retrieval_core.adapters.stores.first_run import index_not_found
 from retrieval_core.adapters.stores.lancedb import schema
 from retrieval_core.adapters.stores.lancedb.locking import one_writer
 from retrieval_core.adapters.stores.lancedb.vendor import lancedb
@@ -166,7 +167,7 @@ class LanceDBSession:
         self._view = self._table = self._database = None
 
     def _not_found(self) -> IndexNotFoundError:
-        return IndexNotFoundError(f"there is no index at {self.location}; make one with: retrieval index PATH…")
+        return index_not_found(self._path, self.location)
 
     def _newest(self) -> View:
         """Return the newest version, opened only where it is another one than the last time."""

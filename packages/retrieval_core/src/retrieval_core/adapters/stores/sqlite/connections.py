@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import finalize
 
+from retrieval_core.adapters.stores.first_run import index_not_found
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
 from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
@@ -318,7 +319,7 @@ class Connections:
         return connection
 
     def _not_found(self) -> IndexNotFoundError:
-        return IndexNotFoundError(f"there is no index at {self._path}; make one with: retrieval index PATH…")
+        return index_not_found(self._path, str(self._path))
 
     def _damaged(self, what: str) -> str:
         return f"{self._path} is damaged ({what}); delete it and {BUILD_ANEW}"
