@@ -155,7 +155,8 @@ def test_a_first_run_that_is_killed_anywhere_embeds_in_the_next_what_has_no_vect
         with open_index(index, embedder=FakeEmbedder()) as opened:
             info = opened.describe()
             result = opened.retrieve("edition paragraph", top_k=1000)
-            told = [entry.reason for entry in result.degraded]
+            assert all("files indexed so far" in entry.reason for entry in result.degraded if entry.stage == "index")
+            told = [entry.reason for entry in result.degraded if entry.stage != "index"]
             assert len(result.hits) == info.chunks  # each by its words at least
             by_meaning = info.chunks - info.unembedded
             assert embedded <= by_meaning
@@ -167,6 +168,7 @@ def test_a_first_run_that_is_killed_anywhere_embeds_in_the_next_what_has_no_vect
         with open_index(index, embedder=FakeEmbedder()) as opened:
             info = opened.describe()
             assert (info.documents, info.chunks, info.unembedded) == (FILES, FILES, 0)
+            assert not opened.retrieve("edition paragraph").degraded
             vector = opened.sync.run(FakeEmbedder().embed_query("file 299"))
             found = opened.sync.run(opened.store.search(SearchRequest(1000, vector=vector)))
             assert len(found) == FILES

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from retrieval_core.adapters.stores.checks import check_change
-from retrieval_core.adapters.stores.first_run import remove_progress, write_progress
+from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
 from retrieval_core.ingest.batches import (
     CHUNKS_PER_WRITE,
@@ -445,8 +445,13 @@ class Ingester:
 
     @asynccontextmanager
     async def _recorded(self, tally: Tally) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
-        """Yield a coroutine function that records the progress of the run that fills a new index."""
-        place = None if self._place is None or any(await self._held()) else self._place
+        """Yield a coroutine function that records the progress of the run that fills a new index.
+
+        A run after one that was killed fills it too.
+        """
+        place = self._place
+        if place is not None and await self._pool.run(read_progress, place) is None and any(await self._held()):
+            place = None
 
         async def record() -> None:
             if place is not None:
