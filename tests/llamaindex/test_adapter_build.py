@@ -193,12 +193,12 @@ def test_what_the_index_takes_in_is_found_at_once_and_what_it_drops_is_not() -> 
     pipeline.close()
 
 
-def test_rerank_budget_context_and_cache_work_on_it() -> None:
+def test_rerank_budget_and_context_work_on_it() -> None:
     pytest.importorskip("tokenizers", reason="needs the local tokenizer")
     pipeline = from_index(index_of(), rerank=FakeReranker(), config=load_config(overrides={"search.top_k": 3}))
     result = pipeline.retrieve("the sun")
     assert all(hit.scores.rerank is not None for hit in result.hits)
-    assert pipeline.retrieve("the sun").from_cache
+    assert not pipeline.retrieve("the sun").from_cache  # the index may have changed
     pack = pipeline.context("the sun is a star", max_tokens=30)
     assert "The sun is a star." in pack.context_pack
     assert pack.token_count <= 30
@@ -252,11 +252,11 @@ def test_where_there_are_no_words_every_result_says_so() -> None:
     result = ask(from_index(index), "moon")
     assert "moon-0" in names(result)
     assert len(reasons(result)) == 1
-    assert reasons(result)[0].startswith("lexical: KeepsText cannot be searched by words: it has no such mode")
+    assert reasons(result)[0].startswith("lexical: KeepsText has no keyword search, and the docstore has none")
     assert "set search.mode = 'dense'" in reasons(result)[0]
     only_words = ask(from_index(index), "moon", mode="lexical")
     assert not only_words.hits
-    assert "cannot be searched by words" in str(only_words.metadata["error"])
+    assert "lexical: KeepsText has no keyword search" in str(only_words.metadata["error"])
     dense = ask(from_index(index, config=load_config(overrides={"search.mode": "dense"})), "moon")
     assert (dense.degraded, names(dense)) == ((), names(result))
 
@@ -266,7 +266,7 @@ def test_images_in_the_docstore_do_not_pass_for_its_text() -> None:
     index = index_of(vector_store=KeepsText())
     index.insert_nodes([ImageNode(id_="image", text="the moon in a picture")])
     assert "image" in index.docstore.docs
-    assert "cannot be searched by words" in reasons(ask(from_index(index), "moon"))[0]
+    assert "has no keyword search" in reasons(ask(from_index(index), "moon"))[0]
 
 
 def test_a_docstore_gives_words_to_a_store_that_keeps_text() -> None:
@@ -306,7 +306,6 @@ def test_a_docstore_elsewhere_is_asked_once_in_a_while() -> None:
     docstore.add_documents(nodes())
     names_of = [node.node_id for node in nodes()]
     passages = DocstorePassages(docstore, Analyzer(), lambda: names_of, None, lambda: seconds[0])
-    assert not passages.is_asked_each_time
     first = passages.current()
     docstore.add_documents([TextNode(id_="new", text="A comet has a tail.")])
     names_of.append("new")
@@ -546,7 +545,7 @@ def test_abilities_are_looked_for() -> None:
             return self.query(query)
 
     assert abilities_of(SimpleVectorStore()) == StoreAbilities(narrows_by_id=True)
-    assert abilities_of(Blocks()) == StoreAbilities()
+    assert abilities_of(Blocks()) == StoreAbilities(is_async=True)  # until it has blocked the loop once
     kept = Awaits()
     assert abilities_of(kept) == StoreAbilities(is_async=True, reads_by_id=True)
     index_of(vector_store=kept)
@@ -649,7 +648,7 @@ def test_a_retriever_answers_in_place_of_an_index() -> None:
     assert [hit.score for hit in result.hits] == [9.0, 7.5, 7.5, 1.0]
     assert result.degraded == ()
     pipeline.retrieve("how bright is the moon")
-    assert retriever.asked == ["how bright is the moon"]  # the second time from the cache
+    assert retriever.asked == ["how bright is the moon"] * 2  # it may find something else
     assert "The moon is bright" in pipeline.context("how bright is the moon", max_tokens=40).context_pack
     pipeline.close()
     reranked = ask(pipeline_from(retriever=retriever, rerank=FakeReranker()), "the sun is a star")

@@ -11,11 +11,9 @@ import pytest
 
 pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
 
 from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder
-from llama_index.retrievers.retrieval_core.adapters._calls import awaits
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbeddingError,
@@ -43,14 +41,6 @@ class AsyncEmbedding(WordEmbedding):
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         await asyncio.sleep(0)
         return [self.vector(text) for text in texts]
-
-
-class HalfAsyncEmbedding(WordEmbedding):
-    """Awaits for questions alone; for passages it has LlamaIndex's default, which blocks."""
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        await asyncio.sleep(0)
-        return self.vector(query)
 
 
 class TestInThreads(EmbedderConformance):
@@ -121,21 +111,10 @@ def test_the_id_names_class_model_and_what_changes_the_vectors() -> None:
     assert ids == ["llama-index/Pooled/words", "llama-index/Pooled/words;pooling=mean"]
 
 
-def test_asynchronous_methods_count_where_they_await_something() -> None:
-    """``MockEmbedding`` and many others have one that calls the synchronous method, which would block the loop."""
-    assert not awaits(MockEmbedding(embed_dim=3), "_aget_query_embedding", BaseEmbedding)
-    assert not awaits(WordEmbedding(), "_aget_query_embedding", BaseEmbedding)
-    assert not awaits(WordEmbedding(), "_aget_text_embeddings", BaseEmbedding)
-    assert awaits(AsyncEmbedding(), "_aget_query_embedding", BaseEmbedding)
-    half = HalfAsyncEmbedding()
-    query(LlamaIndexEmbedder(half))
-    assert [kind for kind, _ in half.calls] == ["query"]  # in a thread, as passages cannot be awaited
-
-
 def test_another_event_loop_gets_a_thread() -> None:
     """Clients that models keep belong to the loop of their first use."""
     model = AsyncEmbedding()
-    embedder = LlamaIndexEmbedder(model)
+    embedder = LlamaIndexEmbedder(model, is_async=True)
     first = query(embedder)
     assert model.calls == [("loop", [current_thread().name])]
     np.testing.assert_allclose(query(embedder), first)
@@ -180,7 +159,7 @@ def test_errors_are_of_this_library(error: Exception, kind: type[Exception]) -> 
     assert type(raised.value) is kind
     if isinstance(error, _StatusError):
         assert isinstance(raised.value, ServiceError)
-        assert (raised.value.status, raised.value.retry_after, raised.value.can_be_retried) == (429, 7.0, True)
+        assert (raised.value.status, raised.value.retry_after, raised.value.can_be_retried) == (429, 7.0, False)
 
 
 def test_a_key_stays_out_of_errors() -> None:

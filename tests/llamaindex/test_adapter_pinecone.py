@@ -127,7 +127,7 @@ def test_a_docstore_makes_it_hybrid() -> None:
     assert both.hits[0].scores.dense is not None
     assert both.hits[0].scores.lexical is not None
     assert len({hit.id for hit in both.hits}) == len(both.hits)
-    assert "PineconeVectorStore cannot be searched by words" in alone.degraded[0].reason
+    assert "PineconeVectorStore has no keyword search" in alone.degraded[0].reason
 
 
 def test_trap_modes_that_send_a_vector_of_zeros_are_never_used() -> None:

@@ -249,7 +249,7 @@ def test_filters_hold_for_what_is_added(index: Index) -> None:
     found = both(ContextPackPostprocessor(index.store, filters={"source": {"$glob": "*sun.md"}}), nodes, QUESTION)
     assert [item.node.node_id for item in found] == [nodes[0].node.node_id]
     with pytest.raises(FilterError):
-        ContextPackPostprocessor(index.store, filters={})
+        ContextPackPostprocessor(index.store, filters={"$unknown": 1})
 
 
 class Gone(MemoryStore):

@@ -182,7 +182,8 @@ def test_what_is_there_is_found_by_its_id(view: RetrievalCoreDocumentStore) -> N
         assert await view.aget_node("moon.md#0") == await view.aget_document("moon.md#0") == nodes[3]
         assert await view.aget_document("unknown", raise_error=False) is None
         assert (await view.adocument_exists("moon.md"), await view.adocument_exists("unknown")) == (True, False)
-        assert await view.aget_document_hash("unknown") is None
+        with pytest.raises(StoreError, match="only reads"):  # only what is going to write asks for it
+            await view.aget_document_hash("unknown")
         info = await view.aget_ref_doc_info("sun.md")
         assert info is not None
         assert info == RefDocInfo(node_ids=["sun.md#0", "sun.md#1"], metadata={"source": "sun.md"})

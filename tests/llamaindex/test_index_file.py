@@ -101,7 +101,7 @@ def test_a_wrong_setting_or_filter_is_an_error_at_once(file: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"search\.topk: unknown setting; did you mean top_k"):
         RetrievalCoreRetriever.from_index_file(file, search__topk=2)
     with pytest.raises(FilterError):
-        RetrievalCoreRetriever.from_index_file(file, filters={})
+        RetrievalCoreRetriever.from_index_file(file, filters={"$unknown": 1})
 
 
 @pytest.mark.parametrize(

@@ -62,27 +62,33 @@ class TestAsynchronousInThreads(LLMConformance):
 def test_messages_keep_their_roles_and_the_systems_prompt_is_the_requests() -> None:
     """A ``system_prompt`` of the model would come between the instructions and the data."""
     llm = AsyncScriptedLLM(lambda prompt: prompt, system_prompt="you are a pirate")
-    assert asyncio.run(LlamaIndexLLM(llm).complete(QUESTION)).text == "system: be brief\nuser: how far is it"
+    assert (
+        asyncio.run(LlamaIndexLLM(llm, in_threads=False).complete(QUESTION)).text
+        == "system: be brief\nuser: how far is it"
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "in_threads", "is_in_thread"),
     [
-        (ScriptedLLM, False, True),
+        (ScriptedLLM, None, True),
         (ScriptedLLM, True, True),
+        (AsyncScriptedLLM, None, True),
         (AsyncScriptedLLM, False, False),
         (AsyncScriptedLLM, True, True),
     ],
 )
-def test_what_can_only_block_runs_in_a_thread(kind: type[ScriptedLLM], in_threads: bool, is_in_thread: bool) -> None:
+def test_what_can_only_block_runs_in_a_thread(
+    kind: type[ScriptedLLM], in_threads: bool | None, is_in_thread: bool
+) -> None:
     """LlamaIndex's own asynchronous method of such a model would block the loop."""
     llm = kind(lambda _: "yes")
     asyncio.run(LlamaIndexLLM(llm, in_threads=in_threads).complete(QUESTION))
     assert (llm.threads != ["MainThread"]) is is_in_thread
 
 
-def test_an_asynchronous_method_that_blocks_is_seen_through() -> None:
-    """Many classes have one that calls the synchronous method; LlamaIndex's decorator for callbacks hides it."""
+def test_an_asynchronous_method_that_blocks_is_not_called() -> None:
+    """Many classes have one that calls the synchronous method."""
     decorator: Any = cast("Any", callbacks).llm_chat_callback()
 
     class Pretending(ScriptedLLM):
@@ -99,7 +105,7 @@ def test_an_asynchronous_method_that_blocks_is_seen_through() -> None:
 def test_a_second_event_loop_asks_in_threads() -> None:
     """Many clients can only be used on the loop of their first call."""
     llm = AsyncScriptedLLM(lambda _: "yes")
-    ours = LlamaIndexLLM(llm)
+    ours = LlamaIndexLLM(llm, in_threads=False)
     for _ in range(2):
         assert asyncio.run(ours.complete(QUESTION)).text == "yes"
     assert [name == "MainThread" for name in llm.threads] == [True, False]
@@ -225,7 +231,7 @@ def test_tokens_are_told_where_the_model_tells_them() -> None:
             return ChatResponse(message=ChatMessage(content="yes"), additional_kwargs=told)
 
     kind: Any = Counting
-    assert asyncio.run(LlamaIndexLLM(kind(str)).complete(QUESTION)).usage == Usage(7, 2)
+    assert asyncio.run(LlamaIndexLLM(kind(str), in_threads=False).complete(QUESTION)).usage == Usage(7, 2)
     assert asyncio.run(LlamaIndexLLM(ScriptedLLM(lambda _: "yes")).complete(QUESTION)).usage is None
 
 

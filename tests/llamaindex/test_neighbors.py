@@ -172,7 +172,7 @@ def test_settings_outside_their_range_are_refused(library: Library, wrong: dict[
     with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
         NeighborExpansionPostprocessor(library.store, **wrong)
     with pytest.raises(FilterError):
-        NeighborExpansionPostprocessor(library.store, filters={})
+        NeighborExpansionPostprocessor(library.store, filters={"$unknown": 1})
 
 
 @pytest.mark.parametrize("wrong", ["a store", None, MemoryStore])

@@ -599,15 +599,14 @@ def test_a_pipeline_of_llamaindex_fills_it_and_keeps_it_in_step(tmp_path: Path, 
 def test_the_model_is_named_once_and_held_to(tmp_path: Path) -> None:
     """LlamaIndex does not tell a store its model; an index without a name, or of another one, is refused with words."""
     path, model = tmp_path / "x.db", MockEmbedding(embed_dim=2)
-    with RetrievalCoreVectorStore.from_index_file(path) as store:
+    with pytest.raises(InvalidParameterError, match="Name the model"):
+        RetrievalCoreVectorStore.from_index_file(path)
+    with RetrievalCoreVectorStore.from_index_file(path, embed_model=model) as store:
         with pytest.raises(IndexNotFoundError):
             store.query(asked())
         store.delete("unknown")
         store.delete_nodes(["unknown"])
         store.clear()
-        with pytest.raises(InvalidParameterError, match="Name the model"):
-            store.add(NODES)
-    with RetrievalCoreVectorStore.from_index_file(path, embed_model=model) as store:
         with pytest.raises(InvalidParameterError, match="no embeddings"):
             store.add([TextNode(text="n")])
         store.add(NODES)
@@ -618,11 +617,8 @@ def test_the_model_is_named_once_and_held_to(tmp_path: Path) -> None:
             with pytest.raises(DimensionMismatchError):
                 store.query(asked(query_embedding=[1.0]))
     for other in (MockEmbedding(embed_dim=3), FakeEmbedder(2)):
-        with (
-            RetrievalCoreVectorStore.from_index_file(path, embed_model=other) as store,
-            pytest.raises(EmbedderMismatchError, match="llama-index/MockEmbedding/unknown/2"),
-        ):
-            store.get_nodes()
+        with pytest.raises(EmbedderMismatchError, match="llama-index/MockEmbedding/unknown/2"):
+            RetrievalCoreVectorStore.from_index_file(path, embed_model=other)
     with (
         open_index(path, embedder=FakeEmbedder(2)) as ours,
         pytest.raises(EmbedderMismatchError, match="MockEmbedding"),

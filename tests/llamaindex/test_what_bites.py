@@ -691,6 +691,9 @@ def test_filters_of_one_query_to_the_vector_store_are_no_other_querys() -> None:
 # --- one dead source of several
 
 
+DEAD = "index dead: dense: the index went away; lexical: the index went away"
+
+
 def test_a_dead_index_of_several_costs_its_own_passages_alone(library: Library) -> None:
     """And every node says so; where all are dead that is an error, and no empty answer."""
     with Library() as other:
@@ -699,7 +702,7 @@ def test_a_dead_index_of_several_costs_its_own_passages_alone(library: Library) 
         ours = RetrievalCoreRetriever(cast("Any", both), top_k=6)
         for nodes in (ours.retrieve(QUESTION), asyncio.run(ours.aretrieve(QUESTION))):
             assert {item.node.node_id for item in nodes} == {f"good:{name}" for name in MOON | SUN}
-            assert all(passage(item).degraded == ["index dead: the index went away"] for item in nodes)
+            assert all(passage(item).degraded == [DEAD] for item in nodes)
         library.store.failing = {"dense", "lexical"}
         with pytest.raises(SearchError, match=r"nothing could be searched: index good: .*index dead: "):
             ours.retrieve("how far away is the sun")

@@ -198,9 +198,15 @@ class PineconeService:
 
     def _delete(self, body: dict[str, Any]) -> Any:
         _only(body, "ids", "namespace", "filter", "deleteAll")
-        namespace = body.get("namespace", "")
+        namespace = body.get("namespace") or ""
         if namespace not in self.namespaces:
             raise _RefusedError("Namespace not found", 404)
+        if "filter" in body:
+            _need("ids" not in body and "deleteAll" not in body, "a delete takes ids, a filter or deleteAll")
+            test = self._filter(body["filter"])
+            records = self.namespaces[namespace]
+            self.namespaces[namespace] = {name: item for name, item in records.items() if not test(item.metadata)}
+            return {}
         if "ids" not in body or not 0 < len(body["ids"]) <= MOST_RECORDS:
             raise _RefusedError(f"a delete takes 1 to {MOST_RECORDS} ids")
         for name in body["ids"]:

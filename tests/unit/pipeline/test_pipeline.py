@@ -320,13 +320,13 @@ class TestFailures:
         result = ask(a_pipeline(store))
         assert (result.hits, result.formatted_context) == ((), "")
         assert stages(result) == ["dense", "lexical"]
-        assert result.metadata["error"] == "no route"
+        assert result.metadata["error"] == "dense: connection refused; lexical: no route"
 
     def test_one_side_alone_and_dead(self, store: TroubledStore) -> None:
         """In a single mode nothing is left."""
         store.failures = {"dense": DEAD}
         result = ask(a_pipeline(store), mode="dense")
-        assert (result.hits, stages(result), result.metadata["error"]) == ((), ["dense"], "connection refused")
+        assert (result.hits, stages(result), result.metadata["error"]) == ((), ["dense"], "dense: connection refused")
 
     def test_an_error_that_cannot_be_hashed(self, store: TroubledStore) -> None:
         """An exception that is a plain data class is a failure like any other."""
@@ -341,7 +341,7 @@ class TestFailures:
         """Where chunks cannot be read the result is empty and carries the error; what is at hand is kept."""
         store.failures["fetch"] = DEAD
         result = ask(a_pipeline(store))
-        assert (result.hits, stages(result), result.metadata["error"]) == ((), ["fetch"], "connection refused")
+        assert (result.hits, stages(result), result.metadata["error"]) == ((), ["fetch"], "fetch: connection refused")
         store.brings_chunks = True
         kept = ask(a_pipeline(store, search__search_type="mmr"))
         assert ids(kept) == ["p0", "p1", "p2", "p3"]

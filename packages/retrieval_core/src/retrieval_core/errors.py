@@ -14,8 +14,9 @@
     ├── EmbeddingError                         text could not be embedded
     │   └── DimensionMismatchError             a vector has another length than the index
     ├── SearchError                            a search failed
-    │   └── IncompleteSearchError              not everything that was asked for could be looked at
-    │       └── NotYetEmbeddedError            passages have no vector yet
+    │   ├── IncompleteSearchError              not everything that was asked for could be looked at
+    │   │   └── NotYetEmbeddedError            passages have no vector yet
+    │   └── UnsupportedSearchError             a store has no search of this kind
     ├── StoreError                             an index cannot be used as asked
     │   ├── IndexNotFoundError                 there is no index at that place
     │   │   └── IndexNotReadyError             its first documents are being indexed
@@ -246,6 +247,10 @@ class NotYetEmbeddedError(IncompleteSearchError):
         super().__init__(msg, found, {"chunks": chunks, "embedded": embedded})
 
 
+class UnsupportedSearchError(SearchError):
+    """A store has no search of this kind, such as keyword search; the same holds for every query."""
+
+
 class StoreError(RetrievalError):
     """An index cannot be used in the way that was asked for."""
 
@@ -344,7 +349,10 @@ class ServiceError(RetrievalError):
         service: Which one, for instance ``"openai"``.
         status: The HTTP status where there was one.
         retry_after: Seconds the service asked to wait, where it did.
+        was_retried: Whether the service's own client has made all attempts that are worth it.
     """
+
+    was_retried: bool = False
 
     def __init__(
         self, message: str, service: str | None = None, *, status: int | None = None, retry_after: float | None = None
@@ -356,8 +364,11 @@ class ServiceError(RetrievalError):
 
     @property
     def can_be_retried(self) -> bool:
-        """Whether waiting can help: lost connections, time-outs, rate limits (429) and server faults (5xx)."""
-        return self.transient or self.status == 429 or (self.status or 0) >= 500
+        """Whether waiting can help: lost connections, time-outs, rate limits (429) and server faults (5xx).
+
+        Never if the service's own client has retried already.
+        """
+        return not self.was_retried and (self.transient or self.status == 429 or (self.status or 0) >= 500)
 
 
 class ServiceConnectionError(ServiceError, ConnectionError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
-from retrieval_core.run.outcomes import Ok
+from retrieval_core.run.outcomes import Ok, is_static
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
@@ -34,6 +34,7 @@ async def make_result(
     *,
     evaluator: Evaluator | None = None,
     note: str | None = None,
+    logged: set[Degradation] | None = None,
 ) -> RetrievalResult:
     """Return the best round's hits, with everything that was decided on the way and, with an evaluator, its scores.
 
@@ -45,6 +46,7 @@ async def make_result(
         config: How the context is written.
         evaluator: Scores the result.
         note: Why nothing was found, where the search does not say.
+        logged: What was logged and holds for every query; it is not logged again.
 
     Raises:
         RetrievalError: The evaluator is set up wrongly; or, with ``strict``, it failed.
@@ -75,12 +77,15 @@ async def make_result(
         metadata["note"] = note
     if searched.error is not None and not hits:
         metadata["error"] = searched.error
-    own = [Degradation(item.stage, item.reason) for item in best.failures + rewriting.failures]
+    failures = best.failures + rewriting.failures
+    own = [Degradation(item.stage, item.reason) for item in failures]
     degraded = tuple(dict.fromkeys((*own, *best.degraded)))
-    logged = searched.degraded if searched.indexes else ()  # by the indexes themselves
+    known = {*(searched.degraded if searched.indexes else ()), *(logged or ())}  # indexes log their own
     for entry in degraded:
-        if entry not in logged:
+        if entry not in known:
             logger.warning("%s: %s", entry.stage, entry.reason)
+    if logged is not None:
+        logged.update(Degradation(item.stage, item.reason) for item in failures if is_static(item.error))
     result = RetrievalResult(
         query=query.original,
         hits=hits,

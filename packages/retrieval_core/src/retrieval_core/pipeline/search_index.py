@@ -106,7 +106,8 @@ async def _search_once(
     if not lists:
         if again is None:
             _raise_where_nothing_is_left(found, plan, raise_on_error=config.raise_on_error)
-        return Searched(found.query, failures=failures, error=found.failures[-1].reason, metadata=metadata, found=found)
+        sides = "; ".join(dict.fromkeys(f"{item.stage}: {item.reason}" for item in _vector_side_first(found.failures)))
+        return Searched(found.query, failures=failures, error=sides, metadata=metadata, found=found)
     started = bounds.search.elapsed_ms
     ranked = _in_one_order(found, expansions, plan)
     bounds.search.note("fuse", started, sum(map(len, lists)), len(ranked))
@@ -114,7 +115,8 @@ async def _search_once(
     error = None
     if selected.failure is not None:
         raise_faults((selected.failure,), strict=config.strict)
-        failures, error = (*failures, selected.failure), selected.failure.reason
+        failures = (*failures, selected.failure)
+        error = f"{selected.failure.stage}: {selected.failure.reason}"
     return Searched(found.query, selected.hits, failures, selected.degraded, error, metadata, found)
 
 
@@ -164,4 +166,8 @@ def _raise_where_nothing_is_left(found: SearchResults, plan: Plan, *, raise_on_e
     if last.stage == "embed" and not plan.has_words:
         raise as_embedding_error(last.error, "the query", found.query.original)
     if raise_on_error:
-        raise_nothing_searched(last)
+        raise_nothing_searched(_vector_side_first(found.failures)[0])
+
+
+def _vector_side_first(failures: Sequence[Failed]) -> list[Failed]:
+    return sorted(failures, key=lambda item: item.stage == "lexical")

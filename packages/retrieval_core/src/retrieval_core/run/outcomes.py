@@ -15,6 +15,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     ServiceError,
     StoreError,
+    UnsupportedSearchError,
 )
 from retrieval_core.types.fast_init import fast_init
 
@@ -58,6 +59,11 @@ def is_callers_fault(error: Exception) -> bool:
     if isinstance(error, StoreError):
         return not error.transient
     return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))
+
+
+def is_static(error: Exception) -> bool:
+    """Whether an error is about how the program is set up, and so the same for every query."""
+    return isinstance(error, (ConfigurationError, UnsupportedSearchError))
 
 
 def is_damage(error: Exception) -> bool:

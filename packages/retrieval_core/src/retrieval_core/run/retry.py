@@ -50,8 +50,8 @@ def can_help(error: BaseException, retryable: tuple[type[BaseException], ...] = 
     """
     if isinstance(error, DeadlineExceededError):
         return False
-    if isinstance(error, ServiceError) and error.can_be_retried:
-        return True
+    if isinstance(error, ServiceError) and (error.can_be_retried or error.was_retried):
+        return error.can_be_retried
     if isinstance(error, RetrievalError) and error.transient:
         return True
     return isinstance(error, retryable)

@@ -8,6 +8,7 @@ import os
 import sys
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from contextvars import ContextVar
 from threading import TIMEOUT_MAX, Event, RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
@@ -25,6 +26,12 @@ PATIENCE = 5.0
 GRACE = 1.0
 """Seconds that a loop which is late has at least to take its next turn."""
 logger = logging.getLogger("retrieval_core")
+_IS_SYNC_CALL: ContextVar[bool] = ContextVar("_IS_SYNC_CALL", default=False)
+
+
+def is_sync_call() -> bool:
+    """Return whether the running coroutine serves a caller of a synchronous method."""
+    return _IS_SYNC_CALL.get()
 
 
 class SyncBridge:
@@ -72,7 +79,11 @@ class SyncBridge:
                 )
                 raise RuntimeError(msg)
             loop = self._running_loop()
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            token = _IS_SYNC_CALL.set(True)  # the coroutine runs in a copy of this context
+            try:
+                future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            finally:
+                _IS_SYNC_CALL.reset(token)
         try:
             return self._result(future, loop, None if bound is None else min(bound, TIMEOUT_MAX))
         except CancelledError as error:

@@ -139,7 +139,7 @@ def _as_hits(nodes: Sequence[NodeWithScore]) -> dict[str, tuple[Hit, NodeWithSco
     """Return nodes as hits by their chunks' ids; of nodes that are the same the first."""
     hits: dict[str, tuple[Hit, NodeWithScore]] = {}
     for item in nodes:
-        hit, position = _as_hit(item), position_of(item.node)
+        hit, position = _as_hit(item), position_of(item)
         chunk = hit.chunk
         if hit.source_index is not None:  # of several indexes, ids say which one
             chunk, position = replace(scoped(hit.source_index, chunk), chunk_index=_NOWHERE), None

@@ -15,7 +15,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
-from llama_index.retrievers.retrieval_core.adapters._calls import awaits
+from llama_index.retrievers.retrieval_core.adapters._calls import has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.errors import (
@@ -34,7 +34,6 @@ from retrieval_core.types.vectors import as_vectors
 if TYPE_CHECKING:
     from retrieval_core.types import Matrix
 
-_ASYNCHRONOUS = ("_aget_text_embedding", "_aget_text_embeddings")
 """What a model of LlamaIndex overrides to embed texts without blocking."""
 
 
@@ -125,7 +124,7 @@ class MMRPostprocessor(Postprocessor):
             raise ConfigurationError(msg)
         try:
             if isinstance(self._embedder, BaseEmbedding):
-                if not in_threads and any(awaits(self._embedder, name, BaseEmbedding) for name in _ASYNCHRONOUS):
+                if not in_threads and has_async_client(self._embedder):
                     return _checked(await self._embedder.aget_text_embedding_batch(texts), len(texts))
                 return _checked(await asyncio.to_thread(self._embedder.get_text_embedding_batch, texts), len(texts))
             # An embedder may be synchronous, whatever its port says, and then belongs in a thread.

@@ -9,11 +9,11 @@ from typing import cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from llama_index.retrievers.retrieval_core.convert import Position, node_from_chunk, position_of
+from llama_index.retrievers.retrieval_core.convert import Position, neighbor_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.expand import surroundings_of
@@ -82,10 +82,10 @@ class NeighborExpansionPostprocessor(Postprocessor):
 
     async def _process(self, request: Request) -> list[NodeWithScore]:
         nodes = request.nodes
-        claimed = {item.node.node_id: item.node for item in nodes if position_of(item.node) is not None}
+        claimed = {item.node.node_id: item for item in nodes if position_of(item) is not None}
         if not claimed or (self.before == self.after == 0 and not self.include_parents):
             return nodes
-        windows = [_Window.around(node, self.before, self.after) for node in claimed.values()]
+        windows = [_Window.around(item, self.before, self.after) for item in claimed.values()]
         ranges = tuple(ChunkRange(run[0].document_id, run[0].first, _last(run)) for run in _runs(windows))
         parents = [(window.parent_id, window.document_id) for window in windows if self.include_parents]
         sections = {name: document_id for name, document_id in parents if name is not None}
@@ -113,8 +113,9 @@ class _Window:
     parent_id: str | None
 
     @classmethod
-    def around(cls, node: BaseNode, before: int, after: int) -> _Window:
-        position, parent = cast("Position", position_of(node)), node.relationships.get(NodeRelationship.PARENT)
+    def around(cls, item: NodeWithScore, before: int, after: int) -> _Window:
+        node = item.node
+        position, parent = cast("Position", position_of(item)), node.relationships.get(NodeRelationship.PARENT)
         return cls(
             node.node_id,
             position.document_id,
@@ -170,7 +171,7 @@ def _expanded(
             for name in dict.fromkeys(window.parent_id for window in run):
                 if name is not None and name in parents and name not in written and name not in given:
                     inside = [window.node_id for window in windows if window.parent_id == name]
-                    result.append(NodeWithScore(node=node_from_chunk(parents[name], neighbor_of=inside)))
+                    result.append(neighbor_from_chunk(parents[name], inside))
                     written.add(name)
     return result
 
@@ -188,4 +189,4 @@ def _written(
         elif chunk.id not in given and chunk.chunk_index not in taken:
             around = [window.node_id for window in run if window.first <= chunk.chunk_index <= window.last]
             if around:
-                yield NodeWithScore(node=node_from_chunk(chunk, neighbor_of=around))
+                yield neighbor_from_chunk(chunk, around)

@@ -1,6 +1,7 @@
 """A LlamaIndex retriever that asks a retrieval-core pipeline, and the conversions between both libraries' values."""
 
 from llama_index.retrievers.retrieval_core.convert import (
+    NodeHit,
     PassageNode,
     chunk_from_node,
     hit_from_node,
@@ -14,6 +15,7 @@ from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle
 from llama_index.retrievers.retrieval_core.retriever import RetrievalCoreRetriever
 
 __all__ = [
+    "NodeHit",
     "PassageNode",
     "RetrievalCoreRetriever",
     "RetrievalDegradedEvent",

@@ -87,6 +87,8 @@ def check_node_settings(llm_metadata: object, score: object) -> None:
         InvalidParameterError: ``llm_metadata`` is no list of keys, or there is no such kind of score.
     """
     keys = cast("Sequence[object]", llm_metadata) if isinstance(llm_metadata, Sequence) else None
+    if llm_metadata is None:
+        keys = ()
     if keys is None or isinstance(llm_metadata, str) or not all(isinstance(key, str) for key in keys):
         msg = f'llm_metadata must be a list of keys of the metadata, such as ["citation"], got {llm_metadata!r:.80}'
         raise InvalidParameterError(msg)
@@ -107,8 +109,8 @@ def checked_share(value: object, name: str) -> float:
     return float(value)
 
 
-def check_index_file(path: Path) -> None:
-    """Refuse a path that is no index file; a missing or unreadable one is left to the first query.
+def check_index_file(path: Path) -> bool:
+    """Refuse a path that is no index file; return whether there is something at a path that may be one.
 
     Raises:
         InvalidParameterError: It is a folder.
@@ -121,8 +123,9 @@ def check_index_file(path: Path) -> None:
         if path.is_file() and not _is_sqlite(path):
             msg = f"{path} is not an index; give the index file that retrieval-core made"
             raise IndexFormatError(msg)
+        return path.exists()
     except OSError:
-        return
+        return True  # the first query says why it cannot be read
 
 
 def _kind(value: object) -> str:

@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, cast
 
 from llama_index.core.bridge.pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 from llama_index.core.schema import (
     BaseNode,
+    IndexNode,
     MetadataMode,
     NodeRelationship,
     NodeWithScore,
@@ -84,6 +86,61 @@ class PassageNode(TextNode):
         return data | {name: None for name in ("start_char_idx", "end_char_idx") if name in data}
 
 
+class NodeHit(NodeWithScore):
+    """A node with its score, and with what the query found out about it.
+
+    Attributes:
+        rank: Position in the result, from 1; ``None`` for a neighbour.
+        scores: The score of each stage, and the rank on each side, see :class:`retrieval_core.Scores`.
+        degraded: What did not work as configured for the query, one sentence each.
+        citation: Names the source for people.
+        document_id: The document that the node is from.
+        chunk_index: Position in that document, from 0.
+        relevance_reason: Why the relevance filter kept it.
+        evidence: The reranker's: ``answers``, ``text`` and ``is_quoted``.
+        found_by: The searches beside the query's own that found it, each with ``kind`` and ``text``.
+        excerpts: The parts of the text that bear on the query, each from and up to a code point.
+        neighbor_of: Ids of the nodes that it was added for.
+    """
+
+    rank: int | None = None
+    scores: dict[str, int | float] = Field(default_factory=dict[str, int | float])
+    degraded: list[str] = Field(default_factory=list)
+    citation: str = ""
+    document_id: str = ""
+    chunk_index: int = 0
+    relevance_reason: str | None = None
+    evidence: dict[str, Any] | None = None
+    found_by: list[dict[str, str]] = Field(default_factory=list[dict[str, str]])
+    excerpts: list[tuple[int, int]] = Field(default_factory=list[tuple[int, int]])
+    neighbor_of: list[str] = Field(default_factory=list)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the class in what LlamaIndex writes, where it is read back as the base class."""
+        return NodeWithScore.class_name()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeChunk(Chunk):
+    """A chunk that was read from a node of LlamaIndex; it equals any chunk with the same fields.
+
+    Attributes:
+        node: The node, without its embedding. It is never changed or given away, see :func:`copy_of_node`.
+    """
+
+    node: BaseNode | None = field(default=None, repr=False)
+
+    __hash__ = Chunk.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields of a chunk."""
+        return isinstance(other, Chunk) and all(getattr(self, name) == getattr(other, name) for name in _CHUNK_FIELDS)
+
+
+_CHUNK_FIELDS = tuple(field.name for field in fields(Chunk))
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """The position of a chunk in its document, from 0."""
@@ -97,22 +154,25 @@ def node_from_hit(
     rank: int,
     degraded: Sequence[str] = (),
     *,
-    llm_metadata: Sequence[str] = ("citation",),
+    llm_metadata: Sequence[str] | None = None,
     score: ScoreKind = "raw",
-) -> NodeWithScore:
+) -> NodeHit:
     """Return a hit as a node with its score.
 
     Args:
-        hit: Of several indexes, its index's name and a colon come before the node's id.
+        hit: Of several indexes, its index's name and a colon come before the node's id. Of a node of LlamaIndex, the
+            result has a copy of it.
         rank: In the result, from 1.
         degraded: The query's degradations, one sentence each.
-        llm_metadata: As of :func:`node_from_chunk`.
+        llm_metadata: As of :func:`node_from_chunk`. By default the citation, and nothing for a copy of a node.
         score: Which one the node gets.
     """
-    node = node_from_chunk(
+    value = hit.score if score == "raw" else relevance_of(hit.scores) or 0.0
+    return _node_hit(
         hit.chunk,
-        llm_metadata=llm_metadata,
-        source_index=hit.source_index,
+        value,
+        llm_metadata,
+        hit.source_index,
         rank=rank,
         scores={name: value for name in SCORES if (value := getattr(hit.scores, name)) is not None},
         degraded=list(degraded),
@@ -121,7 +181,63 @@ def node_from_hit(
         found_by=[asdict(origin) for origin in hit.found_by],
         excerpts=[(span.start, span.end) for span in hit.excerpts],
     )
-    return NodeWithScore(node=node, score=hit.score if score == "raw" else relevance_of(hit.scores) or 0.0)
+
+
+def neighbor_from_chunk(chunk: Chunk, neighbor_of: Sequence[str]) -> NodeHit:
+    """Return a chunk as a node that was added for others, without a score."""
+    return _node_hit(chunk, None, None, None, neighbor_of=list(neighbor_of))
+
+
+def _node_hit(
+    chunk: Chunk, score: float | None, llm_metadata: Sequence[str] | None, source_index: str | None, **facts: Any
+) -> NodeHit:
+    if isinstance(chunk, NodeChunk) and chunk.node is not None:
+        node = copy_of_node(chunk, llm_metadata or ())
+    else:
+        shown = ("citation",) if llm_metadata is None else llm_metadata
+        node = node_from_chunk(chunk, llm_metadata=shown, source_index=source_index, **facts)
+    return NodeHit(
+        node=node,
+        score=score,
+        citation=format_citation(chunk),
+        document_id=chunk.document_id,
+        chunk_index=chunk.chunk_index,
+        **facts,
+    )
+
+
+def copy_of_node(chunk: NodeChunk, llm_metadata: Sequence[str]) -> BaseNode:
+    """Return a copy of the node that a chunk was read from, with the same hash.
+
+    Args:
+        llm_metadata: Keys of metadata that language models see besides those that the node shows anyway: its own ones,
+            or provenance, which is then added to the metadata and changes the hash.
+    """
+    own = cast("BaseNode", chunk.node)
+    obj = own.obj if isinstance(own, IndexNode) else None
+    node = deepcopy(own, {} if obj is None else {id(obj): obj})  # what a reference leads to is no part of it
+    if llm_metadata:
+        provenance = _provenance(chunk, None)
+        hidden = set(node.excluded_llm_metadata_keys) - set(llm_metadata)
+        for name in llm_metadata:
+            if name not in node.metadata and provenance.get(name) is not None:
+                node.metadata[name] = provenance[name]
+                node.excluded_embed_metadata_keys.append(name)
+        node.excluded_llm_metadata_keys = sorted(hidden)
+    return node
+
+
+def chunk_with_node(node: BaseNode) -> Chunk:
+    """Return a node as :func:`chunk_from_node` does, with the node; one that was made of a chunk is made again.
+
+    Raises:
+        InvalidParameterError: As of :func:`chunk_from_node`.
+    """
+    chunk = chunk_from_node(node)
+    if isinstance(node, PassageNode):
+        return chunk
+    values = {name: getattr(chunk, name) for name in _CHUNK_FIELDS}
+    return NodeChunk(**values, node=node.model_copy(update={"embedding": None}))
 
 
 def relevance_of(scores: Scores) -> float | None:
@@ -208,7 +324,8 @@ def chunk_from_node(node: BaseNode) -> Chunk:
 def hit_from_node(item: NodeWithScore) -> Hit:
     """Return a node with its score as a hit; a node without a score has score 0.
 
-    Scores of single stages, excerpts and the like are those of a :class:`PassageNode` whose text is still the passage.
+    Scores of single stages, excerpts and the like are those of a :class:`PassageNode` whose text is still the passage,
+    and those of a :class:`NodeHit` for any other node.
 
     Raises:
         InvalidParameterError: As of :func:`chunk_from_node`.
@@ -217,29 +334,35 @@ def hit_from_node(item: NodeWithScore) -> Hit:
     score = item.score if item.score is not None else 0.0
     facts = _told_apart(node.metadata)[0] or {}
     source_index = facts.get("source_index")
-    if not isinstance(node, PassageNode) or facts.get("content_hash") != content_hash(chunk.text):
+    found: PassageNode | NodeHit | None = item if isinstance(item, NodeHit) else None
+    if isinstance(node, PassageNode):
+        found = node if facts.get("content_hash") == content_hash(chunk.text) else None
+    if found is None:
         return Hit(chunk, score, Scores(final=item.score), source_index=source_index)
     try:
         return Hit(
             chunk,
             score,
-            Scores(**cast("dict[str, Any]", node.scores)),
-            relevance_reason=node.relevance_reason,
-            evidence=None if node.evidence is None else Evidence(**node.evidence),
-            found_by=tuple(Origin(**origin) for origin in node.found_by),
+            Scores(**cast("dict[str, Any]", found.scores)),
+            relevance_reason=found.relevance_reason,
+            evidence=None if found.evidence is None else Evidence(**found.evidence),
+            found_by=tuple(Origin(**origin) for origin in found.found_by),
             source_index=source_index,
-            excerpts=tuple(Span(*span) for span in node.excerpts),
+            excerpts=tuple(Span(*span) for span in found.excerpts),
         )
     except TypeError as error:
         msg = f"node {node.node_id!r:.80}: its scores cannot be read back, or what found it ({error})"
         raise InvalidParameterError(msg) from error
 
 
-def position_of(node: BaseNode) -> Position | None:
-    """Return a node's position by its metadata or by an id ``<document>#<i>``; to be checked against the store.
+def position_of(item: NodeWithScore) -> Position | None:
+    """Return a node's position by what found it, its metadata or an id ``<document>#<i>``.
 
-    Nodes of other retrievers may look the same by chance.
+    It has to be checked against the store, since nodes of other retrievers may look the same by chance.
     """
+    node = item.node
+    if isinstance(item, NodeHit) and not isinstance(node, PassageNode):
+        return Position(item.document_id, item.chunk_index)
     facts, _ = _told_apart(node.metadata)
     if facts is not None:
         return Position(facts["document_id"], facts["chunk_index"])

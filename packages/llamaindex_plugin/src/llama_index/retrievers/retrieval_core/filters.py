@@ -69,7 +69,7 @@ _REFUSED: dict[FilterOperator, str] = {
 
 
 def as_filter(filters: Filters | None) -> Filter | None:
-    """Return a typed filter from one in any form; ``None`` for ``None`` and for empty ``MetadataFilters``.
+    """Return a typed filter from one in any form; ``None`` for ``None`` and for empty filters.
 
     Raises:
         UnsupportedFilterError: An operator or value of LlamaIndex has no exact counterpart; the message names it.
@@ -80,7 +80,7 @@ def as_filter(filters: Filters | None) -> Filter | None:
     if isinstance(filters, MetadataFilters):
         return from_metadata_filters(filters)
     if isinstance(filters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not check types
-        return parse_filter(filters)
+        return parse_filter(filters) if filters else None
     msg = f"filters are a filter, JSON as a dictionary, or MetadataFilters of LlamaIndex, got {type(filters).__name__}"
     raise FilterError(msg)
 

@@ -48,12 +48,14 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
     ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
     no loop. One retriever may serve any number of queries at once.
 
-    The nodes are :class:`~llama_index.retrievers.retrieval_core.PassageNode`: their metadata are the user's fields and
-    the provenance, and what the question found out about them is in fields of their own. If something did not work as
-    configured, each node has it in ``degraded``, a warning is logged once a query, and a
-    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation; so does the reason where a filter lets nothing
-    pass because no passage has the field, or none of that type. If nothing could be searched at all, an error is
-    raised.
+    Results are :class:`~llama_index.retrievers.retrieval_core.NodeHit`, with the citation and the scores beside the
+    node. Over parts of LlamaIndex, each node is a copy of your own node, with the same hash. Over an index it is a
+    :class:`~llama_index.retrievers.retrieval_core.PassageNode`: its metadata are your fields and the provenance.
+
+    If something did not work as configured, each result has it in ``degraded``, a warning is logged, and a
+    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation; so does the reason if a filter lets nothing
+    pass because no chunk has the field, or none of that type. A fact that is the same for every query is logged once.
+    If nothing could be searched at all, an error is raised.
 
     Of a query bundle the text is searched for, and by meaning the texts in ``custom_embedding_strs`` too, as query
     transformations such as HyDE set them. The pipeline embeds the question itself, so an ``embedding`` is not used;
@@ -65,8 +67,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
         mode: Dense, lexical or hybrid search; by default the pipeline's.
         filters: Conditions on every node of every query: a filter, JSON, or ``MetadataFilters``.
-        llm_metadata: Keys of the nodes' metadata that language models see before the text, of the provenance or the
-            user's; what is embedded is the text alone.
+        llm_metadata: Keys of the metadata that language models see before the text, of the provenance or your own. By
+            default ``["citation"]``, and for copies of your own nodes only what they show anyway.
         score: ``"raw"`` orders the hits and is comparable within one query only; ``"relevance"`` is in [0, 1], for
             ``SimilarityPostprocessor``: the relevance filter's score, else the reranker's, else the cosine of question
             and passage, and 0 for what was found by words alone.
@@ -87,7 +89,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
         filters: Filters | None = None,
-        llm_metadata: Sequence[str] = ("citation",),
+        llm_metadata: Sequence[str] | None = None,
         score: ScoreKind = "raw",
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -101,7 +103,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         check_query_settings(self._top_k, mode)
         check_node_settings(llm_metadata, score)
         self._filter = as_filter(filters)
-        self._llm_metadata = tuple(llm_metadata)
+        self._llm_metadata = None if llm_metadata is None else tuple(llm_metadata)
         self._score: ScoreKind = score
         self._own_index: Index | None = None
         super().__init__(callback_manager, object_map, objects, verbose)  # pyright: ignore[reportUnknownMemberType]
@@ -160,7 +162,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
         filters: Filters | None = None,
-        llm_metadata: Sequence[str] = ("citation",),
+        llm_metadata: Sequence[str] | None = None,
         score: ScoreKind = "raw",
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -267,20 +269,22 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         Raises:
             SearchError: Nothing could be searched.
         """
-        degraded = [f"{item.stage}: {item.reason}" for item in result.degraded]
+        told = [f"{item.stage}: {item.reason}" for item in result.degraded]  # the pipeline has logged these
         if not result.hits and (error := result.metadata.get("error")) is not None:
             msg = f"nothing could be searched: {error}"
-            raise SearchError(msg, {"degraded": degraded})
+            raise SearchError(msg, {"degraded": told})
+        own: list[str] = []
         if not result.hits and (note := result.metadata.get("note")):
-            degraded.append(f"filters: {note}")
+            own.append(f"filters: {note}")
         if query.image_path is not None:
-            degraded.append("query: the image is not used")
+            own.append("query: the image is not used")
         if (left_behind := settings_left_behind(query)) is not None:
-            degraded.append(left_behind)
+            own.append(left_behind)
         if self._score == "relevance" and result.hits and not any(relevance_of(hit.scores) for hit in result.hits):
-            degraded.append('score: no relevance is known of what was found by words alone; use score="raw"')
-        if degraded:
-            logger.warning("a query was answered, but not as configured: %s", "; ".join(degraded))
+            own.append('score: no relevance is known of what was found by words alone; use score="raw"')
+        if own:
+            logger.warning("a query was answered, but not as configured: %s", "; ".join(own))
+        if degraded := [*told, *own]:
             report(RetrievalDegradedEvent(query_str=query.query_str, degraded=degraded))
         return [
             node_from_hit(hit, rank, degraded, llm_metadata=self._llm_metadata, score=self._score)

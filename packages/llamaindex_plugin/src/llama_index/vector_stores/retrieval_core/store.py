@@ -21,7 +21,7 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
 from llama_index.retrievers.retrieval_core.adapters.store import StoreAbilities
-from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
+from llama_index.retrievers.retrieval_core.checks import check_abilities, check_index_file, checked_share
 from llama_index.retrievers.retrieval_core.filters import Filters
 from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
 from llama_index.vector_stores.retrieval_core.matching import Matching, matching
@@ -39,9 +39,11 @@ from llama_index.vector_stores.retrieval_core.write_queue import WriteQueue
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import (
     DimensionMismatchError,
+    EmbedderMismatchError,
     IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
+    RetrievalError,
     StoreError,
     checked_count,
 )
@@ -135,22 +137,24 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         embed_model: BaseEmbedding | Embedder | None = None,
         config: RetrievalConfig | str | Path | None = None,
     ) -> Self:
-        """Make a vector store over an index that is named, and that it closes; the first call opens it.
+        """Make a vector store over an index that is named, and that it closes.
 
         An index that is there is opened whatever embedder it names, as LlamaIndex embeds by itself: give LlamaIndex
         the same model. A new one needs the model's name, which is written into it, so that it is never read with
-        another one.
+        another one. A file that does not fit is refused here, before LlamaIndex embeds anything for it.
 
         Args:
             path: The file, ``config.index`` where it is not given.
-            embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. It is asked
-                for its name alone; an index of another model is then refused.
+            embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. Only its name
+                is read; an index of another model is refused. A new file needs it.
             config: Settings, the name of a preset, or a TOML file: the kind of store, the analysis of words, and
                 ``search.candidates``, ``search.dense_weight`` and ``search.fusion``.
 
         Raises:
             ConfigurationError: A setting is wrong.
-            InvalidParameterError: ``embed_model`` is none, or ``search.fusion`` is ``native``.
+            InvalidParameterError: ``embed_model`` is no model, or is missing for a new file; or ``search.fusion`` is
+                ``native``.
+            EmbedderMismatchError: The file was built with another model.
         """
         settings = config if isinstance(config, RetrievalConfig) else load_config(config)
         model = None if embed_model is None else _model(embed_model)
@@ -158,13 +162,30 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         if search.fusion == "native":
             msg = f"search.fusion is native, which is not for LlamaIndex; use {', '.join(get_args(FusionMethod))}"
             raise InvalidParameterError(msg)
+        location = Path(path or settings.index)
+        is_file = settings.store.kind == "sqlite"
+        is_new = is_file and not check_index_file(location)
+        if is_new and model is None:
+            msg = (
+                f"{location} is new, and LlamaIndex does not say which model its vectors are from. Name the model that "
+                "you give to LlamaIndex: RetrievalCoreVectorStore.from_index_file(path, embed_model=…)"
+            )
+            raise InvalidParameterError(msg)
         opened = cls(
-            IndexFileStore(settings, Path(path or settings.index), model),
+            IndexFileStore(settings, location, model),
             candidates=search.candidates,
             alpha=search.dense_weight,
             fusion=search.fusion,
         )
         opened._owned = True
+        if is_file and not is_new and model is not None:
+            try:
+                opened._bridge.run(opened._info())
+            except EmbedderMismatchError:
+                opened.close()
+                raise
+            except RetrievalError:  # the first call reports it
+                pass
         return opened
 
     @classmethod

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache, Side
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, StageRecord
+    from retrieval_core.types import JSON, Degradation, Query, StageRecord
 
 
 NAMING_SHARE = 0.2
@@ -75,6 +75,7 @@ class CachedRetrieval:
         self._config = config
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._epoch = 0
+        self._logged: set[Degradation] = set()
         self._plain: tuple[frozenset[Side], Plan] | None = None
         self._versioned = parts.store if isinstance(parts.store, Versioned) else None
         self._similar: SimilarQuestions | None = None
@@ -234,7 +235,9 @@ class CachedRetrieval:
         if found is not None and plan.condition is not None:
             note = await why_nothing_passes(run, self._parts.store, plan.condition, found)
         evaluator = self._parts.evaluator
-        return await make_result(run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note)
+        return await make_result(
+            run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note, logged=self._logged
+        )
 
 
 def _from_cache(run: Run, query: Query, kept: RetrievalResult) -> RetrievalResult:

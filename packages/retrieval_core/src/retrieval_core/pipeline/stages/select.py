@@ -86,7 +86,7 @@ async def _fetch(
     at_hand: dict[str, Chunk] = {}
     for expansion in expansions:
         at_hand.update(expansion.chunks)
-    for side in found.sides:
+    for side in reversed(found.sides):  # a vector index is never behind the texts that keyword search reads
         at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
     to_compare = plan.fetch_k is not None
     to_score: set[str] = set()

@@ -1,10 +1,8 @@
-"""How parts of LlamaIndex are called: where they cannot block an event loop, and with errors of this library."""
+"""Calls of parts of LlamaIndex, which block no event loop and raise errors of this library."""
 
 from __future__ import annotations
 
 import asyncio
-import dis
-import inspect
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, cast
@@ -12,6 +10,7 @@ from weakref import ref
 
 from retrieval_core.adapters.vendors.http import retry_after, what_was_said
 from retrieval_core.errors import RetrievalError, ServiceConnectionError, ServiceError, ServiceTimeoutError
+from retrieval_core.run.sync import is_sync_call
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -31,14 +30,17 @@ class Calls:
 
     Args:
         part: Its class names it in errors, and a key that it holds is kept out of them.
-        is_async: Whether its asynchronous methods wait without blocking, see :func:`awaits`.
+        is_async: Whether its asynchronous methods wait without blocking.
+        retries: Whether the part makes its own further attempts, so that its errors are final.
     """
 
-    def __init__(self, part: object, *, is_async: bool) -> None:
+    def __init__(self, part: object, *, is_async: bool, retries: bool = True) -> None:
         self._who = type(part).__name__
         key = getattr(part, "api_key", None)
         self._key = key if isinstance(key, str) else ""
         self._is_async = is_async
+        self._is_blocking = False
+        self._retries = retries
         self._loop: ref[asyncio.AbstractEventLoop] | None = None
         self._pool = ThreadPool(f"retrieval-{self._who}", threads=THREADS, patience=PATIENCE)
 
@@ -49,7 +51,7 @@ class Calls:
     async def either(
         self, waits: Callable[P, Awaitable[T]], blocks: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call the asynchronous method where it is one, and otherwise the synchronous one in a thread.
+        """Call the synchronous method in a thread or, for an asynchronous caller, the asynchronous one if it waits.
 
         Clients of services belong to the event loop of their first use, and parts of LlamaIndex keep theirs. On any
         other loop the synchronous method is called.
@@ -57,8 +59,39 @@ class Calls:
         Raises:
             ServiceError: The part failed, see :meth:`in_thread`.
         """
-        if not (self._is_async and self.is_first_loop()):
+        if not self._is_async or is_sync_call() or not self.is_first_loop():
             return await self.in_thread(blocks, *args, **kwargs)
+        with self._mapped_errors():
+            return await waits(*args, **kwargs)
+
+    async def either_client(
+        self, waits: Callable[P, Awaitable[T]], blocks: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call as :meth:`either` does, and the other method if the part lacks the client of the first one.
+
+        Vector stores of LlamaIndex have a synchronous client, an asynchronous one, or both. A missing one shows in an
+        error before anything is sent. An asynchronous method that never waits blocks the loop, and is not called again.
+
+        Raises:
+            ServiceError: The part failed, see :meth:`in_thread`.
+        """
+        if self._is_async and not self._is_blocking and not is_sync_call() and self.is_first_loop():
+            waited: list[bool] = []
+            asyncio.get_running_loop().call_soon(waited.append, True)  # it runs once the method waits for something
+            try:
+                with self._mapped_errors():
+                    return await waits(*args, **kwargs)
+            except ServiceError:
+                if waited:
+                    raise
+            finally:
+                self._is_blocking = not waited
+        try:
+            return await self.in_thread(blocks, *args, **kwargs)
+        except ServiceError as error:
+            # There is no client that has the attribute, or no event loop in this thread to wait for.
+            if not self._is_async or not isinstance(error.__cause__, (AttributeError, RuntimeError)):
+                raise
         with self._mapped_errors():
             return await waits(*args, **kwargs)
 
@@ -92,7 +125,9 @@ class Calls:
         except RetrievalError:
             raise
         except Exception as error:  # noqa: BLE001 - raised again as an error of this library
-            raise self._mapped(error) from (None if self._key and self._key in str(error) else error)
+            mapped = self._mapped(error)
+            mapped.was_retried = self._retries
+            raise mapped from (None if self._key and self._key in str(error) else error)
 
     def _mapped(self, error: Exception) -> ServiceError:
         said = what_was_said(str(error), self._key)
@@ -111,22 +146,6 @@ class Calls:
         return ServiceError(message, self._who)
 
 
-def awaits(part: object, name: str, base: type) -> bool:
-    """Whether an asynchronous method waits without blocking the event loop, as far as can be told from outside.
-
-    LlamaIndex's defaults call the synchronous method on the loop, and so do the methods of many classes that override
-    them. A method counts if it overrides the default and awaits something.
-
-    Args:
-        name: The method.
-        base: The class of LlamaIndex with the default.
-    """
-    method = getattr(type(part), name)
-    if method is getattr(base, name):
-        return False
-    function = inspect.unwrap(method)
-    if not inspect.isfunction(function):
-        return False
-    # A language model's decorator for callbacks awaits the method, which it has in its closure.
-    function = inspect.getclosurevars(function).nonlocals.get("f", function)
-    return any(step.opname == "GET_AWAITABLE" for step in dis.get_instructions(function))
+def has_async_client(model: object) -> bool:
+    """Return whether a model of LlamaIndex is one of the OpenAI family, which wait for an asynchronous client."""
+    return callable(getattr(model, "_get_aclient", None))

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +13,7 @@ from llama_index.core.schema import Document, ImageNode, IndexNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from llama_index.retrievers.retrieval_core.adapters._words import WordIndex
-from llama_index.retrievers.retrieval_core.convert import chunk_from_node
+from llama_index.retrievers.retrieval_core.convert import chunk_with_node
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.filters import chunk_fields
@@ -95,30 +94,29 @@ class DocstorePassages:
         docstore: Of any kind.
         analyzer: Turns passages into terms.
         node_ids: Returns the ids of the nodes that belong to the index; ``None`` for those said above.
+        lists_text: Whether these ids are of all its nodes. For a vector store that keeps text LlamaIndex lists images
+            and references only: if no other nodes are among them, all nodes of the docstore are read.
         refresh_seconds: How long nodes are used before the docstore is asked what changed. By default a docstore in
             this process is asked each time, and any other once in :data:`REFRESH_SECONDS`.
         now: Tells the time in seconds.
-
-    Attributes:
-        is_asked_each_time: Whether nothing of the docstore is used that is older than the call.
-        version: Names the passages that were last returned; others have another.
     """
 
     def __init__(
         self,
         docstore: BaseDocumentStore,
         analyzer: Analyzer,
-        node_ids: Callable[[], Collection[str]] | None,
+        node_ids: Callable[[], Collection[str] | None],
         refresh_seconds: float | None,
         now: Callable[[], float],
+        *,
+        lists_text: bool = True,
     ) -> None:
         self._docstore = docstore
         self._analyzer = analyzer
         self._node_ids = node_ids
+        self._lists_text = lists_text
         is_near = isinstance(docstore, SimpleDocumentStore)
         self._refresh = (0.0 if is_near else REFRESH_SECONDS) if refresh_seconds is None else refresh_seconds
-        self.is_asked_each_time = self._refresh == 0
-        self.version = token_hex(16)
         self._now = now
         self._lock = Lock()
         self._asked_at: float | None = None
@@ -136,10 +134,18 @@ class DocstorePassages:
             return self._passages
 
     def _update(self) -> None:
-        wanted = None if self._node_ids is None else frozenset(self._node_ids())
+        listed = self._node_ids()
+        wanted = None if listed is None else frozenset(listed)
         hashes = self._docstore.get_all_document_hashes()
         if (wanted, hashes) == self._state:
             return
+        self._read = self._readings(wanted, hashes)
+        if wanted is not None and not self._lists_text and not any(item.is_text for item in self._read.values()):
+            self._read = self._readings(None, hashes)
+        self._passages = _passages(self._analyzer, self._read)
+        self._state = (wanted, hashes)
+
+    def _readings(self, wanted: Collection[str] | None, hashes: Mapping[str, str]) -> dict[str, _Read]:
         # Of nodes that are the same it names one; the others are read again.
         hash_of = {name: value for value, name in hashes.items()}
         nodes = self._docstore.docs if wanted is None else None
@@ -150,15 +156,12 @@ class DocstorePassages:
         missing = [name for name in names or () if name not in known or known[name].hash is None]
         fresh = self._docstore.get_nodes(missing, raise_error=False) if nodes is None else map(nodes.get, missing)
         read = {node.node_id: self._reading(node, hash_of.get(node.node_id)) for node in fresh if node is not None}
-        self._read = known | read
-        self._passages = _passages(self._analyzer, self._read)
-        self._state = (wanted, hashes)
-        self.version = token_hex(16)
+        return known | read
 
     def _reading(self, node: BaseNode, value: str | None) -> _Read:
         chunk, terms, problem = None, Counter[str](), ""
         try:
-            chunk = chunk_from_node(node)
+            chunk = chunk_with_node(node)
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
         except InvalidParameterError as error:
             problem = str(error)

@@ -55,10 +55,10 @@ def pipeline_from(
 ) -> RetrievalPipeline:
     """Return a pipeline over parts of LlamaIndex, which stay the caller's; closing it leaves them open.
 
-    Exactly one of ``vector_store``, ``index`` and ``retriever`` is searched. A vector store is searched by meaning, and
-    by words where it can be or where there are nodes in a docstore; see :class:`LlamaIndexStore`. Where it cannot, and
+    Exactly one of ``vector_store``, ``index`` and ``retriever`` is searched. A vector store is searched by vectors, and
+    by keywords if it can be or if there are nodes in a docstore; see :class:`LlamaIndexStore`. If it cannot, and
     ``search.mode`` of the configuration is not ``dense``, every result has that under ``degraded``. A retriever is
-    asked with the question as text, and answers alone: the pipeline's mode is then ``lexical``.
+    asked with the query as text, and answers alone: the pipeline's mode is then ``lexical``.
 
     Args:
         vector_store: Of LlamaIndex; with it, ``embed_model`` has to be the one whose vectors it holds.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.config import host_of
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, MalformedAnswerError
@@ -67,8 +67,8 @@ class LlamaIndexEmbedder:
         dimension: Components of a vector. By default what the model says, and otherwise what its first vector has:
             :attr:`dimension` then embeds one word, and blocks, if it is asked for before anything was embedded.
         name: The :attr:`id`; needed for two models of one class that do not tell their ``model_name``.
-        is_async: Whether the model's asynchronous methods leave the event loop free; looked for where it is not given.
-            Where they do not, the synchronous ones run in threads.
+        is_async: Whether the model's asynchronous methods leave the event loop free. Otherwise, and for synchronous
+            callers, the synchronous ones run in threads. By default true for the OpenAI family only.
 
     Raises:
         InvalidParameterError: ``model`` is no embedding model of LlamaIndex, or ``dimension`` is below 1.
@@ -89,7 +89,8 @@ class LlamaIndexEmbedder:
         self._model, self._clients = _own_clients(model)
         self._dimension = dimension or _told_dimension(model)
         self._id = name or embedder_id_of(model)
-        self._calls = Calls(model, is_async=_is_async(model) if is_async is None else is_async)
+        is_async = has_async_client(model) if is_async is None else is_async
+        self._calls = Calls(model, is_async=is_async, retries=not self._clients)
 
     @property
     def id(self) -> str:
@@ -167,16 +168,6 @@ class LlamaIndexEmbedder:
 
 def _sent(text: str) -> str:
     return valid_unicode(text) or " "
-
-
-def _is_async(model: BaseEmbedding) -> bool:
-    """Whether both ways of embedding leave the event loop free."""
-    names = ("_aget_text_embedding", "_aget_text_embeddings")
-    # The method for a batch gathers calls of the one for a text where it is not overridden.
-    own = [name for name in names if getattr(type(model), name) is not getattr(BaseEmbedding, name)]
-    return awaits(model, "_aget_query_embedding", BaseEmbedding) and (
-        bool(own) and awaits(model, own[-1], BaseEmbedding)
-    )
 
 
 def _told_dimension(model: BaseEmbedding) -> int | None:

@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms import LLM
 from pydantic import RootModel
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Completion
@@ -42,21 +42,23 @@ class LlamaIndexLLM:
     Where a schema is given, OpenAI's models that keep to schemas get it. All others are asked in words alone: text
     around the JSON object of their answer, and properties that the schema does not have, are left out.
 
-    The asynchronous methods are called where they wait without blocking, and only on the event loop of the first call,
-    which is where many clients can be used; anywhere else the synchronous ones are called in threads.
+    A synchronous caller gets the synchronous methods, in a thread. Asynchronous methods are called only on the event
+    loop of the first call, which is where many clients can be used.
 
     Args:
         llm: Stays the caller's.
-        in_threads: Whether the synchronous methods are called in any case.
+        in_threads: Whether to call the synchronous methods in threads even for an asynchronous caller. By default
+            false for models of the OpenAI family, and true for others, since many of their asynchronous methods block.
 
     Raises:
         InvalidParameterError: ``llm`` is not a language model of LlamaIndex.
     """
 
-    def __init__(self, llm: LLM, *, in_threads: bool = False) -> None:
+    def __init__(self, llm: LLM, *, in_threads: bool | None = None) -> None:
         check_kind(llm, "llm", LLM, "a language model of LlamaIndex (one of retrieval-core needs no wrapper)")
         self._llm = llm
-        self._calls = Calls(llm, is_async=not in_threads and awaits(llm, "achat", CustomLLM))
+        is_async = has_async_client(llm) if in_threads is None else not in_threads
+        self._calls = Calls(llm, is_async=is_async)
 
     @property
     def id(self) -> str:

@@ -10,7 +10,7 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError, checked_count
 from retrieval_core.ports import RerankScores
@@ -42,7 +42,8 @@ class LlamaIndexReranker:
         postprocessor: Stays the caller's.
         name: The :attr:`id`; needed for two of one class that do not tell their model.
         batch_size: The most passages of one call, at least 1.
-        is_async: Whether its asynchronous method leaves the event loop free; looked for where it is not given.
+        is_async: Whether its asynchronous method leaves the event loop free. By default the synchronous one is called
+            in a thread.
 
     Raises:
         InvalidParameterError: ``postprocessor`` is no postprocessor of LlamaIndex, or ``batch_size`` is below 1.
@@ -54,14 +55,12 @@ class LlamaIndexReranker:
         *,
         name: str | None = None,
         batch_size: int = BATCH,
-        is_async: bool | None = None,
+        is_async: bool = False,
     ) -> None:
         check_kind(postprocessor, "postprocessor", BaseNodePostprocessor, "a reranking postprocessor of LlamaIndex")
         self._postprocessor = postprocessor
         self._batch_size = checked_count(batch_size, "batch_size")
         self._id = name or _identity(postprocessor)
-        if is_async is None:
-            is_async = awaits(postprocessor, "_apostprocess_nodes", BaseNodePostprocessor)
         self._calls = Calls(postprocessor, is_async=is_async)
 
     @property

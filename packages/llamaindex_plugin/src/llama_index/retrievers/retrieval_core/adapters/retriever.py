@@ -13,7 +13,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
-from llama_index.retrievers.retrieval_core.convert import chunk_from_node
+from llama_index.retrievers.retrieval_core.convert import chunk_with_node
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
@@ -41,7 +41,7 @@ class LlamaIndexRetriever:
 
     Args:
         retriever: Stays the caller's.
-        name: The :attr:`id`, the same for the same retriever in every process, so that they may share a cache.
+        name: Names the retriever in errors and locations.
         is_async: True for one whose ``aretrieve`` leaves the event loop free. By default ``retrieve`` is called in a
             thread, as most retrievers of LlamaIndex await something that blocks.
 
@@ -58,8 +58,8 @@ class LlamaIndexRetriever:
 
     @property
     def id(self) -> str:
-        """Names the retriever: what was given as ``name``, or the class and something that no other object has."""
-        return self._id
+        """Always empty: a retriever reports no version, so results with its nodes are not cached."""
+        return ""
 
     async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
         """Find passages, best first, each with its chunk; at most ``k``.
@@ -85,7 +85,7 @@ class LlamaIndexRetriever:
         problems: list[str] = []
         for item, score in zip(nodes, _scores(nodes), strict=True):
             try:
-                chunk = chunk_from_node(item.node)
+                chunk = chunk_with_node(item.node)
             except InvalidParameterError as error:
                 problems.append(str(error))
             else:

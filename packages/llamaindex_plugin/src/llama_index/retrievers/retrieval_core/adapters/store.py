@@ -10,25 +10,26 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from llama_index.core.schema import ObjectType
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryMode
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, awaits
+from llama_index.retrievers.retrieval_core.adapters._calls import Calls
 from llama_index.retrievers.retrieval_core.adapters._docstore import DocstorePassages, Passages
 from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
-from llama_index.retrievers.retrieval_core.convert import chunk_from_node
+from llama_index.retrievers.retrieval_core.convert import NodeChunk, chunk_with_node
 from retrieval_core.adapters.stores.checks import check_search, unit_rows
 from retrieval_core.adapters.stores.fields import first_fields
 from retrieval_core.errors import (
     DimensionMismatchError,
     IncompleteSearchError,
     InvalidParameterError,
-    SearchError,
     ServiceError,
     StoreError,
+    UnsupportedSearchError,
 )
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.run.lru import LruCache
@@ -36,7 +37,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 
     from llama_index.core.schema import BaseNode
     from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -64,7 +65,8 @@ class StoreAbilities:
     """What a vector store of LlamaIndex can be asked; :func:`abilities_of` looks for it.
 
     Attributes:
-        is_async: Whether ``aquery`` leaves the event loop free.
+        is_async: Whether to call ``aquery`` on the event loop for an asynchronous caller. Otherwise, for a synchronous
+            caller, and if the store has no asynchronous client, ``query`` is called in a thread.
         operators: Operators of ``MetadataFilters`` that the store is asked to evaluate. Each must let pass every node
             that this library lets pass, and may let pass more: results are tested once more in any case. What is not
             among these is evaluated on results alone, of which more are then asked for.
@@ -95,23 +97,22 @@ def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
     Known are ``SimpleVectorStore``, of which no operator is used, as its ``==`` is never true of a list, and others
     raise for values of mixed types; and ``PineconeVectorStore``, which has words where it was made with
     ``add_sparse_vector``, and sends a vector of zeros in all other modes but the default. A store that has
-    ``abilities``, as ``RetrievalCoreVectorStore`` does, tells them. Of any other it is seen whether it has an
-    asynchronous query and reads by id; its operators and modes have to be told.
+    ``abilities``, as ``RetrievalCoreVectorStore`` does, tells them. Of any other it is seen whether its class has its
+    own ``aquery`` and ``get_nodes``; its operators and modes have to be told, and ``is_async=False`` if its ``aquery``
+    blocks.
     """
     told = getattr(vector_store, "abilities", None)
     if isinstance(told, StoreAbilities):
         return told
+    base = BasePydanticVectorStore
+    is_async = type(vector_store).aquery is not base.aquery
     if isinstance(vector_store, SimpleVectorStore):
-        return StoreAbilities(narrows_by_id=True)
+        return StoreAbilities(is_async=is_async, narrows_by_id=True)
     if _is_pinecone(vector_store):
         is_sparse = getattr(vector_store, "add_sparse_vector", False) is True
         words = VectorStoreQueryMode.SPARSE if is_sparse else None
-        return StoreAbilities(operators=OF_PINECONE, words=words, is_hybrid=is_sparse)
-    base = BasePydanticVectorStore
-    return StoreAbilities(
-        is_async=awaits(vector_store, "aquery", base),
-        reads_by_id=type(vector_store).get_nodes is not base.get_nodes,
-    )
+        return StoreAbilities(is_async=is_async, operators=OF_PINECONE, words=words, is_hybrid=is_sparse)
+    return StoreAbilities(is_async=is_async, reads_by_id=type(vector_store).get_nodes is not base.get_nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,13 @@ class LlamaIndexStore(ReadOnlyStore):
     store's similarities where none come.
 
     *By words* it is queried in its own mode, if it has one; otherwise the nodes of the docstore are, by BM25 in memory.
-    Where there is neither, such a search fails with words about it: in a hybrid one meaning answers alone, and every
-    result says so under ``degraded``.
+    If there is neither, a hybrid search uses vectors only, and every result has that under ``degraded``. Nodes of the
+    docstore that a vector store keeps no longer are not found, if it keeps text and reads by id.
+
+    Chunks have the node that they were read from. The vector store's own text counts; images and references are the
+    docstore's, as for LlamaIndex's retrievers.
+
+    Results are not cached, since a vector store of LlamaIndex reports no version.
 
     *Filters* mean what :func:`retrieval_core.types.filters.matches` says, whatever the store makes of them: it is asked
     for what it evaluates safely, every result is tested, and more are asked for until enough match or there are no
@@ -151,9 +157,10 @@ class LlamaIndexStore(ReadOnlyStore):
         vector_store: Stays the caller's, and is written with LlamaIndex.
         docstore: Holds the nodes; needed for a store that keeps no text.
         node_ids: For each id in the vector store the id of its node, as an index keeps them in
-            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it both ids
-            are the same, and all nodes are used but documents and nodes with children; of a ``SimpleVectorStore``,
-            those with vectors.
+            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it, or while
+            it is empty, both ids are the same, and all nodes are used but documents and nodes with children; of a
+            ``SimpleVectorStore``, those with vectors. If the store keeps text, ids of images and references only count
+            as none.
         analyzer: Turns text into terms for BM25.
         abilities: What the store can do; looked for by :func:`abilities_of` where it is not given.
         similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, which the
@@ -161,7 +168,7 @@ class LlamaIndexStore(ReadOnlyStore):
         words: False for a store that is not to be searched by words.
         refresh_seconds: How long nodes of the docstore are used before it is asked what changed. By default it is asked
             with each search where it is in this process (``SimpleDocumentStore``), and else once a minute.
-        name: The :attr:`id`, the same for the same index in every process, so that they may share a cache.
+        name: Names the index in reports.
 
     Raises:
         InvalidParameterError: One of the arguments is of another kind; the store keeps no text and there is no
@@ -187,7 +194,7 @@ class LlamaIndexStore(ReadOnlyStore):
         self._store = vector_store
         self._who = type(vector_store).__name__
         super().__init__(f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)")
-        self._id = name or f"llama-index/{self._who}/{token_hex(8)}"
+        self._location = name or f"llama-index/{self._who}/{token_hex(8)}"
         self.abilities = abilities_of(vector_store) if abilities is None else abilities
         self._check(docstore, similarities)
         self._node_ids = node_ids
@@ -197,9 +204,10 @@ class LlamaIndexStore(ReadOnlyStore):
         self._nothing = Passages(analyzer)
         self._passages = None
         if docstore is not None:
-            self._passages = DocstorePassages(docstore, analyzer, self._listed(), refresh_seconds, time.monotonic)
-            if self._passages.is_asked_each_time and not vector_store.stores_text:
-                self.version = self._version  # makes it a Versioned: all that is found is in this process
+            lists_text = not vector_store.stores_text
+            self._passages = DocstorePassages(
+                docstore, analyzer, self._listed, refresh_seconds, time.monotonic, lists_text=lists_text
+            )
         self._remembered: LruCache[str, _Item] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
         self.sides: frozenset[Side] = frozenset({"dense", "lexical"} if words else {"dense"})
 
@@ -229,12 +237,8 @@ class LlamaIndexStore(ReadOnlyStore):
 
     @property
     def id(self) -> str:
-        """Names the index: what was given as ``name``, or the class and something that no other object has."""
-        return self._id
-
-    async def _version(self) -> str:
-        await self._current()
-        return cast("DocstorePassages", self._passages).version
+        """Always empty: a vector store reports no version, so results with its nodes are not cached."""
+        return ""
 
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities.
@@ -248,7 +252,7 @@ class LlamaIndexStore(ReadOnlyStore):
         has_words = self._has_words(passages)
         is_lexical = has_words or self.abilities.words is not None
         return StoreInfo(
-            location=self.id,
+            location=self._location,
             manifest=None,
             generation=None,
             documents=len(passages.by_document),
@@ -264,7 +268,7 @@ class LlamaIndexStore(ReadOnlyStore):
             IncompleteSearchError: There may be others that match, or nodes could not be read, or the similarities are
                 no cosines; it carries what was found.
             DimensionMismatchError: The vectors have another dimension than the question's.
-            SearchError: It cannot be searched by words.
+            UnsupportedSearchError: It has no keyword search.
             InvalidParameterError: The request is not well formed.
             ServiceError: The store failed.
         """
@@ -278,13 +282,13 @@ class LlamaIndexStore(ReadOnlyStore):
         if self.abilities.words is not None:
             return await self._query(request, passages, self.abilities.words)
         if not self._has_words(passages):
-            told = "there is no docstore" if self._passages is None else "the docstore holds none of its nodes"
+            told = "there is no docstore" if self._passages is None else "the docstore has none of its nodes"
             msg = (
-                f"{self._who} cannot be searched by words: it has no such mode, and {told}. Give a docstore with the "
-                "nodes, or set search.mode = 'dense' to search by meaning alone"
+                f"{self._who} has no keyword search, and {told}. Give a docstore with the nodes, or set "
+                "search.mode = 'dense' for vector search only"
             )
-            raise SearchError(msg)
-        found = await self._calls.in_thread(_by_words, passages, request)
+            raise UnsupportedSearchError(msg)
+        found = await self._by_words(passages, request)
         if request.with_vectors:
             vectors = self._vectors_of([item.chunk_id for item in found])
             found = [replace(item, vector=vectors.get(item.chunk_id)) for item in found]
@@ -293,27 +297,28 @@ class LlamaIndexStore(ReadOnlyStore):
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that exist; there are no documents and sections.
 
-        They come from the docstore, or from the vector store where it reads by id, or are those that a search found in
-        the last minutes. Neighbours come from the docstore alone.
+        They come from the vector store if it keeps text and reads by id, and otherwise from the docstore, or are those
+        that a search found in the last minutes. Neighbours come from the docstore only.
 
         Raises:
             ServiceError: The store failed.
         """
         passages = await self._current()
-        chunks = {name: passages.chunks[name] for name in request.chunk_ids if name in passages.chunks}
+        chunks: dict[str, Chunk] = {}
+        vectors: dict[str, Vector] = {}
+        wanted = tuple(dict.fromkeys(request.chunk_ids))
+        if wanted and self._keeps_nodes:
+            for name, item in (await self._read(wanted, passages)).items():
+                chunks[name] = item.chunk
+                if item.vector is not None:
+                    vectors[name] = unit_rows(item.vector)
+        else:
+            chunks = {name: passages.chunks[name] for name in wanted if name in passages.chunks}
+            missing = [name for name in wanted if name not in chunks]
+            chunks |= {name: item.chunk for name in missing if (item := self._remembered.get(name)) is not None}
         for part in request.ranges:
             of_document = passages.by_document.get(part.document_id, ())
             chunks |= {chunk.id: chunk for chunk in of_document if part.first <= chunk.chunk_index <= part.last}
-        vectors: dict[str, Vector] = {}
-        missing = [name for name in dict.fromkeys(request.chunk_ids) if name not in chunks]
-        if missing and self.abilities.reads_by_id:
-            for node in await self._calls.in_thread(self._store.get_nodes, missing):
-                with suppress(InvalidParameterError):  # what cannot be read is told where it is searched for
-                    chunks[node.node_id] = chunk_from_node(node)
-                if (vector := _vector(node.embedding)) is not None:
-                    vectors[node.node_id] = unit_rows(vector)
-        elif missing:
-            chunks |= {name: item.chunk for name in missing if (item := self._remembered.get(name)) is not None}
         passing = {name: chunk for name, chunk in chunks.items() if matches(request.filter, chunk_fields(chunk))}
         if request.with_vectors:
             vectors |= self._vectors_of([name for name in passing if name not in vectors])
@@ -337,12 +342,38 @@ class LlamaIndexStore(ReadOnlyStore):
         self._check_open()
         return self._nothing if self._passages is None else await self._calls.in_thread(self._passages.current)
 
-    def _listed(self) -> Callable[[], Collection[str]] | None:
-        """Return what lists the nodes of the index: those with vectors, where the store can tell."""
-        store, node_ids = self._store, self._node_ids
-        if isinstance(store, SimpleVectorStore):
-            return lambda: [self._node_id(name) for name in list(store.data.embedding_dict)]
-        return None if node_ids is None else lambda: list(node_ids.values())
+    @property
+    def _keeps_nodes(self) -> bool:
+        """Whether the vector store can say which nodes it has, with their text."""
+        return self._store.stores_text and self.abilities.reads_by_id
+
+    async def _read(self, names: Sequence[str], passages: Passages) -> dict[str, _Item]:
+        """Return those nodes that the vector store has, by id."""
+        store = self._store
+        nodes = await self._calls.either_client(store.aget_nodes, store.get_nodes, list(names))
+        items: dict[str, _Item] = {}
+        for node in nodes:
+            with suppress(InvalidParameterError):  # vector search reports what cannot be read
+                items[node.node_id] = _Item(self._chunk(node, None, passages), None, _vector(node.embedding))
+        return items
+
+    async def _by_words(self, passages: Passages, request: SearchRequest) -> list[Candidate]:
+        """Search the docstore's nodes, without those that the vector store keeps no longer."""
+        gone: set[str] = set()
+        while True:
+            found = await self._calls.in_thread(_by_words, passages, request, gone)
+            if not found or not self._keeps_nodes:
+                return found
+            kept = await self._read([item.chunk_id for item in found], passages)
+            if len(kept) == len(found):
+                return [replace(item, chunk=kept[item.chunk_id].chunk) for item in found]
+            gone.update(item.chunk_id for item in found if item.chunk_id not in kept)
+
+    def _listed(self) -> Collection[str] | None:
+        """Return the ids of the index's nodes; ``None`` if neither vector store nor index lists them."""
+        if isinstance(self._store, SimpleVectorStore):
+            return [self._node_id(name) for name in list(self._store.data.embedding_dict)]
+        return list(self._node_ids.values()) if self._node_ids else None
 
     def _node_id(self, name: str) -> str:
         return name if self._node_ids is None else self._node_ids.get(name, name)
@@ -424,7 +455,7 @@ class LlamaIndexStore(ReadOnlyStore):
             # Vectors make exact cosines and serve MMR, but not of answers that Pinecone refuses for their size.
             numbers = query.similarity_top_k * len(query.query_embedding or ())
             options["include_values"] = 0 < numbers <= _MOST_NUMBERS
-        result = await self._calls.either(self._store.aquery, self._sync_query, query, **options)
+        result = await self._calls.either_client(self._store.aquery, self._sync_query, query, **options)
         items, returned, problems = self._items(result, passages)
         scores, problem = self._scores(items, vector)
         if problem:
@@ -466,9 +497,15 @@ class LlamaIndexStore(ReadOnlyStore):
         return items, count, told
 
     def _chunk(self, node: BaseNode | None, name: str | None, passages: Passages) -> Chunk:
-        """Return the chunk of a result: the docstore's, which knows its place in the document, or the node's."""
+        """Return the chunk of a result, with its place in the document if the docstore has its neighbors."""
         if node is not None:
-            return passages.chunks.get(node.node_id) or chunk_from_node(node)
+            kept = passages.chunks.get(node.node_id)
+            if kept is not None and node.as_related_node_info().node_type != ObjectType.TEXT:
+                return kept
+            chunk = chunk_with_node(node)
+            if kept is None or not isinstance(chunk, NodeChunk):
+                return chunk
+            return replace(chunk, chunk_index=kept.chunk_index, total_chunks=kept.total_chunks)
         node_id = self._node_id(cast("str", name))
         if (chunk := passages.chunks.get(node_id)) is None:
             raise InvalidParameterError(passages.unreadable.get(node_id, f"the docstore has no node {node_id!r:.80}"))
@@ -521,7 +558,7 @@ class LlamaIndexStore(ReadOnlyStore):
         if condition is None or not self.abilities.narrows_by_id or not self._has_words(passages):
             return None
         passing = {name for name, chunk in passages.chunks.items() if matches(condition, chunk_fields(chunk))}
-        if self._node_ids is None:
+        if not self._node_ids:
             return sorted(passing)
         return [name for name, node_id in list(self._node_ids.items()) if node_id in passing]
 
@@ -572,11 +609,11 @@ async def _unless_refused(asking: Awaitable[_Found]) -> _Found | ServiceError:
         return error
 
 
-def _by_words(passages: Passages, request: SearchRequest) -> list[Candidate]:
+def _by_words(passages: Passages, request: SearchRequest, without: Collection[str]) -> list[Candidate]:
     found: list[Candidate] = []
     for name, score in passages.words.search(request.text or ""):
         chunk = passages.chunks[name]
-        if matches(request.filter, chunk_fields(chunk)):
+        if name not in without and matches(request.filter, chunk_fields(chunk)):
             found.append(Candidate(name, score, chunk))
             if len(found) == request.limit:
                 break

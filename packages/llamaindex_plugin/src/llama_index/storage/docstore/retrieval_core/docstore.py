@@ -94,13 +94,18 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         return bool(await self._found([doc_id]))
 
     def get_document_hash(self, doc_id: str) -> str | None:
-        """Return a node's hash, ``None`` where it is not there."""
+        """Return a node's hash; see :meth:`aget_document_hash`."""
         return self._bridge.run(self.aget_document_hash(doc_id))
 
     async def aget_document_hash(self, doc_id: str) -> str | None:
-        """Return a node's hash, ``None`` where it is not there."""
+        """Return a node's hash.
+
+        Raises:
+            StoreError: There is no such node. LlamaIndex asks for the hash of a new document before it embeds and then
+                writes it, and nothing can be written here.
+        """
         node = await self.aget_document(doc_id, raise_error=False)
-        return None if node is None else node.hash
+        return self._refuse() if node is None else node.hash
 
     def get_all_document_hashes(self) -> dict[str, str]:
         """Return the ids of all passages by the hashes of their nodes; the index has to have vectors."""
