@@ -69,6 +69,7 @@ def test_a_clean_index(shell: Shell) -> None:
         "documents": 2,
         "chunks": 3,
         "unverifiable": 0,
+        "unsealed": 0,
         "mismatches": [],
         "differences": [],
         "absent_sources": [],
@@ -88,7 +89,7 @@ def test_damage_is_told_and_repaired(shell: Shell, kind: str) -> None:
     assert {found["document_id"] for found in report["mismatches"]} == {"docs/moon.md"}
     repaired = shell("verify", "--repair")
     assert repaired.exit_code == 0
-    assert "none differs, 1 documents ingested again" in repaired.stdout
+    assert "none differs, 1 document repaired" in repaired.stdout
     assert shell("verify").exit_code == 0
 
 

@@ -15,7 +15,8 @@
     │   └── DimensionMismatchError             a vector has another length than the index
     ├── SearchError                            a search failed
     │   ├── IncompleteSearchError              not everything that was asked for could be looked at
-    │   │   └── NotYetEmbeddedError            passages have no vector yet
+    │   │   ├── NotYetEmbeddedError            passages have no vector yet
+    │   │   └── DamagedSearchError             chunks lost their vectors or postings
     │   └── UnsupportedSearchError             a store has no search of this kind
     ├── StoreError                             an index cannot be used as asked
     │   ├── IndexNotFoundError                 there is no index at that place
@@ -220,6 +221,10 @@ class SearchError(RetrievalError):
         self.details = dict(details or {})
 
 
+REPAIR = "Run: retrieval verify --repair"
+"""The advice for a damaged index."""
+
+
 class IncompleteSearchError(SearchError):
     """A part of the index could not be searched; a pipeline goes on with the candidates found.
 
@@ -245,6 +250,22 @@ class NotYetEmbeddedError(IncompleteSearchError):
         share = 100 * embedded // chunks
         msg = f"vectors for {share} % of the passages; words alone find the others until indexing is done"
         super().__init__(msg, found, {"chunks": chunks, "embedded": embedded})
+
+
+class DamagedSearchError(IncompleteSearchError):
+    """Parts of an index are missing that were written, so that a search cannot find some chunks.
+
+    Args:
+        kind: Of the search: ``vector`` or ``keyword``.
+        chunks: How many could have been found.
+        missing: How many of them lack their vector, or their postings.
+        found: The candidates among the others, best first.
+    """
+
+    def __init__(self, kind: str, chunks: int, missing: int, found: Sequence[Any]) -> None:
+        part = "vectors" if kind == "vector" else "postings"
+        msg = f"{kind} search is incomplete: {missing} of {chunks} chunks lost their {part}. {REPAIR}"
+        super().__init__(msg, found, {"chunks": chunks, "missing": missing})
 
 
 class UnsupportedSearchError(SearchError):

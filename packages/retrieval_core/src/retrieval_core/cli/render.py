@@ -109,6 +109,12 @@ def print_integrity(report: IntegrityReport) -> None:
             f"! {report.unverifiable:,} chunks have nothing to be compared with: neither a text that is kept nor a file"
         )
         console.print(Text(told, style="yellow"), soft_wrap=True)
+    if report.unsealed:
+        told = (
+            f"! an older version wrote {report.unsealed:,} chunk{'s' * (report.unsealed != 1)} without checksums: "
+            "vectors, pages and sections could not be compared"
+        )
+        console.print(Text(told, style="yellow"), soft_wrap=True)
     if report.absent_sources:
         told = f"! {len(report.absent_sources):,} files are not there any more; what is kept of them was compared"
         console.print(Text(told, style="yellow"), soft_wrap=True)
@@ -116,7 +122,7 @@ def print_integrity(report: IntegrityReport) -> None:
     told = f"{report.documents:,} documents, {report.chunks:,} chunks compared: "
     told += f"{found:,} differ{'s' * (found == 1)}" if found else "none differs"
     if report.repaired:
-        told += f", {len(report.repaired):,} documents ingested again"
+        told += f", {len(report.repaired):,} document{'s' * (len(report.repaired) != 1)} repaired"
     console.print(Text(f"{told} ({report.seconds:.1f} s)"), soft_wrap=True)
 
 

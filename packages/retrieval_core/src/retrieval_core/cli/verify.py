@@ -19,13 +19,13 @@ UNVERIFIABLE = 2
 @click.command("verify")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Compare N documents drawn at random, not all.")
 @click.option("--seed", type=int, metavar="N", help="Draw the same documents as the last time with this number.")
-@click.option("--repair", is_flag=True, help="Ingest what differs again, and nothing else; then compare once more.")
+@click.option("--repair", is_flag=True, help="Repair what differs, and nothing else; then compare again.")
 @index_options
 def verify_command(*, sample: int | None, seed: int | None, repair: bool, given: Given) -> None:
-    """Compare all that is stored with what was read, byte by byte.
+    """Compare everything that is stored with what was read.
 
-    Each chunk is compared with its document's text, and each document with its file where that has changed. Ends with 0
-    if all is as it was read, 1 if anything differs, and 2 if nothing does and something could not be compared.
+    Checks text, fields, vectors and postings of each chunk, and each document with its file if that has changed. Ends
+    with 0 if nothing differs, 1 if anything does, and 2 if nothing does but something could not be compared.
     """
     from retrieval_core.cli.render import print_integrity  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.open import open_index  # noqa: PLC0415

@@ -291,19 +291,19 @@ class Index(RetrievalPipeline):
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
-        """Compare the index with its originals: chunks with their documents, byte by byte, and these with their files.
+        """Compare everything that the index stores with what was read.
 
-        It finds chunks that were changed, cut, swapped or lost, those that are too many, and files that were edited,
-        each with the first byte that differs. Nothing is changed unless ``repair`` is set. What is written meanwhile
-        may look like a mismatch.
+        It finds changed, missing and stray chunks, damaged vectors and postings, and files that were edited since. Text
+        is compared byte by byte, with the first byte that differs. Nothing is changed unless ``repair`` is set. What is
+        written meanwhile may look like a mismatch.
 
         Args:
             sample: How many documents to compare, each as a whole, drawn at random; all where it is not given.
             seed: Of the random choice; the same one draws the same documents of the same index.
             document_ids: Documents to compare beside those of files. Stores list none that were added without a file,
                 so their chunks count as ``unverifiable`` unless they are named here.
-            repair: Whether the documents that differ are ingested again, with the present settings, and no others of
-                the index are touched; the report is of what is there afterwards.
+            repair: Whether to repair what differs, and nothing else: from the index itself as far as that goes, and by
+                reading files again. The report is of what is there afterwards.
 
         Raises:
             InvalidParameterError: A named document is not there, or the sample is less than 1.
@@ -314,14 +314,13 @@ class Index(RetrievalPipeline):
         named = tuple(document_ids)
         seed = secrets.randbits(32) if seed is None else seed  # what was repaired is drawn once more
         report = await self._integrity.run(sample=sample, seed=seed, document_ids=named)
-        if not repair or report.verdict != "mismatch":
+        if not repair or (report.verdict != "mismatch" and not report.unsealed):
             return report
         files, again = await self._integrity.repairable(report)
-        if not files:
-            return report
         await self._ingest(files, None, follow_links=True, again=again)
         checked = await self._integrity.run(sample=sample, seed=seed, document_ids=named)
-        return replace(checked, repaired=tuple(sorted(again)))
+        repaired = report.differing - checked.differing
+        return replace(checked, repaired=tuple(sorted(repaired)))
 
     def describe(self) -> StoreInfo:
         """Say what the index holds and can do."""

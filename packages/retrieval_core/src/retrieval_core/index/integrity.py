@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
-from retrieval_core.ingest.comparison import compare_chunks
+from retrieval_core.ingest.comparison import compare_chunks, compare_fields
 from retrieval_core.ingest.reading import document_hash
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, SelfChecking, StoredDamage
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.run.retry import can_help
-from retrieval_core.types import Document, IntegrityReport, SourceDifference
+from retrieval_core.types import ChunkValidation, Document, IntegrityReport, SourceDifference
 from retrieval_core.types.integrity import difference
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ports import SourceState
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Chunk, ChunkValidation
+    from retrieval_core.types import Chunk
 
 DOCUMENTS_PER_FETCH = 32
+CHUNKS_PER_FETCH = 500
 
 
 @dataclass(slots=True)
@@ -42,13 +43,29 @@ class _Tally:
     mismatches: list[ChunkValidation] = field(default_factory=list["ChunkValidation"])
     differences: list[SourceDifference] = field(default_factory=list[SourceDifference])
     absent: list[str] = field(default_factory=list[str])
+    damage: StoredDamage = field(default_factory=StoredDamage)
+    told: set[str] = field(default_factory=set[str])
 
-    def add(self, results: Sequence[ChunkValidation]) -> None:
-        """Count the results of one document."""
+    def add(self, results: Sequence[ChunkValidation], problems: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Count the results of one document, with further problems of its chunks by their ids."""
         self.documents += 1
+        results = [self.completed(result, (problems or {}).get(result.chunk_id, ())) for result in results]
         self.compared += sum(bool(result.stored_text) and result.original_text is not None for result in results)
         self.unverifiable += sum(result.verdict == "unverifiable" for result in results)
         self.mismatches += [result for result in results if result.verdict == "mismatch"]
+
+    def add_rest(self, chunks: Iterable[Chunk]) -> None:
+        """Count damaged chunks that are of no document that was compared."""
+        rest = [ChunkValidation(each.id, each.document_id, each.source, each.text, None) for each in chunks]
+        self.stored += len(rest)
+        self.mismatches += [self.completed(result) for result in rest]
+
+    def completed(self, result: ChunkValidation, problems: Sequence[str] = ()) -> ChunkValidation:
+        """Return a result with all that is known to be wrong with the chunk."""
+        damage = self.damage.chunks.get(result.chunk_id)
+        self.told.add(result.chunk_id)
+        told = (*problems, *(damage.problems if damage is not None else ()))
+        return replace(result, problems=(*result.problems, *told)) if told else result
 
     def differs(self, source: str | None, name: str | None, problem: str, stored: str = "", original: str = "") -> None:
         """Note a document that is not what its file says, with both texts where these are known."""
@@ -115,8 +132,10 @@ class IntegrityCheck:
         # A store that another program filled may not know which chunks a document has; this one is there in any case.
         chunks = {**fetched.chunks, chunk_id: chunk}
         results = await asyncio.to_thread(compare_chunks, name, source, text, list(chunks.values()))
+        tally = _Tally(damage=await self._damage((name,)))
         # A part of the text that no chunk holds may bear the name of the chunk behind it.
-        return next((result for result in reversed(results) if result.chunk_id == chunk_id), None)
+        found = next((result for result in reversed(results) if result.chunk_id == chunk_id), None)
+        return found and tally.completed(found)
 
     async def run(self, *, sample: int | None, seed: int, document_ids: Iterable[str]) -> IntegrityReport:
         """Compare all documents, or some; see :meth:`retrieval_core.Index.acheck_integrity`."""
@@ -130,10 +149,12 @@ class IntegrityCheck:
         names: dict[str, list[str]] = {source: [] for source in held if sample is None}
         for source, name in chosen:
             names.setdefault(source, []).append(name)
-        tally = _Tally()
+        looked_at = None if sample is None else [*(name for _, name in chosen), *added]
+        tally = _Tally(damage=await self._damage(looked_at))
         for source, of_source in names.items():
             await self._check_source(_File(states[source], of_source, held[source], sample is None), tally)
         await self._check_added(added, tally)
+        await self._check_rest({name: source for source, named in held.items() for name in named}, tally)
         if sample is None:
             info = value_of(await self._begin().on("store").call("describe", self._store.describe))
             tally.unverifiable += max(0, info.chunks - tally.stored)
@@ -146,6 +167,7 @@ class IntegrityCheck:
             absent_sources=tuple(tally.absent),
             repaired=(),
             seconds=time.perf_counter() - started,
+            unsealed=tally.damage.unsealed,
         )
 
     async def repairable(self, report: IntegrityReport) -> tuple[list[Path], set[str]]:
@@ -165,6 +187,40 @@ class IntegrityCheck:
             source, text = (document.source, document.text) if document is not None else (None, None)
             tally.add(await asyncio.to_thread(compare_chunks, name, source, text, chunks))
 
+    async def _check_rest(self, source_of: Mapping[str, str], tally: _Tally) -> None:
+        """Tell of all other damage that the store has found."""
+        rest = sorted(tally.damage.chunks.keys() - tally.told)
+        for start in range(0, len(rest), CHUNKS_PER_FETCH):
+            await self._add_rest(rest[start : start + CHUNKS_PER_FETCH], tally)
+        for name, damage in tally.damage.documents.items():
+            for problem in damage.problems:
+                tally.differs(source_of.get(name), name, f"of its record, {problem.removeprefix('its ')}")
+        for problem in tally.damage.problems:
+            tally.differs(None, None, problem)
+
+    async def _add_rest(self, names: Sequence[str], tally: _Tally) -> None:
+        """Tell of damaged chunks: of all at once, or if a record cannot be read, one by one."""
+        outcome = await fetch(self._begin(), self._store, FetchRequest(chunk_ids=tuple(names)))
+        if not (isinstance(outcome, Failed) and is_damage(outcome.error) and not can_help(outcome.error)):
+            tally.add_rest(value_of(outcome).chunks.values())
+        elif len(names) == 1:
+            name = tally.damage.chunks[names[0]].document_id
+            if name in {each.document_id for each in tally.differences}:
+                return  # it was told when its document was read
+            tally.differs(None, name, f"the chunk {names[0]!r} cannot be read: {outcome.error}")
+        else:
+            for name in names:
+                await self._add_rest((name,), tally)
+
+    async def _damage(self, document_ids: Sequence[str] | None) -> StoredDamage:
+        """Return what the store finds by its checksums; nothing for one that keeps none."""
+        if not isinstance(self._store, SelfChecking):
+            return StoredDamage()
+        outcome = await self._begin().on("store").call("find_damage", self._store.find_damage, document_ids)
+        if isinstance(outcome, Failed) and is_damage(outcome.error) and not can_help(outcome.error):
+            return StoredDamage(problems=(f"checksums cannot be compared: {outcome.error}",))
+        return value_of(outcome)
+
     async def _check_source(self, file: _File, tally: _Tally) -> None:
         """Compare documents of one file with the texts that are kept of them, and with the file where it is needed.
 
@@ -176,7 +232,8 @@ class IntegrityCheck:
             if document is None:
                 file.without_text[name] = chunks
                 continue
-            tally.add(await asyncio.to_thread(compare_chunks, name, state.source, document.text, chunks))
+            compared = await asyncio.to_thread(compare_chunks, name, state.source, document.text, chunks)
+            tally.add(compared, compare_fields(document, chunks))
             if not await asyncio.to_thread(_is_proved, document, state.recipe):
                 file.unproven[name] = document
         now = await self._ingester.hash_of(state.source)

@@ -112,7 +112,7 @@ def integrity_to_json(report: IntegrityReport) -> dict[str, Any]:
     """
     return {
         "verdict": report.verdict,
-        **_fields(report, "documents chunks unverifiable"),
+        **_fields(report, "documents chunks unverifiable unsealed"),
         "mismatches": [
             {
                 **_fields(chunk, "chunk_id document_id source"),

@@ -8,7 +8,7 @@ before, between and after them there is nothing but white space.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.types import content_hash
 from retrieval_core.types.integrity import ChunkValidation
@@ -16,7 +16,8 @@ from retrieval_core.types.integrity import ChunkValidation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from retrieval_core.types import Chunk, Span
+    from retrieval_core.ports import RecordDamage
+    from retrieval_core.types import Chunk, Document, Section, Span
 
 
 def compare_chunks(
@@ -46,6 +47,54 @@ def compare_chunks(
     for chunk, span in sorted(placed, key=lambda item: (item[1].start, item[0].id != _name(item[0]), item[0].id)):
         walk.compare(chunk, span)
     return (*alone, *walk.finished())
+
+
+def compare_fields(document: Document, chunks: Iterable[Chunk]) -> dict[str, tuple[str, ...]]:
+    """Return, by chunk id, which fields of chunks are not those of the record of their document, a file's."""
+    found: dict[str, tuple[str, ...]] = {}
+    for chunk in chunks:
+        same = {
+            "source": chunk.source == document.source,
+            "metadata": chunk.metadata == document.metadata,
+            "timestamp": chunk.timestamp == document.timestamp,
+            "title": _is_title(chunk.title, document.title),
+        }
+        if differing := [f"its {name} is not that of its document" for name, is_same in same.items() if not is_same]:
+            found[chunk.id] = tuple(differing)
+    return found
+
+
+def restore_chunk(
+    chunk: Chunk, damage: RecordDamage, document: Document | None, section: Section | None
+) -> Chunk | None:
+    """Return a damaged chunk as it was; ``None`` if that takes more than the index has.
+
+    Args:
+        chunk: As it is stored.
+        damage: What is wrong with it.
+        document: Its document; ``None`` if that is not there, or is damaged too.
+        section: Its section; ``None`` if that is not there.
+    """
+    changed = {*damage.changed} - {"vector", "postings"}
+    values: dict[str, Any] = {}
+    if section is not None and section.path:
+        values["section_path"] = section.path
+    if document is not None:
+        values |= {"title": document.title, "source": document.source, "metadata": document.metadata}
+        if chunk.span is not None:
+            values["text"] = document.text[chunk.span.start : chunk.span.end]
+    fields = {"section_path" if claim == "section" else claim for claim in changed}
+    if damage.is_stray or not fields <= values.keys():
+        return None
+    restored = replace(chunk, **{name: values[name] for name in fields})
+    return restored if content_hash(restored.text) == chunk.content_hash else None
+
+
+def _is_title(kept: str | None, whole: str | None) -> bool:
+    """Whether a chunk's title is that of its document, shortened or left out where the embedder reads no more."""
+    if kept is None or kept == whole:
+        return True
+    return kept.endswith("…") and (whole or "").startswith(kept[:-1])
 
 
 class _Walk:

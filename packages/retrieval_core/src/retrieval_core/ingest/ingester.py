@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn
 
 from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
-from retrieval_core.errors import ConfigurationError, IndexNotFoundError, RetrievalError, UnreadableFileError
+from retrieval_core.errors import (
+    ConfigurationError,
+    IndexNotFoundError,
+    RetrievalError,
+    StoreError,
+    UnreadableFileError,
+)
 from retrieval_core.ingest.batches import (
     CHUNKS_PER_WRITE,
     Batch,
@@ -24,6 +31,7 @@ from retrieval_core.ingest.batches import (
     chunks_in,
     equal_together,
 )
+from retrieval_core.ingest.comparison import restore_chunk
 from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
 from retrieval_core.ingest.parsed import ParsedDocument
@@ -31,7 +39,17 @@ from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
-from retrieval_core.ports import AddsVectors, Change, ChunkRange, CountsTokens, FetchRequest, Optimizes, SourceState
+from retrieval_core.ports import (
+    AddsVectors,
+    Change,
+    ChunkRange,
+    CountsTokens,
+    FetchRequest,
+    Optimizes,
+    SelfChecking,
+    SelfRepairing,
+    SourceState,
+)
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.vectors import is_zero
 
@@ -51,8 +69,11 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import Note, OnProgress
-    from retrieval_core.ports import CataloguedStore, Embedder
+    from retrieval_core.ports import CataloguedStore, Embedder, StoredDamage
     from retrieval_core.types import Chunk, Document, Section, Vector
+
+
+logger = logging.getLogger("retrieval_core")
 
 
 def approximate_tokens(text: str) -> int:
@@ -101,6 +122,7 @@ class Ingester:
         self._late = store if embedder is not None and isinstance(store, AddsVectors) else None
         self._words_first = words_first and self._late is not None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
+        self._is_checked = False
         self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
         self._recipe = recipe_of(chunking, self._vectors.recipe)
         self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
@@ -147,6 +169,7 @@ class Ingester:
             discover, paths, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore
         )
         known = await self._store.sources()
+        damaged = await self._repair(known, discovery.files, is_asked=again is not None)
         tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
         refused = (*discovery.refused, *_missing(discovery, known))
         for path, reason in refused:  # its name may not be valid Unicode
@@ -154,8 +177,8 @@ class Ingester:
         writes = 0
         words_first = False  # so a few changed passages are never without their vectors
         async with self._recorded(tally) as record:
-            async for batch in batches(self._read_all(discovery.files, known, again, isolated=isolated)):
-                former = await self._former_vectors(batch) if again is None else {}
+            async for batch in batches(self._read_all(discovery.files, known, damaged, again, isolated=isolated)):
+                former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
                 words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
                 writes += await self._write(batch, former, words_first=words_first)
                 tally.count(batch)
@@ -282,17 +305,77 @@ class Ingester:
         """End the threads. Closing twice is fine."""
         self._pool.close()
 
+    async def _repair(
+        self, known: Mapping[str, SourceState], files: Sequence[FoundFile], *, is_asked: bool
+    ) -> Mapping[str, frozenset[str]]:
+        """Repair what is damaged from what is intact in the index, and return the documents to read again.
+
+        Unless it is asked for, this is done once in a process, and only for an index on this machine's disk.
+
+        Returns:
+            Ids of damaged documents, by their source.
+        """
+        store = self._store
+        repair = store.repair if isinstance(store, SelfRepairing) else None
+        is_due = is_asked or (repair is not None and not self._is_checked)
+        if not is_due or not isinstance(store, SelfChecking):
+            return {}
+        self._is_checked = True
+        try:
+            damage = await store.find_damage()
+        except IndexNotFoundError:
+            return {}
+        if damage.is_none and not damage.unsealed:
+            return {}
+        if not damage.is_none:
+            logger.warning("the index is damaged, and is repaired: %s", damage.summary)
+        if repair is not None:
+            await repair()
+            damage = await store.find_damage()
+        held = {source: await store.documents_of(source) for source in known}
+        readable = {file.source for file in files}
+        names = damage.document_ids
+        damaged = {
+            source: names & documents.keys()
+            for source, documents in held.items()
+            if source in readable and (names & documents.keys() or len(documents) != known[source].documents)
+        }
+        await self._rebuild(damage, names - {name for found in damaged.values() for name in found})
+        return damaged
+
+    async def _rebuild(self, damage: StoredDamage, names: Collection[str]) -> None:
+        """Write those chunks of some documents again whose damage the index itself can undo."""
+        for name in sorted(names):
+            ids = tuple(key for key, found in damage.chunks.items() if found.document_id == name)
+            try:
+                fetched = await self._store.fetch(FetchRequest(chunk_ids=ids, document_ids=(name,)))
+                parents = tuple({chunk.parent_id for chunk in fetched.chunks.values() if chunk.parent_id is not None})
+                sections = (await self._store.fetch(FetchRequest(section_ids=parents))).sections
+            except StoreError:  # some of it cannot be read, and so not be built again
+                continue
+            document = None if name in damage.documents else fetched.documents.get(name)
+            built = (
+                restore_chunk(chunk, damage.chunks[key], document, sections.get(chunk.parent_id or ""))
+                for key, chunk in fetched.chunks.items()
+            )
+            chunks = tuple(chunk for chunk in built if chunk is not None)
+            if chunks:
+                vectors, named = await self._vectors.passages(chunks), await self._vectors.named(chunks)
+                await self._upsert(Change(chunks=chunks, vectors=vectors, named_vectors=named))
+
     async def _read_all(
         self,
         files: Sequence[FoundFile],
         known: Mapping[str, SourceState],
+        damaged: Mapping[str, frozenset[str]],
         again: Collection[str] | None,
         *,
         isolated: bool,
     ) -> AsyncIterator[Prepared | Finished]:
         owners: dict[str, str] = {}
         for file in files:
-            async for item in self._read(file, known.get(file.source), owners, again, isolated=isolated):
+            anew = damaged.get(file.source) if again is None else {*again, *damaged.get(file.source, ())}
+            async for item in self._read(file, known.get(file.source), owners, anew, isolated=isolated):
                 yield item
 
     async def _read(
@@ -375,9 +458,13 @@ class Ingester:
         if writes > 1 and isinstance(self._store, Optimizes):
             await self._store.optimize()
 
-    async def _former_vectors(self, batch: Batch) -> dict[str, Vector]:
-        """Return the vectors that the index has of the former passages of a batch's documents, by their text."""
-        names = [item.document.id for item in batch if isinstance(item, Prepared) and not item.is_new]
+    async def _former_vectors(self, batch: Batch, damaged: Collection[str]) -> dict[str, Vector]:
+        """Return the vectors that the index has of the former passages of a batch's documents, by their text.
+
+        Those of damaged documents are not used.
+        """
+        former = (item.document.id for item in batch if isinstance(item, Prepared) and not item.is_new)
+        names = [name for name in former if name not in damaged]
         if self._embedder is None or not names:
             return {}
         ranges = tuple(map(ChunkRange.whole, names))

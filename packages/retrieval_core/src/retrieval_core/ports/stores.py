@@ -11,7 +11,7 @@ from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from retrieval_core.types import Chunk, Document, Matrix, Section, Vector
     from retrieval_core.types.filters import Filter
@@ -352,6 +352,95 @@ class Optimizes(Protocol):
 
     async def optimize(self) -> None:
         """Arrange what was written, after a run of writes; what is found stays the same.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than the store waits.
+            StoreError: The index cannot be written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDamage:
+    """A record that is no longer what was written.
+
+    Attributes:
+        document_id: Of its document.
+        changed: Names of what was changed, such as ``title`` or ``vector``.
+        missing: Names of what is missing, such as ``vector`` or ``postings``.
+        is_stray: Whether this library did not write it.
+    """
+
+    document_id: str
+    changed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    is_stray: bool = False
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence for each, for people."""
+        told = [f"its {name} {'are' if name == 'postings' else 'is'} missing" for name in self.missing]
+        told += [f"its {name} {'were' if name == 'postings' else 'was'} changed after writing" for name in self.changed]
+        return (*told, "it was not written by retrieval-core") if self.is_stray else tuple(told)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDamage:
+    """Records of a store that are not what their checksums say.
+
+    Attributes:
+        chunks: By chunk id.
+        documents: Records of documents and of their sections, by the document's id.
+        incomplete: Ids of documents that have fewer chunks than were written.
+        problems: Of the index as a whole, one sentence each, for people.
+        unsealed: How many chunks have no checksums, since an older version of this library wrote them.
+    """
+
+    chunks: Mapping[str, RecordDamage] = field(default_factory=dict[str, RecordDamage])
+    documents: Mapping[str, RecordDamage] = field(default_factory=dict[str, RecordDamage])
+    incomplete: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+    unsealed: int = 0
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing is damaged."""
+        return not (self.chunks or self.documents or self.incomplete or self.problems)
+
+    @property
+    def document_ids(self) -> frozenset[str]:
+        """Ids of all documents of which something is damaged."""
+        return self.incomplete | self.documents.keys() | {found.document_id for found in self.chunks.values()}
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        return "; ".join((f"chunks: {len(self.chunks)}, documents: {len(self.document_ids)}", *self.problems))
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """An optional protocol of stores: checksums are written with each record, and compared when asked."""
+
+    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
+        """Compare what is stored with the checksums that were written with it. Nothing is written.
+
+        Args:
+            document_ids: Of the documents to look at; all where it is not given.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
+            StoreError: The index cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class SelfRepairing(SelfChecking, Protocol):
+    """An optional protocol of stores on a disk: what the index derives from its chunks can be built again."""
+
+    async def repair(self) -> None:
+        """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.
 
         Raises:
             IndexBusyError: Another process wrote for longer than the store waits.

@@ -104,8 +104,8 @@ class SourceDifference:
     """A document that is no longer what its file says, or cannot be read from the index.
 
     Attributes:
-        source: The file; ``None`` for a document that came from none.
-        document_id: ``None`` where it is not known which of the file's documents it is.
+        source: The file; ``None`` for a document that came from none, and for the index as a whole.
+        document_id: ``None`` where it is not known which of the file's documents it is, and for the index as a whole.
         problem: For people.
         difference: Where the texts of index and file part; ``None`` where they do not, or one could not be read.
     """
@@ -128,8 +128,10 @@ class IntegrityReport:
         unverifiable: Chunks for which nothing is known to compare with: neither their document's text nor a file that
             can be read, or they belong to no file and were not named.
         absent_sources: Files that are not there any more; their chunks were compared with the text that is kept.
-        repaired: Ids of the documents that were ingested again, after which the rest was found.
+        repaired: Ids of the documents that differed before, and were repaired.
         seconds: Wall time.
+        unsealed: Chunks without checksums, which an older version of this library wrote: their vectors, pages and
+            sections could not be compared.
     """
 
     documents: int
@@ -140,10 +142,17 @@ class IntegrityReport:
     absent_sources: tuple[str, ...]
     repaired: tuple[str, ...]
     seconds: float
+    unsealed: int = 0
 
     @property
     def verdict(self) -> IntegrityVerdict:
         """``mismatch`` where anything differs, else ``unverifiable`` where anything is."""
         if self.mismatches or self.differences:
             return "mismatch"
-        return "unverifiable" if self.unverifiable else "clean"
+        return "unverifiable" if self.unverifiable or self.unsealed else "clean"
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """Ids of the documents of which something differs."""
+        found = (*self.mismatches, *self.differences)
+        return frozenset(each.document_id for each in found if each.document_id is not None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar, cast
 
 from retrieval_core.errors import IndexFormatError
 from retrieval_core.ports import SourceState
@@ -145,6 +146,19 @@ def _chunk_from_row(row: Row) -> Chunk:
         metadata=_from_json(row[19]),
         text=row[20],
     )
+
+
+def indexed_text_of(title: object, section_path: object, text: object) -> str:
+    """Return :attr:`Chunk.indexed_text` of three columns; what is damaged of them is left out."""
+    path: tuple[str, ...] = ()
+    with suppress(TypeError, ValueError):
+        path = tuple(filter(_is_text, json.loads(cast("str", section_path))))
+    chunk = Chunk("", "", text if _is_text(text) else "", title=title if _is_text(title) else None, section_path=path)
+    return chunk.indexed_text
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _document_to_row(document: Document) -> Row:

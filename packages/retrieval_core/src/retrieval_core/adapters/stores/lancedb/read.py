@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.lancedb.rows import read_rows, read_values, read_vectors
-from retrieval_core.adapters.stores.lancedb.schema import VECTOR, digest, is_record
+from retrieval_core.adapters.stores.lancedb.rows import FORMS, damage_of_row, read_rows, read_values, read_vectors
+from retrieval_core.adapters.stores.lancedb.schema import SEAL, VECTOR, ZERO, digest, is_record
+from retrieval_core.adapters.stores.lancedb.vendor import arrow
+from retrieval_core.adapters.stores.lancedb.view import ALL
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
-from retrieval_core.ports import Fetched
+from retrieval_core.ports import Fetched, StoredDamage
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.adapters.stores.lancedb.schema import Record
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.adapters.stores.rows import RowForm
-    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, SourceState
+    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, RecordDamage, SourceState
     from retrieval_core.types import Chunk, Vector
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
 
 LARGEST_INTEGER = 2**63 - 1
+SCANNED_AT_ONCE = 5000
+"""Rows read at a time where all are."""
 RANGES = 50
 """Ranges of passages that one expression names."""
 
@@ -107,6 +111,53 @@ def fields(view: View) -> dict[str, FieldInfo]:
     for row in read_rows(view.select(is_record("chunk"), FIELD_COLUMNS), FIELD_COLUMNS):
         counter.add(fields_of(row))
     return counter.catalogue()
+
+
+def find_damage(view: View, document_ids: Collection[str] | None) -> StoredDamage:
+    """Compare chunks, documents and sections with the checksums that were written with them."""
+    dimension = view.manifest.dimension
+    chunks: dict[str, RecordDamage] = {}
+    documents: dict[str, RecordDamage] = {}
+    if SEAL not in view.table.schema.names:
+        return StoredDamage(unsealed=view.count(is_record("chunk")) if document_ids is None else 0)
+    unsealed = 0
+    names = tuple(
+        dict.fromkeys(("record", "id", "terms", SEAL, *(name for _, form in FORMS.values() for name in form)))
+    )
+    columns = (*names, *(() if dimension is None else (VECTOR, VECTOR + ZERO)))
+    for table in _sealed(view, document_ids, columns):
+        vectors: Any = repeat(None)
+        if dimension is not None:
+            is_zero = table.column(VECTOR + ZERO).to_pylist()
+            there = table.column(VECTOR).is_valid().to_pylist()
+            rows = zip(read_vectors(table, dimension), there, is_zero, strict=True)
+            vectors = [vector if is_there or zero else None for vector, is_there, zero in rows]
+        for values, vector in zip(read_rows(table, names), vectors, strict=False):
+            row = dict(zip(names, values, strict=True))
+            if row[SEAL] is None:
+                unsealed += row["record"] == "chunk"
+            elif (found := damage_of_row(row, vector, has_vectors=dimension is not None)) is not None:
+                if row["record"] == "chunk":
+                    chunks[row["id"]] = found
+                else:
+                    documents[found.document_id] = found
+    return StoredDamage(chunks, documents, unsealed=unsealed)
+
+
+def _sealed(view: View, document_ids: Collection[str] | None, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the rows of the records with checksums, of all documents or of some, as Arrow tables."""
+    kinds = is_record("chunk", "document", "section")
+    if document_ids is not None:
+        yield from view.select_named("owner", map(digest, document_ids), columns, kinds)
+        return
+    batches = view.table.search().where(kinds).limit(ALL).select(list(columns)).to_batches(SCANNED_AT_ONCE)
+    yield from (arrow().Table.from_batches([batch]) for batch in batches)
+
+
+def count_lost(view: View, column: str) -> int:
+    """Return how many chunks lack their vector or their terms."""
+    more = f" AND {column}{ZERO} IS NOT TRUE" if column == VECTOR else ""
+    return view.count(f"{is_record('chunk')} AND {column} IS NULL{more}")
 
 
 def _named(view: View, record: Record, names: Iterable[str], columns: Sequence[str]) -> Iterator[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.lancedb.schema import (
+    SEAL,
     VECTOR,
     ZERO,
     arrow_schema,
@@ -15,18 +17,26 @@ from retrieval_core.adapters.stores.lancedb.schema import (
 )
 from retrieval_core.adapters.stores.lancedb.vendor import arrow
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
+from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum, damage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.rows import RowForm
-    from retrieval_core.ports import Change, Manifest
+    from retrieval_core.ports import Change, Manifest, RecordDamage
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Matrix, Vector
 
 T = TypeVar("T")
 Row: TypeAlias = "dict[str, Any]"
 """Values by column; absent columns are null."""
+FORMS = {
+    "chunk": (CHUNK_SEAL, CHUNKS.columns),
+    "document": (DOCUMENT_SEAL, DOCUMENTS.columns),
+    "section": (SECTION_SEAL, SECTIONS.columns),
+}
+"""The checksums and the columns of each kind of record that has checksums."""
+_EXTRA = Struct("<2I")
 
 
 def rows_of(change: Change, analyzer: Analyzer, first_number: int) -> dict[str, Row]:
@@ -79,6 +89,41 @@ def vectors_of(change: Change, manifest: Manifest) -> dict[str, dict[str, Vector
     for name, vectors in change.named_vectors.items():
         found[vector_column(name)] = {digest("chunk", key): unit_rows(vector) for key, vector in vectors.items()}
     return found
+
+
+def seal_rows(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]]) -> None:
+    """Give rows their checksums: those of the record, then for a chunk those of its terms and its vector."""
+    for key, row in rows.items():
+        if (form := FORMS.get(row["record"])) is not None:
+            seal, columns = form
+            kept = seal.of([row[column] for column in columns])
+            if row["record"] == "chunk":
+                kept += _extra(row["terms"], vectors.get(VECTOR, {}).get(key))
+            row[SEAL] = kept.hex()
+
+
+def damage_of_row(row: Row, vector: Vector | None, *, has_vectors: bool) -> RecordDamage | None:
+    """Return what is wrong with a row that has checksums; ``None`` for nothing.
+
+    Args:
+        row: Of a chunk, document or section.
+        vector: The chunk's own; ``None`` if it has none.
+        has_vectors: Whether the index has vectors.
+    """
+    seal, columns = FORMS[row["record"]]
+    kept = bytes.fromhex(row[SEAL])
+    parts: dict[str, bool | None] = {}
+    if row["record"] == "chunk":
+        terms, of_vector = _EXTRA.unpack(kept[seal.size :])
+        parts["postings"] = None if row["terms"] is None else checksum(row["terms"].encode()) == terms
+        if has_vectors:
+            parts["vector"] = None if vector is None else checksum(vector.tobytes()) == of_vector
+    owner = row["id" if row["record"] == "document" else "document_id"]
+    return damage_of(owner, seal, [row[column] for column in columns], kept, parts)
+
+
+def _extra(terms: str, vector: Vector | None) -> bytes:
+    return _EXTRA.pack(checksum(terms.encode()), 0 if vector is None else checksum(vector.tobytes()))
 
 
 def to_arrow(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]], manifest: Manifest) -> Any:

@@ -32,6 +32,8 @@ WORDS_INDEX: Final = "terms_idx"
 VECTOR: Final = "vector"
 ZERO: Final = "_is_zero"
 """Suffix of the column that marks zero vectors, for which LanceDB has no cosine."""
+SEAL: Final = "seal"
+"""Checksums of a record, in hexadecimal; tables of older versions of this library get the column when written to."""
 LOOKED_UP: Final = ("key", "owner", "parent", "source_key", "number")
 """Columns with an index of their own, by which rows are found."""
 BATCH: Final = 500
@@ -77,6 +79,7 @@ def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
         fields.append(pa.field(name, pa.int64() if name in INTEGER_COLUMNS else text))
     for column in vector_columns(manifest):
         fields += [pa.field(column, pa.list_(pa.float32(), manifest.dimension)), pa.field(column + ZERO, pa.bool_())]
+    fields.append(pa.field(SEAL, pa.string()))
     if not is_whole:
         return pa.schema(fields)
     about = {

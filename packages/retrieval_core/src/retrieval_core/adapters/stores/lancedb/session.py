@@ -212,6 +212,9 @@ class LanceDBSession:
             elif self._table is None:
                 self._table = self._connection().open_table(self._name)
             table = self._table
+        if schema.SEAL not in table.schema.names:
+            schema.read_about(table.schema, self.location)
+            table.add_columns({schema.SEAL: "cast(NULL as string)"})
         if self._view is not None:
             return table
         schema.read_about(table.schema, self.location)

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.lancedb import read, write
+from retrieval_core.adapters.stores.lancedb.schema import VECTOR
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
-from retrieval_core.errors import InvalidParameterError, StoreError
+from retrieval_core.errors import DamagedSearchError, InvalidParameterError, StoreError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.adapters.stores.local import Match
-    from retrieval_core.ports import Change, SearchRequest
+    from retrieval_core.ports import Change, SearchRequest, StoredDamage
     from retrieval_core.text.analysis import Analyzer
 
 TABLE = "text_pages"
@@ -103,6 +104,27 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         """
         await self._current().sweep()
 
+    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
+        """Compare what is stored with the checksums that were written with it. Nothing is written.
+
+        Args:
+            document_ids: Of the documents to look at; all where it is not given.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be read.
+        """
+        return await self._current().read(lambda view: read.find_damage(view, document_ids))
+
+    async def repair(self) -> None:
+        """Update the indexes on the disk; damaged rows are for the caller to write again.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
+            StoreError: The index cannot be written.
+        """
+        await self.optimize()
+
     def _open(self) -> LanceDBSession:
         return LanceDBSession(self._path, self._table, self._busy_timeout, self._identity.manifest())
 
@@ -143,7 +165,21 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             if dense is not None:
                 found = search.fuse(dense, found, request.limit)
         vectors = read.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
-        return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)
+        candidates = tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)
+        if request.vector is not None and request.vector_name is None:
+            self._check_whole(view, VECTOR, candidates)
+        if request.text is not None:
+            self._check_whole(view, "terms", candidates)
+        return candidates
+
+    @staticmethod
+    def _check_whole(view: View, column: str, found: Sequence[Candidate]) -> None:
+        """Raise :class:`DamagedSearchError` if chunks lack what was searched; counted once for each version."""
+        if column not in view.lost:
+            view.lost[column] = read.count_lost(view, column)
+        if view.lost[column]:
+            kind = "vector" if column == VECTOR else "keyword"
+            raise DamagedSearchError(kind, read.count(view)[1], view.lost[column], found)
 
 
 ADAPTER = Adapter(

@@ -71,6 +71,7 @@ class View:
         indexed: Columns of vectors that have an index.
         history: An object shared by all views of this process that came from one another by writes; a new one after
             another table, or an older copy, has taken the place.
+        lost: How many chunks lack a part, by its column; filled by searches.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class View:
         self.manifest = manifest
         self.indexed = indexed
         self.history = history
+        self.lost: dict[str, int] = {}
 
     @property
     def version(self) -> int:

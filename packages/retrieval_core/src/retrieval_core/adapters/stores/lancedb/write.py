@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.lancedb.rows import Row, rows_of, to_arrow, vectors_of
+from retrieval_core.adapters.stores.lancedb.rows import Row, rows_of, seal_rows, to_arrow, vectors_of
 from retrieval_core.adapters.stores.lancedb.schema import any_of, digest
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def apply_change(view: View, table: Any, change: Change, analyzer: Analyzer) -> 
         if stale:
             table.delete(" OR ".join(any_of("key", stale)))
         return 0
+    vectors = vectors_of(change, view.manifest)
+    seal_rows(rows, vectors)
     rows |= stale
-    data = to_arrow(rows, vectors_of(change, view.manifest), view.manifest)
+    data = to_arrow(rows, vectors, view.manifest)
     merge = table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
     merge.execute(data, on_bad_vectors="null")  # a vector that is absent is "bad" too; those given were checked
     return len(rows)

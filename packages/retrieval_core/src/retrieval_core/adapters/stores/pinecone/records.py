@@ -8,7 +8,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD, TEXT, storable
+from retrieval_core.adapters.stores.rows import CHUNKS
+from retrieval_core.adapters.stores.seals import CHUNK_SEAL, damage_of, is_like, sketch
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types import Chunk, PageSpan, Span
 from retrieval_core.types.filters import chunk_fields
@@ -16,6 +20,7 @@ from retrieval_core.types.filters import chunk_fields
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from retrieval_core.ports import RecordDamage
     from retrieval_core.types import Matrix
 
 # Pinecone's limits, from its reference (Database limits: operation and identifier limits).
@@ -73,7 +78,7 @@ def records_of(
     """
     records: list[PineconeRecord] = []
     for position, chunk in enumerate(chunks):
-        metadata = _metadata(chunk)
+        metadata = _metadata(chunk, sketch(vectors[position]))
         check_size(f"chunk {chunk.id!r:.80}", metadata, location)
         records.append(PineconeRecord(vector_id(chunk.id), vectors[position].tolist(), metadata, sparse[position]))
     return records
@@ -142,7 +147,23 @@ def chunk_of(metadata: Mapping[str, Any]) -> Chunk:
         raise IndexFormatError(msg) from error
 
 
-def _metadata(chunk: Chunk) -> dict[str, Any]:
+def damage_of_record(values: Sequence[float], metadata: Mapping[str, Any]) -> tuple[str, RecordDamage | None] | None:
+    """Return the id of the chunk of a record that we wrote, and what is wrong with it or ``None``.
+
+    Returns:
+        ``None`` if it has no checksums.
+    """
+    chunk = chunk_of(metadata)
+    kept = json.loads(metadata[RECORD])
+    if "seal" not in kept:
+        return None
+    vector = np.asarray(values, dtype=np.float32)
+    parts = {"vector": is_like(vector, kept["vector"]) if len(vector) else None}
+    seal = bytes.fromhex(kept["seal"])
+    return chunk.id, damage_of(chunk.document_id, CHUNK_SEAL, CHUNKS.to_row(chunk), seal, parts)
+
+
+def _metadata(chunk: Chunk, vector: Sequence[float]) -> dict[str, Any]:
     native = storable(chunk_fields(chunk))
     bare = Chunk(chunk.id, chunk.document_id, chunk.text)
     optional: dict[str, Any] = {
@@ -169,6 +190,8 @@ def _metadata(chunk: Chunk) -> dict[str, Any]:
             [key] if isinstance(value, str) and len(value) > _LONG and native.get(key) == value else [key, value]
             for key, value in chunk.metadata.items()
         ],
+        "seal": CHUNK_SEAL.of(CHUNKS.to_row(chunk)).hex(),
+        "vector": vector,
     }
     return {
         **native,

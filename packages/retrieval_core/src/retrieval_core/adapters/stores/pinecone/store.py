@@ -14,24 +14,32 @@ from retrieval_core.adapters.stores.foreign import check_names
 from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
+from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
 from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
 from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, NamespaceReader
-from retrieval_core.adapters.stores.pinecone.records import PineconeRecord, batches, records_of, vector_id
+from retrieval_core.adapters.stores.pinecone.records import (
+    PineconeRecord,
+    batches,
+    damage_of_record,
+    records_of,
+    vector_id,
+)
 from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,
     IncompleteSearchError,
+    IndexFormatError,
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.ports import Candidate, Fetched, RecordDamage, StoredDamage, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pydantic import SecretStr
 
@@ -253,6 +261,37 @@ class PineconeStore:
                     if request.with_vectors:
                         vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
         return Fetched(chunks=chunks, vectors=vectors)
+
+    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
+        """Compare chunks with the checksums that were written with them; reads all with their vectors.
+
+        Args:
+            document_ids: Of the documents to look at; all where it is not given.
+
+        Raises:
+            ServiceError: Pinecone failed.
+        """
+        self._connection.check_open()
+        condition: dict[str, Any] = {POSITION: {"$gte": 0}}
+        if document_ids is not None:
+            condition = {DOCUMENT: {"$in": [name for name in document_ids if is_text(name)]}}
+        found: dict[str, RecordDamage] = {}
+        unsealed = 0
+        async for record_id, record in self._connection.matching(self._namespace, condition):
+            metadata = record.metadata or {}
+            if RECORD not in metadata:
+                continue
+            try:
+                compared = damage_of_record(record.values or (), metadata)
+            except IndexFormatError:
+                document_id = str(metadata.get(DOCUMENT, ""))
+                found[record_id] = RecordDamage(document_id, ("record",))
+                continue
+            if compared is None:
+                unsealed += 1
+            elif compared[1] is not None:
+                found[compared[0]] = compared[1]
+        return StoredDamage(found, unsealed=unsealed)
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""

@@ -15,6 +15,15 @@ from uuid import UUID
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.qdrant.filters import OWN, digested
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
+from retrieval_core.adapters.stores.seals import (
+    CHUNK_SEAL,
+    DOCUMENT_SEAL,
+    SECTION_SEAL,
+    checksum,
+    damage_of,
+    is_like,
+    sketch,
+)
 from retrieval_core.adapters.stores.term_vectors import passage_weights
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types.filters import chunk_fields
@@ -23,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.adapters.stores.rows import Row, RowForm
-    from retrieval_core.ports import Change
+    from retrieval_core.adapters.stores.seals import Seal
+    from retrieval_core.ports import Change, RecordDamage
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import JSON, Chunk, Vector
 
@@ -49,6 +59,9 @@ _FORMS: Mapping[Kind, RowForm[Any]] = {
     "section": SECTIONS,
     "source": SOURCES,
 }
+
+SEALS: Mapping[Kind, Seal] = {"chunk": CHUNK_SEAL, "document": DOCUMENT_SEAL, "section": SECTION_SEAL}
+"""Of the kinds of points that have checksums."""
 
 
 def named(name: str) -> str:
@@ -78,7 +91,7 @@ def chunk_points(change: Change, analyzer: Analyzer, generation: int, models: An
         weights = passage_weights(analyzer.terms(chunk.indexed_text))
         if weights:
             vectors[WORDS] = models.SparseVector(indices=[*weights], values=[*weights.values()])
-        own = digested(chunk_fields(chunk))
+        own = digested(chunk_fields(chunk)) | parts_of(vectors.get(DENSE), vectors.get(WORDS))
         row = CHUNKS.to_row(chunk)
         point = _point("chunk", chunk.id, row, generation, models=models, vectors=vectors, own=own)
         found.append(_checked(point, f"chunk {chunk.id!r:.80}", location))
@@ -101,6 +114,39 @@ def other_points(change: Change, generation: int, models: Any, location: str) ->
         point = _point(kind, name, _FORMS[kind].to_row(value), generation, models=models)
         points.append((kind, _checked(point, f"{kind} {name!r:.80}", location)))
     return [point for kind, point in points if kind != "source"], [point for kind, point in points if kind == "source"]
+
+
+def parts_of(vector: Sequence[float] | None, words: Any) -> dict[str, Any]:
+    """Return what is kept of a chunk's vectors, by which other ones are told apart."""
+    import numpy as np  # noqa: PLC0415 - slow to load
+
+    kept: dict[str, Any] = {} if vector is None else {"vector": sketch(np.asarray(vector, np.float32))}
+    return kept if words is None else kept | {"words": _words_checksum(words)}
+
+
+def damage_of_point(point: Any) -> RecordDamage | None:
+    """Return what is wrong with a point of a chunk, document or section that has checksums; ``None`` for nothing."""
+    payload: dict[str, Any] = point.payload
+    own = payload[OWN]
+    form = _FORMS[own["kind"]]
+    vectors: Any = point.vector or {}
+    parts: dict[str, bool | None] = {}
+    if "vector" in own:
+        vector = vector_of(point, DENSE)
+        parts["vector"] = None if vector is None else is_like(vector, own["vector"])
+    if "words" in own:
+        words = vectors.get(WORDS)
+        parts["postings"] = None if words is None else _words_checksum(words) == own["words"]
+    owner = payload.get("id" if own["kind"] == "document" else "document_id", "")
+    row = [payload.get(column) for column in form.columns]
+    return damage_of(owner, SEALS[own["kind"]], row, bytes.fromhex(own["seal"]), parts)
+
+
+def _words_checksum(words: Any) -> int:
+    import numpy as np  # noqa: PLC0415 - slow to load
+
+    pairs = sorted(zip(words.indices, words.values, strict=True))
+    return checksum(np.asarray(pairs, np.float64).astype("<f4").tobytes())
 
 
 def owner_point(document_id: str, generation: int, models: Any) -> Any:
@@ -192,7 +238,8 @@ def _point(
 ) -> Any:
     columns = zip(_FORMS[kind].columns, row, strict=True)
     payload = {column: value for column, value in columns if value is not None}
-    payload[OWN] = {"kind": kind, "generation": generation, **(own or {})}
+    seal = {"seal": SEALS[kind].of(row).hex()} if kind in SEALS else {}
+    payload[OWN] = {"kind": kind, "generation": generation, **seal, **(own or {})}
     return models.PointStruct(id=point_id(kind, name), vector=dict(vectors or {}), payload=payload)
 
 

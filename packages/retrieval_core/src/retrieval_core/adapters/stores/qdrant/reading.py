@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.qdrant import filters, foreign
 from retrieval_core.adapters.stores.qdrant.connection import models
-from retrieval_core.adapters.stores.qdrant.filters import as_filter, both, either, in_range, one_of
+from retrieval_core.adapters.stores.qdrant.filters import OWN, as_filter, both, either, in_range, one_of
 from retrieval_core.adapters.stores.qdrant.points import (
     DENSE,
     KIND,
+    SEALS,
     chunk_of,
+    damage_of_point,
     distinct,
     fields_of,
     point_id,
@@ -23,16 +25,16 @@ from retrieval_core.adapters.stores.qdrant.points import (
 from retrieval_core.adapters.stores.rows import DOCUMENTS, FIELD_COLUMNS, SECTIONS, FieldReader
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.errors import IndexFormatError
-from retrieval_core.ports import Candidate, Fetched
+from retrieval_core.ports import Candidate, Fetched, StoredDamage
 from retrieval_core.types.filters import matches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.qdrant.collection import Opened, QdrantCollection
     from retrieval_core.adapters.stores.qdrant.filters import Expression, Pushed
     from retrieval_core.adapters.stores.qdrant.points import Kind
-    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, SearchRequest
+    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, RecordDamage, SearchRequest
     from retrieval_core.types import JSON, Chunk, Document, Section
     from retrieval_core.types.filters import Filter
 
@@ -167,6 +169,21 @@ class CollectionReader:
             for start in range(0, len(ordered), _PAGE)
         ]
         return [point for points in await together(parts) for point in points]
+
+    async def find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:
+        """Compare chunks, documents and sections with the checksums that were written with them."""
+        found: dict[str, dict[str, RecordDamage]] = {"chunk": {}, "document": {}, "section": {}}
+        unsealed = 0
+        for kind in SEALS:
+            column = "id" if kind == "document" else "document_id"
+            some = True if document_ids is None else one_of(column, distinct(document_ids))
+            async for point in self.scrolled(both(of_kind(kind), some), True, with_vectors=kind == "chunk"):
+                if "seal" not in point.payload[OWN]:
+                    unsealed += kind == "chunk"
+                elif (damage := damage_of_point(point)) is not None:
+                    name = damage.document_id if kind != "chunk" else str(point.payload.get("id"))
+                    found[kind][name] = damage
+        return StoredDamage(found["chunk"], {**found["section"], **found["document"]}, unsealed=unsealed)
 
     async def count(self, expression: Expression) -> int:
         """Return for how many points an expression holds."""

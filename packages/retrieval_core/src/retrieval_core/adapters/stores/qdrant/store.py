@@ -18,12 +18,12 @@ from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
-from retrieval_core.ports import StoreInfo
+from retrieval_core.ports import StoredDamage, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pydantic import SecretStr
 
@@ -206,6 +206,25 @@ class QdrantStore:
         """
         self._check_open()
         return await self._reader.fetch(await self._collection.opened(), request)
+
+    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
+        """Compare what is stored with the checksums that were written with it. Nothing is written.
+
+        Args:
+            document_ids: Of the documents to look at; all where it is not given.
+
+        Returns:
+            Nothing for a collection that another program filled.
+
+        Raises:
+            IndexNotFoundError: There is no such collection, or nothing in it.
+            StoreError: The index cannot be read.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        if (await self._collection.opened()).manifest is None:
+            return StoredDamage()
+        return await self._reader.find_damage(document_ids)
 
     async def version(self) -> str | None:
         """Name the state of the index, which every write changes.

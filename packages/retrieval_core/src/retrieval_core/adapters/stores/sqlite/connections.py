@@ -15,7 +15,7 @@ from retrieval_core.adapters.stores.first_run import index_not_found
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
 from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
-from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
+from retrieval_core.errors import REPAIR, IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class Connections:
         return index_not_found(self._path, str(self._path))
 
     def _damaged(self, what: str) -> str:
-        return f"{self._path} is damaged ({what}); delete it and {BUILD_ANEW}"
+        return f"{self._path} is damaged ({what}). {REPAIR}. If that fails, delete it and {BUILD_ANEW}"
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from retrieval_core.adapters.stores.compounds import limited
+from retrieval_core.adapters.stores.sqlite.damage import count_chunks
 from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
 from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
 from retrieval_core.adapters.stores.term_vectors import K1, B
@@ -44,6 +45,8 @@ class InvertedIndex:
 
     Attributes:
         numbers: The chunks' numbers, ascending; some of the chunks may be removed.
+        chunks: How many chunks have postings.
+        missing: How many chunks should have postings and have none.
 
     Raises:
         DamagedError: The words are damaged.
@@ -57,7 +60,8 @@ class InvertedIndex:
         stale = read_stale(connection)
         self._alive = ~np.isin(self.numbers, stale) if len(stale) else None
         counted = lengths if self._alive is None else lengths[self._alive]
-        self._chunks = len(counted)
+        self.chunks = len(counted)
+        self.missing = count_chunks(connection) - len(counted)
         self._norms = K1 * (1 - B + B * lengths / (counted.mean() if counted.any() else 1.0))
         self._lock = Lock()
         self._postings: dict[str, _Found] = {}
@@ -131,7 +135,7 @@ class InvertedIndex:
 
     def _weight(self, count: int) -> float:
         """Return BM25's weight of a term that some of the chunks have."""
-        weight = log((self._chunks - count + 0.5) / (count + 0.5)) if count else 0.0
+        weight = log((self.chunks - count + 0.5) / (count + 0.5)) if count else 0.0
         return weight if weight > 0 else LEAST_WEIGHT
 
     def _saturated(self, rows: Rows, frequencies: NDArray[np.unsignedinteger]) -> NDArray[np.float64]:

@@ -15,12 +15,15 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from zlib import crc32
 
 import numpy as np
 
+from retrieval_core.adapters.stores.rows import indexed_text_of
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from numpy.typing import NDArray
+
+    from retrieval_core.text.analysis import Analyzer
 
     Numbers: TypeAlias = NDArray[np.int64]
     Unsigned: TypeAlias = NDArray[np.unsignedinteger]
@@ -38,6 +43,8 @@ FANOUT = 8
 """How many times as large as those that it is made of a merged segment is, about."""
 BLOCKS_AT_ONCE = 64
 """How many blocks are merged at a time, about."""
+REBUILT_AT_ONCE = 1000
+"""Chunks whose words are analysed at a time when all postings are built again."""
 MOST_STALE = 4
 """A segment is rewritten when more than one of this many of its chunks are removed."""
 
@@ -128,14 +135,14 @@ def read_stale(connection: Connection) -> Numbers:
     return np.array(rows, dtype=np.int64).reshape(-1)
 
 
-def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[str]]]) -> None:
-    """Add a segment.
+def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[str]]]) -> list[int]:
+    """Add a segment, and return the checksum of each chunk's postings.
 
     Args:
         chunks: Number and terms of each chunk; the numbers ascend, and are above those of all segments.
     """
     if not chunks:
-        return
+        return []
     lengths = np.array([len(terms) for _, terms in chunks], np.uint32)
     vocabulary = _Vocabulary()
     ids = vocabulary.ids(chain.from_iterable(terms for _, terms in chunks), int(lengths.sum()))
@@ -147,6 +154,51 @@ def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[st
     postings = _in_order(vocabulary, ids, positions, frequencies)
     numbers = np.array([number for number, _ in chunks], np.int64)
     _write(connection, numbers, lengths, [postings])
+    bags = np.zeros(len(chunks), np.uint32)
+    np.add.at(bags, postings.positions, _checksums(postings))
+    return bags.tolist()
+
+
+def bag_of(terms: Iterable[str]) -> int:
+    """Return the checksum of a chunk's postings: the sum of its terms' checksums, modulo 2 to the 32."""
+    return sum(map(crc32, map(str.encode, terms))) & 0xFFFFFFFF
+
+
+def read_bags(connection: Connection) -> dict[int, int]:
+    """Return the checksums of the postings that are stored, by the number of the chunk.
+
+    Raises:
+        DamagedError: A segment is damaged; of a block that is, the postings are missing.
+    """
+    found: dict[int, int] = {}
+    stale = set(read_stale(connection).tolist())
+    for segment in read_segments(connection):
+        bags = np.zeros(len(segment.numbers), np.uint32)
+        lengths = np.zeros(len(segment.numbers), np.int64)
+        for place in range(len(segment.first_terms)):
+            with suppress(DamagedError, *_UNREADABLE):
+                block = _unpacked(_block(connection, segment.id, place))
+                np.add.at(bags, block.positions, _checksums(block))
+                np.add.at(lengths, block.positions, block.frequencies)
+        bags[lengths != segment.lengths] ^= np.uint32(1)
+        found.update(zip(segment.numbers.tolist(), bags.tolist(), strict=True))
+    return {number: bag for number, bag in found.items() if number not in stale}
+
+
+def rebuild_postings(connection: Connection, analyzer: Analyzer) -> None:
+    """Replace all postings by those of the chunks' texts."""
+    for table in ("word_segments", "word_blocks", "stale_words"):
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608
+    chunks = connection.execute("SELECT number, title, section_path, text FROM chunks ORDER BY number")
+    while rows := chunks.fetchmany(REBUILT_AT_ONCE):
+        add_postings(connection, [(number, analyzer.terms(indexed_text_of(*row))) for number, *row in rows])
+        merge_segments(connection)
+
+
+def _checksums(postings: _Postings) -> NDArray[np.uint32]:
+    """Return what each posting adds to the checksum of its chunk."""
+    terms = np.fromiter(map(crc32, map(str.encode, postings.terms)), np.uint32, len(postings.terms))
+    return np.repeat(terms, postings.counts) * postings.frequencies.astype(np.uint32)
 
 
 def merge_segments(connection: Connection) -> None:

@@ -7,7 +7,6 @@ import sqlite3
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.errors import IndexFormatError
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ FORMAT = 3
 OLDER_FORMATS = frozenset({1, 2})
 """Formats that are converted: their words are in a table of FTS5, and the first of them has no named vectors."""
 OLDEST_SQLITE = (3, 40, 0)
-CONVERTED_AT_ONCE = 1000
-"""Chunks of an older format whose words are analysed at a time."""
 
 # A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
 # "removed". Long texts are the last columns, so that reading the others does not touch them. A copy of a file has its
@@ -149,16 +146,12 @@ def convert_tables(connection: Connection, analyzer: Analyzer) -> None:
 
     Its words are analysed anew; passages and vectors stay as they are.
     """
-    from retrieval_core.adapters.stores.sqlite.postings import add_postings, merge_segments  # noqa: PLC0415 - numpy is slow to import
+    from retrieval_core.adapters.stores.sqlite.postings import rebuild_postings  # noqa: PLC0415 - numpy is slow to import
 
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         _execute(connection, _TOKENS)
     _execute(connection, _WORDS + _LATE_VECTORS + "DROP TABLE words;")
-    chunks = connection.execute(f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks ORDER BY number")  # noqa: S608 - constants
-    while rows := chunks.fetchmany(CONVERTED_AT_ONCE):
-        texts = ((number, CHUNKS.from_row(row).indexed_text) for number, *row in rows)
-        add_postings(connection, [(number, analyzer.terms(text)) for number, text in texts])
-        merge_segments(connection)
+    rebuild_postings(connection, analyzer)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 

@@ -13,11 +13,11 @@ from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
-from retrieval_core.errors import IndexNotFoundError, NotYetEmbeddedError
+from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from sqlite3 import Connection
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
-    from retrieval_core.ports import Change, SearchRequest, StoreInfo
+    from retrieval_core.ports import Change, SearchRequest, StoredDamage, StoreInfo
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
 
@@ -115,8 +115,51 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
     def _describe(self, view: Connection) -> StoreInfo:
         info = super()._describe(view)
-        waiting = self._unembedded.get(read.read_state(view), lambda: late.count_unembedded(view))
-        return replace(info, unembedded=waiting)
+        return replace(info, unembedded=self._count_unembedded(view))
+
+    def _count_unembedded(self, view: Connection) -> int:
+        return self._unembedded.get(read.read_state(view), lambda: late.count_unembedded(view))
+
+    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
+        """Compare what is stored with the checksums that were written with it. Nothing is written.
+
+        What an older version of this library wrote has none; of it, postings are compared with the text, and vectors
+        must be there and have the length 1.
+
+        Args:
+            document_ids: Of the documents to look at; all where it is not given.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet.
+            StoreError: The index cannot be read.
+        """
+
+        def work(connection: Connection) -> StoredDamage:
+            from retrieval_core.adapters.stores.sqlite import damage  # noqa: PLC0415 - numpy is slow to import
+
+            has_vectors = self._checked_manifest(connection).dimension is not None
+            names = None if document_ids is None else read.storable(document_ids)
+            return damage.find_damage(connection, self._analyzer, has_vectors=has_vectors, document_ids=names)
+
+        return await self._current().read(work)
+
+    async def repair(self) -> None:
+        """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
+            StoreError: The index cannot be written.
+        """
+
+        def work(connection: Connection) -> None:
+            from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
+            manifest = self._checked_manifest(connection)
+            has_vectors = manifest.dimension is not None
+            write.repair(connection, self._analyzer, has_vectors=has_vectors, vectors=manifest.vectors)
+
+        if await self._exists():
+            await self._current().write(work, self._prepare)
 
     async def optimize(self) -> None:
         """Arrange what was written for faster searches.
@@ -182,7 +225,10 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             found = search_vectors(view, snapshot, request.vector, request.limit, request.vector_name)
             if request.vector_name is None and snapshot.embedded < snapshot.chunks:
                 candidates = _candidates(view, found, with_vectors=request.with_vectors)
-                raise NotYetEmbeddedError(snapshot.chunks, snapshot.embedded, candidates)
+                if self._count_unembedded(view):
+                    raise NotYetEmbeddedError(snapshot.chunks, snapshot.embedded, candidates)
+                missing = snapshot.chunks - snapshot.embedded
+                raise DamagedSearchError("vector", snapshot.chunks, missing, candidates)
         else:
             words = session.words(view)
             query = word_query(self._analyzer, request.text or "", partial(words.count_passages, view))
@@ -190,6 +236,9 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             if request.filter is not None and query.terms:
                 allowed = session.snapshot(view, request.filter, None)
             found = words.search(view, query, request.limit, allowed)
+            if words.missing > 0:
+                candidates = _candidates(view, found, with_vectors=request.with_vectors)
+                raise DamagedSearchError("keyword", words.chunks + words.missing, words.missing, candidates)
         return _candidates(view, found, with_vectors=request.with_vectors)
 
 

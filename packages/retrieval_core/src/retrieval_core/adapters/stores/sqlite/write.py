@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
-from retrieval_core.adapters.stores.sqlite import late
+from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
+from retrieval_core.adapters.stores.sqlite import damage, late
 from retrieval_core.adapters.stores.sqlite.postings import (
     add_postings,
     has_small_segments,
@@ -33,15 +34,17 @@ def _into(table: str, columns: Sequence[str]) -> str:
 
 
 _INSERT_CHUNK = f"INSERT {_into('chunks', ('number', *CHUNKS.columns))}"
-_INSERT_DOCUMENT = f"INSERT {_into('documents', DOCUMENTS.columns)}"
-_REPLACE_SECTION = f"REPLACE {_into('sections', SECTIONS.columns)}"
+_INSERT_DOCUMENT = f"INSERT {_into('documents', (*DOCUMENTS.columns, 'seal'))}"
+_REPLACE_SECTION = f"REPLACE {_into('sections', (*SECTIONS.columns, 'seal'))}"
 _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 
 def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
+    if not damage.is_sealed(connection):
+        damage.seal(connection)
     token = token_hex(16)
-    sql = "UPDATE state SET generation = generation + 1, token = ? RETURNING generation"
+    sql = "UPDATE state SET generation = generation + 1, counted = generation + 1, token = ? RETURNING generation"
     generation = connection.execute(sql, (token,)).fetchone()[0]
     connection.execute("INSERT INTO writes VALUES (?, ?)", (generation, token))
     for forget in ("DELETE FROM removed WHERE generation <= ?", "DELETE FROM writes WHERE generation <= ?"):
@@ -58,8 +61,11 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     generation = next_generation(connection)
     _remove_documents(connection, change.removed_documents, generation, vectors)
     _remove_documents(connection, (document.id for document in change.documents), generation, vectors)
-    connection.executemany(_INSERT_DOCUMENT, map(DOCUMENTS.to_row, change.documents))
-    connection.executemany(_REPLACE_SECTION, map(SECTIONS.to_row, change.sections))
+    documents = map(DOCUMENTS.to_row, change.documents)
+    connection.executemany(_INSERT_DOCUMENT, ((*row, DOCUMENT_SEAL.of(row)) for row in documents))
+    damage.count(connection, documents=len(change.documents))
+    sections = map(SECTIONS.to_row, change.sections)
+    connection.executemany(_REPLACE_SECTION, ((*row, SECTION_SEAL.of(row)) for row in sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
     merge_segments(connection)
     connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
@@ -78,10 +84,30 @@ def add_vectors(connection: Connection, change: Change) -> int:
     generation = next_generation(connection)
     for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
         if (number := waiting.get(chunk.id)) is not None:
-            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector.tobytes()))
+            blob = vector.tobytes()
+            connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, blob))
+            connection.execute("UPDATE seals SET vector = ? WHERE number = ?", (checksum(blob, number), number))
     _insert_named_vectors(connection, change, waiting)
     late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
     return len(waiting)
+
+
+def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool, vectors: Sequence[str]) -> None:
+    """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.
+
+    Args:
+        connection: In the caller's transaction.
+        analyzer: Of the index.
+        has_vectors: Whether the index has vectors.
+        vectors: Names of the index's named vectors.
+    """
+    generation = next_generation(connection)
+
+    def remove(numbers: Sequence[tuple[int]]) -> None:
+        _remove_chunks(connection, numbers, generation, vectors)
+
+    damage.repair(connection, analyzer, has_vectors=has_vectors, remove=remove)
+    merge_segments(connection)
 
 
 def optimize(connection: Connection) -> None:
@@ -111,7 +137,8 @@ def _remove_documents(
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
         _remove_chunks(connection, numbers, generation, vectors)
         connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
-        connection.execute("DELETE FROM documents WHERE id = ?", (name,))
+        gone = connection.execute("DELETE FROM documents WHERE id = ?", (name,)).rowcount
+        damage.count(connection, documents=-gone)
         count += len(numbers)
     return count
 
@@ -119,10 +146,14 @@ def _remove_documents(
 def _remove_chunks(
     connection: Connection, numbers: Sequence[tuple[int]], generation: int, vectors: Sequence[str]
 ) -> None:
+    if not numbers:
+        return
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM seals WHERE number = ?", numbers)
+    damage.count(connection, chunks=-len(numbers))
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
     connection.executemany("DELETE FROM late_vectors WHERE number = ?", numbers)
-    connection.executemany("INSERT INTO stale_words VALUES (?)", numbers)
+    connection.executemany("INSERT OR IGNORE INTO stale_words VALUES (?)", numbers)
     if vectors:
         named = ((name, number) for name, (number,) in product(vectors, numbers))
         connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
@@ -136,17 +167,26 @@ def _insert_chunks(
     _remove_chunks(connection, former, generation, names)
     last = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()[0]
     numbers = range(last + 1, last + 1 + len(change.chunks))
-    rows = ((number, *CHUNKS.to_row(chunk)) for number, chunk in zip(numbers, change.chunks, strict=True))
-    connection.executemany(_INSERT_CHUNK, rows)
+    terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
+    bags = add_postings(connection, list(zip(numbers, terms, strict=True)))
     number_of = {chunk.id: number for number, chunk in zip(numbers, change.chunks, strict=True)}
+    sums: dict[int, int] = {}
     if change.vectors is not None:
         embedded = (number for name, number in number_of.items() if name not in change.unembedded)
-        vectors = (vector.tobytes() for vector in unit_rows(change.vectors))
-        connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(embedded, vectors, strict=True))
+        blobs = (vector.tobytes() for vector in unit_rows(change.vectors))
+        vectors = dict(zip(embedded, blobs, strict=True))
+        connection.executemany("INSERT INTO vectors VALUES (?, ?)", vectors.items())
+        sums = {number: checksum(blob, number) for number, blob in vectors.items()}
+    rows = [CHUNKS.to_row(chunk) for chunk in change.chunks]
+    connection.executemany(_INSERT_CHUNK, ((number, *row) for number, row in zip(numbers, rows, strict=True)))
+    seals = (
+        (number, CHUNK_SEAL.of(row) + bag.to_bytes(4, "little"), sums.get(number))
+        for number, row, bag in zip(numbers, rows, bags, strict=True)
+    )
+    connection.executemany("INSERT INTO seals VALUES (?, ?, ?)", seals)
+    damage.count(connection, chunks=len(rows))
     late.begin(connection, (number_of[name] for name in change.unembedded))
     _insert_named_vectors(connection, change, number_of)
-    terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
-    add_postings(connection, list(zip(numbers, terms, strict=True)))
 
 
 def _insert_named_vectors(connection: Connection, change: Change, number_of: Mapping[str, int]) -> None:
