@@ -159,7 +159,7 @@ def test_a_whole_answer() -> None:
         "stages": answer["stages"],
         "usage": {"input_tokens": 3, "output_tokens": 4},
         "latency_ms": 1.235,
-        "checks": [{"number": 2, "matches": False, "differences": ["it moved"]}],
+        "checks": [{"number": 2, "matches": False, "differences": ["it moved"], "verdict": "not_found"}],
     }
     cited, checked = event_to_json(SentenceCited(0, SENTENCE)), event_to_json(SentenceVerified(CHECK))
     (sentence,) = answer["sentences"]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from retrieval_core.text.quotes import find_quote
 from retrieval_core_mcp.fitting import shorten
 from retrieval_core_mcp.tools.names import place_of
 from retrieval_core_mcp.tools.tool import LONGEST_QUOTE, DeclaredTool, PassageArguments, StructuredContent, ToolAnswer
 
 if TYPE_CHECKING:
-    from retrieval_core_mcp.library import Entry
+    from retrieval_core.text.quotes import QuoteMatch
+    from retrieval_core.types.filters import Filter
+    from retrieval_core_mcp.library import Entry, Library
     from retrieval_core_mcp.tools.tool import ToolCall
 
-_SPACE = re.compile(r"\s+")
 _LONGEST_ECHO = 400
 
 
@@ -31,9 +32,10 @@ class CitationArguments(PassageArguments):
 class CitationAnswer(StructuredContent):
     """Whether a quote stands where it should."""
 
-    verdict: Literal["found", "elsewhere", "not_found", "gone"] = Field(
-        description="In the passage; elsewhere in its document; not in it; no such passage"
+    verdict: Literal["exact", "equivalent", "not_found", "gone"] = Field(
+        description="equivalent: in other typography or markup, or with marked omissions; gone: no such passage"
     )
+    where: Literal["passage", "document"] | None = None
     file_changed: bool | None = None
     place: str | None = None
     text: str | None = Field(default=None, description="What stands there")
@@ -43,67 +45,63 @@ class CitationAnswer(StructuredContent):
 async def run(call: ToolCall) -> ToolAnswer:
     """Look for a quote in a passage, and then in its document."""
     given: CitationArguments = call.given
-    entry = await call.library.fetch(given.id, call.condition)
+    return _answer(await check_quote(call.library, given.id, given.quote, call.condition))
+
+
+async def check_quote(library: Library, entry_id: str, quote: str, condition: Filter | None = None) -> CitationAnswer:
+    """Return whether a quote stands in a passage, or elsewhere in its document.
+
+    Args:
+        library: Reads the index.
+        entry_id: Of a passage or a document.
+        quote: The words.
+        condition: What every passage must pass that the caller sees.
+
+    Raises:
+        StoreError: The index cannot be read.
+    """
+    entry = await library.fetch(entry_id, condition)
     if entry is None:
-        return _answer(CitationAnswer(verdict="gone"))
+        return CitationAnswer(verdict="gone")
     changed = None
     place = entry.id
     if (chunk := entry.chunk) is not None:
         place = place_of(chunk)
-        changed = chunk.id in await call.library.changed((chunk,))
+        changed = chunk.id in await library.changed((chunk,))
     # A document may be long, and then looking through it takes a while.
-    if (found := await asyncio.to_thread(find_quote, given.quote, entry.text)) is not None:
-        return _answer(_found("found", entry, place, found, changed=changed))
+    if (found := await asyncio.to_thread(find_quote, quote, entry.text)) is not None:
+        return _found(found, "document" if chunk is None else "passage", entry, place, changed=changed)
     if chunk is not None:
-        document = await call.library.fetch(chunk.document_id, call.condition)
-        found = None if document is None else await asyncio.to_thread(find_quote, given.quote, document.text)
+        document = await library.fetch(chunk.document_id, condition)
+        found = None if document is None else await asyncio.to_thread(find_quote, quote, document.text)
         if document is not None and found is not None:
-            return _answer(_found("elsewhere", document, place, found, changed=changed))
+            return _found(found, "document", document, place, changed=changed)
     own = shorten(entry.text, _LONGEST_ECHO)
-    return _answer(CitationAnswer(verdict="not_found", file_changed=changed, place=place, text=own))
-
-
-def find_quote(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where the words of a quote stand in a text, whatever white space is between them.
-
-    It takes time linear in both.
-    """
-    start = text.find(quote)
-    if start >= 0:
-        return start, start + len(quote)
-    words = _SPACE.sub(" ", quote).strip()
-    at = _SPACE.sub(" ", text).find(words) if words else -1
-    return None if at < 0 else (_place(text, at), _place(text, at + len(words) - 1) + 1)
-
-
-def _place(text: str, plain: int) -> int:
-    """Return where a character of a text stands, by where it stands in the same with single spaces."""
-    shift = 0
-    for space in _SPACE.finditer(text):
-        if space.start() - shift >= plain:
-            break
-        shift += space.end() - space.start() - 1
-    return plain + shift
+    return CitationAnswer(verdict="not_found", file_changed=changed, place=place, text=own)
 
 
 def _found(
-    verdict: Literal["found", "elsewhere"], entry: Entry, place: str, found: tuple[int, int], *, changed: bool | None
+    found: QuoteMatch, where: Literal["passage", "document"], entry: Entry, place: str, *, changed: bool | None
 ) -> CitationAnswer:
-    start, end = found
-    text = shorten(entry.text[start:end], _LONGEST_ECHO)
-    return CitationAnswer(verdict=verdict, file_changed=changed, place=place, text=text, offset=start)
+    text = shorten(found.words_of(entry.text), _LONGEST_ECHO)
+    offset = found.spans[0].start
+    return CitationAnswer(
+        verdict=found.verdict, where=where, file_changed=changed, place=place, text=text, offset=offset
+    )
 
 
-_TOLD = {
-    "found": "The quote stands in the passage, word for word.",
-    "elsewhere": "The quote does not stand in this passage, but elsewhere in its document.",
-    "not_found": "The quote does not stand in the passage or its document. The passage begins with:",
-    "gone": "There is no passage of this id any more.",
+_TOLD: dict[tuple[str, str | None], str] = {
+    ("exact", "passage"): "The quote stands in the passage, word for word.",
+    ("exact", "document"): "The quote stands in the document, word for word, but not in this passage.",
+    ("equivalent", "passage"): "The words of the quote stand in the passage, written like this:",
+    ("equivalent", "document"): "The words of the quote stand in the document, but not in this passage, like this:",
+    ("not_found", None): "The quote does not stand in the passage or its document. The passage begins with:",
+    ("gone", None): "There is no passage of this id any more.",
 }
 
 
 def _answer(answer: CitationAnswer) -> ToolAnswer:
-    lines = [_TOLD[answer.verdict]]
+    lines = [_TOLD[answer.verdict, answer.where]]
     if answer.file_changed:
         lines.append("The file was changed after it was indexed, and says something else now.")
     lines += [part for part in (answer.place, answer.text) if part]
@@ -113,7 +111,7 @@ def _answer(answer: CitationAnswer) -> ToolAnswer:
 TOOL = DeclaredTool(
     "verify_citation",
     "Check a quote",
-    "Check whether a quote stands in a passage, word for word, and whether its file was changed since.",
+    "Check whether a quote stands in a passage, or its document, and whether its file was changed since.",
     CitationArguments,
     CitationAnswer,
     run,

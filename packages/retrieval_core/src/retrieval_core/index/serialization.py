@@ -91,7 +91,8 @@ def pack_to_json(pack: ContextPack, checks: Sequence[CitationCheck] | None = Non
 
 
 def _check_to_json(check: CitationCheck) -> dict[str, Any]:
-    return {"number": check.citation.number, "matches": check.matches, "differences": list(check.differences)}
+    told = {"number": check.citation.number, "matches": check.matches, "differences": list(check.differences)}
+    return {**told, "verdict": check.verdict, **({"found": list(check.found)} if check.found else {})}
 
 
 def report_to_json(report: IndexReport) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from retrieval_core.types.context import (
     LedgerEntry,
     Outcome,
     Quote,
+    QuoteVerdict,
     Role,
     format_citation,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "PageSpan",
     "Query",
     "Quote",
+    "QuoteVerdict",
     "RetrievalDone",
     "RetrievalResult",
     "RewriteResult",

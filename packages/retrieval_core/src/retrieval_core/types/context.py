@@ -19,6 +19,10 @@ on the same page or under the same parent; or beside one, beyond that border."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 
+QuoteVerdict: TypeAlias = Literal["exact", "equivalent", "not_found"]
+"""How a quote is in a text: ``exact`` is character by character; ``equivalent`` has the same words in other typography
+or markup, or leaves some out where it says so."""
+
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -69,10 +73,19 @@ class CitationCheck:
 
     Attributes:
         differences: In words; empty where everything matches.
+        verdict: The worst of its quotes: ``exact`` if everything matches; ``equivalent`` if the index has the words of
+            each quote in other typography, markup or another place; ``not_found`` if it does not.
+        found: The words of each quote as the index has them, if the verdict is ``equivalent``.
     """
 
     citation: Citation
     differences: tuple[str, ...] = ()
+    verdict: QuoteVerdict = field(default=None)  # pyright: ignore[reportAssignmentType] - see __post_init__
+    found: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.verdict is None:  # pyright: ignore[reportUnnecessaryComparison]
+            object.__setattr__(self, "verdict", "not_found" if self.differences else "exact")
 
     @property
     def matches(self) -> bool:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.ports import FetchRequest
 from retrieval_core.text.prompting import shorten
+from retrieval_core.text.quotes import find_quote
 from retrieval_core.types import CitationCheck, content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from retrieval_core.ports import Fetched
-    from retrieval_core.types import Citation, Span
+    from retrieval_core.types import Chunk, Citation, Span
     from retrieval_core.types.filters import Filter
 
 _SHOWN = 60
@@ -32,7 +33,31 @@ def check_citation(citation: Citation, fetched: Fetched) -> CitationCheck:
     What is compared are the quotes, and where they stand: one with a span must stand there in the document's text. One
     without, and any where no such document is kept, must be in the text of its chunks.
     """
-    return CitationCheck(citation, tuple(_differences(citation, fetched)))
+    differences = tuple(_differences(citation, fetched))
+    if not differences:
+        return CitationCheck(citation)
+    found = _words_of(citation, fetched)
+    return CitationCheck(citation, differences, "not_found" if found is None else "equivalent", found or ())
+
+
+def _words_of(citation: Citation, fetched: Fetched) -> tuple[str, ...] | None:
+    """Return the words of each quote as they are in the index; ``None`` if those of one are not."""
+    document = fetched.documents.get(citation.document_id)
+    chunks = [chunk.text for chunk in _chunks_of(citation, fetched)]
+    texts = ["".join(chunks), *chunks] if document is None else [document.text]
+    words: list[str] = []
+    for quote in citation.quotes:
+        matches = ((text, find_quote(quote.text, text)) for text in texts)
+        found = next((match.words_of(text) for text, match in matches if match is not None), None)
+        if found is None:
+            return None
+        words.append(found)
+    return tuple(words) or None
+
+
+def _chunks_of(citation: Citation, fetched: Fetched) -> list[Chunk]:
+    found = [fetched.chunks[name] for name in citation.chunk_ids if name in fetched.chunks]
+    return [chunk for chunk in found if chunk.document_id == citation.document_id]
 
 
 def _differences(citation: Citation, fetched: Fetched) -> Iterator[str]:
@@ -52,12 +77,14 @@ def _differences(citation: Citation, fetched: Fetched) -> Iterator[str]:
 
 
 def _difference_from_chunks(quoted: str, citation: Citation, fetched: Fetched) -> str | None:
-    found = [fetched.chunks[name] for name in citation.chunk_ids if name in fetched.chunks]
-    chunks = [chunk for chunk in found if chunk.document_id == citation.document_id]
+    chunks = _chunks_of(citation, fetched)
     names = ", ".join(citation.chunk_ids)
     if not chunks:
         return f"neither the document {citation.document_id!r} nor a chunk of it is in the index: {names}"
-    if quoted in "".join(chunk.text for chunk in chunks) or any(quoted in chunk.text for chunk in chunks):
+    texts = [chunk.text for chunk in chunks if quoted in chunk.text]
+    if any(match is not None and match.verdict == "exact" for match in (find_quote(quoted, text) for text in texts)):
+        return None
+    if not texts and quoted in "".join(chunk.text for chunk in chunks):
         return None
     return f"{_excerpt(quoted)} is not in the text of {names}"
 

@@ -1,0 +1,161 @@
+"""Quotes as people and models copy them are found, by every face alike; changed ones are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval_core import Document, load_config, open_index
+from retrieval_core.text.quotes import find_quote
+from retrieval_core.types import Citation, Quote
+from support.processes import RETRIEVAL, with_our_modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """\
+# Ports
+
+To open a port, run `ufw allow 22/tcp` first. The **default** policy is not “deny” — it's *reject*. See the
+[user guide](https://example.com/guide) for infor-
+mation on ﬁre\u00adwalls. The moon is 384,400 km away, at -5 °C. Logging is not enabled at once.
+
+- One item
+- Two items: snake_case and 2*3
+"""
+EXACT = ["run `ufw allow 22/tcp` first", "The moon is 384,400 km away", "at -5 °C", "The **default** policy"]
+EQUIVALENT = [
+    "run ufw allow 22/tcp first",
+    "Run ufw allow 22/tcp first",
+    "to open a port, run ufw allow",
+    'The default policy is not "deny" - it\u2019s reject.',
+    "“To open a port, run ufw allow 22/tcp first.”",
+    "See the user guide for information on firewalls",
+    "See  the\nuser guide",
+    "To open a port […] it's reject",
+    "To open a port ... for information on firewalls",
+    "To open a port, … The moon is 384,400 km away",
+    "[T]he default policy",
+    "[1] Doc: ports.md#0\nTo open a port, run ufw allow 22/tcp first.",
+    "To open a port, run ufw allow 22/tcp first. [1]",
+    "1. ports.md > Ports  (dense 0.812, lexical 3.20)\n    To open a port, run ufw …",
+    "…open a port, run […]",
+    "One item Two items",
+]
+NOT_FOUND = [
+    "run ufw deny 22/tcp first",
+    "The default policy is deny",
+    "The default policy is not not deny",
+    "The moon is 384,401 km away",
+    "400 km away",
+    "The moon is 4,400 km away",
+    "at 5 °C",
+    "it's reject […] To open a port",
+    "The default policy is … it's reject",
+    "Logging is … enabled at once",
+    "moon … items",
+    "TO OPEN A PORT",
+    "pen a port",
+    "snake case and 23",
+    "port a open To",
+    "…",
+    "",
+]
+CASES = [
+    *((quote, "exact") for quote in EXACT),
+    *((quote, "equivalent") for quote in EQUIVALENT),
+    *((quote, "not_found") for quote in NOT_FOUND if quote),
+]
+
+
+@pytest.mark.parametrize(("quote", "verdict"), [*CASES, ("", "not_found")])
+def test_a_quote_gets_its_verdict(quote: str, verdict: str) -> None:
+    """From the function that all faces use; what is equivalent comes with the words as they are."""
+    found = find_quote(quote, TEXT)
+    assert ("not_found" if found is None else found.verdict) == verdict
+    if found is not None:
+        assert all(part in TEXT for part in found.words_of(TEXT).split(" […] "))
+        assert verdict != "exact" or found.words_of(TEXT) == quote
+
+
+WORDS = "the port is open not closed and moon has 3 4 items of air no never".split()  # noqa: SIM905
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=3, max_size=30), st.data())
+def test_edits_of_words_are_never_a_match(words: list[str], data: st.DataObject) -> None:
+    """A word that is replaced, put in, left out or moved gives a quote that stands there only if its words do."""
+    quote = list(words)
+    at = data.draw(st.integers(0, len(words) - 1))
+    match data.draw(st.sampled_from(("replace", "insert", "delete", "move"))):
+        case "replace":
+            quote[at] = data.draw(st.sampled_from(WORDS))
+        case "insert":
+            quote.insert(at, data.draw(st.sampled_from(WORDS)))
+        case "delete":
+            del quote[at]
+        case _:
+            quote.insert(data.draw(st.integers(0, len(words) - 1)), quote.pop(at))
+    stands = any(words[first : first + len(quote)] == quote for first in range(len(words)))
+    mark = data.draw(st.sampled_from(("", "*", "`", "**", "\n")))
+    text = " ".join(f"{mark}{word}{mark}" for word in words)
+    assert (find_quote(" ".join(quote), text) is not None) == stands
+
+
+@pytest.mark.parametrize("text", ["a ", "[x](", "*_", "- \n", "[", "a-\n", "… ", "`", "e\u0301", "(", "1,", "\\", "\n"])
+@pytest.mark.parametrize("quote", ["a a a b", "a a … a a … a b", "[x](x", "\n" * 1_000 + "b"])
+def test_no_text_holds_it_up(text: str, quote: str) -> None:
+    """A thousand times the size takes a thousand times as long: only what grows faster meets the tests' time limit."""
+    find_quote(quote, text * 30_000 + "!")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("quotes")
+    (path / "config.toml").write_text('[embedder]\nkind = "retrieval_core.testing.fakes:FakeEmbedder"\n')
+    with open_index(config=load_config(path / "config.toml", {"index": str(path / "index.db")}, {})) as index:
+        index.add_documents([Document("ports.md", TEXT, source="ports.md", content_hash="")])
+    return path
+
+
+def test_python_says_the_same(folder: Path) -> None:
+    """Of a citation that somebody made; ``matches`` stays what it was."""
+    with open_index(config=load_config(folder / "config.toml", {"index": str(folder / "index.db")}, {})) as index:
+        chunks = tuple(hit.id for hit in index.retrieve("port", top_k=10).hits)
+        given = [Citation(number, "ports.md", chunks, (Quote(quote),)) for number, (quote, _) in enumerate(CASES, 1)]
+        checks = index.verify(given)
+    assert [(each.citation.quotes[0].text, each.verdict) for each in checks] == CASES
+    assert all(each.matches or each.verdict != "exact" for each in checks)
+    assert all(bool(each.found) == (each.verdict == "equivalent") for each in checks)
+
+
+def test_the_command_line_says_the_same(folder: Path) -> None:
+    """In the JSON of checked contexts."""
+    command = [*RETRIEVAL, "context", "port", "--index", "index.db", "--config", "config.toml", "--json"]
+    ended = subprocess.run(command, cwd=folder, env=with_our_modules(), capture_output=True, text=True, check=True)
+    assert {check["verdict"] for check in json.loads(ended.stdout)["checks"]} == {"exact"}
+
+
+def test_mcp_says_the_same(folder: Path) -> None:
+    """With the words as they are, and where they are."""
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    from mcp import Client
+    from support.processes import MCP
+
+    async def ask() -> list[Any]:
+        given = ["--index", "index.db", "--config", "config.toml"]
+        server = StdioServerParameters(command=MCP[0], args=[*MCP[1:], *given], cwd=str(folder), env=with_our_modules())
+        async with Client(stdio_client(server)) as client:
+            return [await client.call_tool("verify_citation", {"id": "ports.md", "quote": quote}) for quote, _ in CASES]
+
+    told = [answer.structured_content for answer in asyncio.run(ask())]
+    assert [(quote, each["verdict"]) for (quote, _), each in zip(CASES, told, strict=True)] == CASES
+    assert told[len(EXACT)]["text"] == "run `ufw allow 22/tcp` first"
+    assert {each["where"] for each in told if "where" in each} == {"document"}
