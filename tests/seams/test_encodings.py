@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -120,3 +121,34 @@ def test_the_command_reports_a_guess_once(tmp_path: Path) -> None:
     assert "kopie.csv" in printed
     assert "Windows-1252" not in run("index", ".")
     assert "Größe geändert – „Grüße“ für 5 €" in run("search", "Größe")
+
+
+def test_clients_of_the_server_are_told_of_a_guess(tmp_path: Path) -> None:
+    """Indexing over MCP, and a file sent over HTTP, report the encoding that was guessed."""
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    from mcp import Client
+    from support.http_process import http_process
+
+    (tmp_path / "a.txt").write_bytes("Größe geändert".encode("cp1252"))
+    (tmp_path / "config.toml").write_text('[embedder]\nkind = "none"\n[search]\nmode = "lexical"\n')
+
+    async def index_over_mcp(url: str) -> Any:
+        async with Client(streamable_http_client(f"{url}/mcp")) as client:
+            return await client.call_tool("index_path", {"path": "."})
+
+    options = ("--index", str(tmp_path / "index.db"), "--config", str(tmp_path / "config.toml"))
+    with http_process(*options, "--allow-writes", "--root", str(tmp_path)) as service:
+        answer = asyncio.run(index_over_mcp(service.url))
+        (note,) = answer.structured_content["notes"]
+        assert note["path"] == "a.txt"
+        assert "Windows-1252" in note["message"]
+        assert "a.txt: it is not in UTF-8" in answer.content[0].text
+        headers = {"content-type": "application/octet-stream"}
+        content = "Übergröße".encode("cp1252")
+        sent = httpx2.post(f"{service.url}/v1/files?name=b.txt", content=content, headers=headers, timeout=60)
+        (line,) = [line for line in sent.text.splitlines() if '"type":"done"' in line]
+        (message,) = json.loads(line.removeprefix("data: "))["notes"]
+        assert "Windows-1252" in message

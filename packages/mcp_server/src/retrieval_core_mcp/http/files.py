@@ -173,7 +173,8 @@ def _ended(report: IndexReport, passages: int, name: str, served: ServedIndex) -
     if report.failed:
         return {"type": "failed", "name": name, "reason": shown(report.failed[0].error, served)}
     counts = {each: getattr(report, each) for each in ("added", "updated", "unchanged", "removed")}
-    return {"type": "done", "name": name, "source": f"{FOLDER}/{name}", "passages": passages, **counts}
+    notes = {"notes": [shown(note.message, served) for note in report.notes]} if report.notes else {}
+    return {"type": "done", "name": name, "source": f"{FOLDER}/{name}", "passages": passages, **counts, **notes}
 
 
 def checked_name(name: str | None) -> str:

@@ -47,6 +47,13 @@ class FailedPath(StructuredContent):
     error: str
 
 
+class NotedPath(StructuredContent):
+    """A file that was read, and a warning about it."""
+
+    path: str
+    message: str
+
+
 class IndexedAnswer(StructuredContent):
     """What indexing came to, in documents."""
 
@@ -57,6 +64,7 @@ class IndexedAnswer(StructuredContent):
     documents: int = Field(description="In the index now")
     passages: int
     failed: list[FailedPath]
+    notes: list[NotedPath] = Field(description="Warnings, such as a guessed encoding")
 
 
 class RemoveArguments(Arguments):
@@ -101,6 +109,10 @@ def indexed_answer(report: IndexReport, call: ToolCall) -> ToolAnswer:
         FailedPath(path=in_one_line(_below(file.path, roots), 200), error=in_one_line(call.scrub(file.error), 200))
         for file in report.failed[:MOST_FAILURES]
     ]
+    notes = [
+        NotedPath(path=in_one_line(_below(note.path, roots), 200), message=in_one_line(call.scrub(note.message), 400))
+        for note in report.notes[:MOST_FAILURES]
+    ]
 
     def attempt(count: int) -> ToolAnswer:
         answer = IndexedAnswer(
@@ -111,10 +123,12 @@ def indexed_answer(report: IndexReport, call: ToolCall) -> ToolAnswer:
             documents=report.documents,
             passages=report.chunks,
             failed=failed[:count],
+            notes=notes[:count],
         )
-        return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed)))
+        return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed), len(report.notes)))
 
-    return attempt(largest(lambda count: attempt(count).fits(call.limit), 0, len(failed)) or 0)
+    most = max(len(failed), len(notes))
+    return attempt(largest(lambda count: attempt(count).fits(call.limit), 0, most) or 0)
 
 
 async def run_remove(call: ToolCall) -> ToolAnswer:
@@ -166,12 +180,15 @@ def _below(path: str, roots: Sequence[Path]) -> str:
     return next((Path(path).relative_to(root).as_posix() for root in roots if Path(path).is_relative_to(root)), "…")
 
 
-def _as_text(answer: IndexedAnswer, failed: int) -> str:
+def _as_text(answer: IndexedAnswer, failed: int, notes: int) -> str:
     counts = ", ".join(f"{getattr(answer, name):,} {name}" for name in ("added", "updated", "unchanged", "removed"))
     lines = [f"{counts}; the index holds {answer.documents:,} documents, {answer.passages:,} passages."]
     if failed:
         lines.append(f"{failed:,} could not be read:")
     lines += [f"- {file.path}: {file.error}" for file in answer.failed]
+    if notes:
+        lines.append(f"{notes:,} {'warning' if notes == 1 else 'warnings'} about files that were read:")
+    lines += [f"- {note.path}: {note.message}" for note in answer.notes]
     return "\n".join(lines)
 
 
