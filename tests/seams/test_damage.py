@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from retrieval_core import Index
+    from retrieval_core.types import SearchMode
 
 QUERIES = ("moon distance", "light of the sun", "phone price", "tides of the sea")
 TEXTS = {
@@ -214,7 +215,7 @@ def test_indexing_again_repairs(folder: Path, name: str) -> None:
         ("UPDATE word_segments SET numbers = x'', lengths = x''", "lexical"),
     ],
 )
-def test_a_search_over_missing_parts_is_degraded(folder: Path, statement: str, mode: str) -> None:
+def test_a_search_over_missing_parts_is_degraded(folder: Path, statement: str, mode: SearchMode) -> None:
     """It says what is lost, and how it is repaired."""
     sql(folder, statement)
     with opened(folder) as index:
@@ -387,7 +388,7 @@ def test_an_old_file_in_a_read_only_folder(old: Path) -> None:
 def test_the_service_over_http_shows_the_same_verdict(folder: Path) -> None:
     """Validation of a chunk names what is wrong beside its text."""
     pytest.importorskip("retrieval_core_mcp")
-    httpx2 = pytest.importorskip("httpx2")
+    httpx2: Any = pytest.importorskip("httpx2")
     from support.http_process import http_process
 
     sql(folder, "UPDATE vectors SET vector = zeroblob(128)", f"UPDATE chunks SET title = 'x' {OF_CHUNK}")

@@ -90,7 +90,7 @@ LANCE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("again", [False, True])
 def test_lancedb(lance: Place, name: str, again: bool) -> None:
     """By ``--repair``, and by indexing again."""
-    import lancedb
+    lancedb: Any = pytest.importorskip("lancedb")
 
     values, problem = LANCE[name]
     table = lancedb.connect(lance.folder / "lance").open_table("text_pages")
@@ -110,7 +110,7 @@ def test_lancedb(lance: Place, name: str, again: bool) -> None:
 
 def test_lancedb_without_a_chunk(lance: Place) -> None:
     """The text that it had is in no chunk."""
-    import lancedb
+    lancedb: Any = pytest.importorskip("lancedb")
 
     table = lancedb.connect(lance.folder / "lance").open_table("text_pages")
     table.delete(f"record = 'chunk' AND id = '{MOON}'")
@@ -119,7 +119,7 @@ def test_lancedb_without_a_chunk(lance: Place) -> None:
 
 def test_an_old_table_of_lancedb(lance: Place) -> None:
     """It says what cannot be compared, and has checksums of what is written next."""
-    import lancedb
+    lancedb: Any = pytest.importorskip("lancedb")
 
     lancedb.connect(lance.folder / "lance").open_table("text_pages").drop_columns(["seal"])
     with lance.opened() as index:
@@ -144,12 +144,12 @@ def of_qdrant(change: Callable[[Any, Any], Any]) -> Callable[[Place], None]:
     """Return damage to the point of one chunk."""
 
     def damage(place: Place) -> None:
-        import qdrant_client
+        qdrant_client: Any = pytest.importorskip("qdrant_client")
 
         client = qdrant_client.QdrantClient(path=str(place.folder / "qdrant"))
         (name,) = (each.name for each in client.get_collections().collections)
         points, _ = client.scroll(name, limit=100)
-        change((client, name), next(each.id for each in points if (each.payload or {}).get("id") == MOON))
+        change((client, name), next(each.id for each in points if each.payload["id"] == MOON))
         client.close()
 
     return damage
@@ -157,7 +157,7 @@ def of_qdrant(change: Callable[[Any, Any], Any]) -> Callable[[Place], None]:
 
 def _vectors(vector: list[float]) -> Callable[[Any, Any], Any]:
     def change(at: Any, point: Any) -> None:
-        import qdrant_client
+        qdrant_client: Any = pytest.importorskip("qdrant_client")
 
         at[0].update_vectors(at[1], [qdrant_client.models.PointVectors(id=point, vector={"dense": vector})])
 
@@ -187,7 +187,7 @@ def test_qdrant(qdrant: Place, name: str) -> None:
 @pytest.fixture
 def pinecone(tmp_path: Path) -> Iterator[tuple[Place, Any]]:
     """Return an index at Pinecone, and Pinecone's client for it."""
-    sdk = pytest.importorskip("pinecone")
+    sdk: Any = pytest.importorskip("pinecone")
     with WireServer(PineconeService(DIMENSION, "dotproduct")) as server:
         settings = {"store.pinecone.host": server.url, "store.pinecone.api_key": KEY, "store.pinecone.sparse": True}
         place = Place(tmp_path, **{"store.kind": "pinecone", "index": str(tmp_path / "index.db"), **settings})
