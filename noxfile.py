@@ -78,7 +78,8 @@ def other_pythons() -> list[str]:
 def tests(session: nox.Session) -> None:
     """Run all tests with the running interpreter, the examples of the documentation among them."""
     session.install(
-        *editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis")
+        *editable(),
+        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
     session.run("pytest", *PARALLEL, *session.posargs)
 
@@ -108,7 +109,16 @@ def types(session: nox.Session) -> None:
     session.install(
         *editable(),
         "nox",
-        *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "types", "benchmarks"),
+        *group(
+            "test",
+            "test-files",
+            "test-langchain",
+            "test-llamaindex",
+            "test-observe",
+            "test-qdrant",
+            "types",
+            "benchmarks",
+        ),
     )
     session.run("pyright")
 
@@ -235,7 +245,8 @@ def coverage(session: nox.Session) -> None:
     An example that fails becomes an explicit one of its test.
     """
     session.install(
-        *editable(), *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis")
+        *editable(),
+        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
@@ -258,7 +269,7 @@ def build(session: nox.Session) -> None:
         f"retrieval-core[{EXTRAS}] @ {core}",
         f"llama-index-retrievers-retrieval-core @ {plugin}",
         f"retrieval-core-mcp @ {server}",
-        *group("test", "test-files", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
     session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
 

@@ -98,7 +98,7 @@ def test_a_service_is_judged_as_its_index_is(url: str, folder: Path) -> None:
     assert [told(case) for case in served.results] == [told(case) for case in local.results]
     ends = {case.name: case.status.value for case in served.results}
     assert ends == {
-        "calves": "passed", "instead": "failed", "absent": "error", "above": "error", "below": "passed",
+        "calves": "passed", "instead": "failed", "absent": "error", "above": "failed", "below": "passed",
         "filtered": "passed", "nothing": "passed", "forbidden": "failed", "slow": "failed",
     }  # fmt: skip
     assert {c.code: c.verdict for c in served.criteria}["SC-001"] == "met"
@@ -131,7 +131,7 @@ def test_an_empty_collection_of_a_service_has_nothing_to_find(url: str) -> None:
 
 def test_a_service_without_that_index(url: str) -> None:
     result = asyncio.run(run_suite(ServiceTarget(url, index="none"), SUITE))
-    assert {problem.error for case in result.results for problem in case.problems} == {"IndexNotFoundError"}
+    assert {problem.error for case in result.results for problem in case.problems} == {"CollectionNotFoundError"}
     assert "it has zoo, also, empty" in result.results[0].problems[0].message
 
 
@@ -219,7 +219,7 @@ def test_a_token_is_for_the_address_of_the_command_line(folder: Path, monkeypatc
 def test_an_unreachable_service_is_an_error_of_each_case() -> None:
     result = asyncio.run(run_suite(ServiceTarget("http://127.0.0.1:9"), SUITE))
     assert {case.status for case in result.results} == {CaseStatus.ERROR}
-    assert {problem.error for case in result.results for problem in case.problems} == {"ServiceConnectionError"}
+    assert {problem.error for case in result.results for problem in case.problems} == {"ConnectionError"}
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ class QdrantService:
             ("put", at): self._create,
             ("get", f"{at}/exists"): self._exists,
             ("put", f"{at}/index"): self._index,
+            ("put", f"{at}/points"): self._upsert,
             ("post", f"{at}/points"): self._retrieve,
             ("post", f"{at}/points/scroll"): self._scroll,
             ("post", f"{at}/points/count"): self._count,
@@ -124,6 +125,10 @@ class QdrantService:
         schema = body["field_schema"]
         kind = models.PayloadSchemaType(schema if isinstance(schema, str) else schema["type"])
         self.indexes[name][given.field_name] = models.PayloadIndexInfo(data_type=kind, points=0)
+        return _DONE
+
+    def _upsert(self, name: str, body: Any) -> Any:
+        self.client.upsert(name, models.PointsList.model_validate(body).points)
         return _DONE
 
     def _retrieve(self, name: str, body: Any) -> Any:

@@ -26,7 +26,6 @@ from retrieval_core.errors import (
     DimensionMismatchError,
     IncompleteSearchError,
     IndexFormatError,
-    IndexNotFoundError,
     InvalidParameterError,
     StoreError,
 )
@@ -320,12 +319,11 @@ def test_vectors_that_cannot_be_compared_are_refused() -> None:
         run(server, length, collection="docs", fields=collection.fields, dimension=DIMENSION + 1)
 
 
-def test_an_empty_collection_is_no_index() -> None:
-    """It is taken for an index that is not made yet, and used where its vectors are right."""
+def test_an_empty_collection_is_an_empty_index() -> None:
+    """It holds nothing, and can be filled if its vectors are right."""
 
     async def test(store: QdrantStore) -> None:
-        with pytest.raises(IndexNotFoundError):
-            await store.describe()
+        assert (await store.describe()).chunks == 0
         with pytest.raises(IndexFormatError, match="made for other vectors"):
             await put(store, chunk("a"))
 

@@ -277,6 +277,6 @@ def test_a_service_that_is_not_there_is_an_error_of_each_case(folder: Path) -> N
     result = retrieval("run", written(folder), "--url", "http://127.0.0.1:9", "--json", fake=False)
     assert result.exit_code == 2
     kinds = {problem["error"] for case in json.loads(result.stdout)["results"] for problem in case["problems"]}
-    assert kinds == {"ServiceConnectionError"}
+    assert kinds == {"ConnectionError"}
     refused = retrieval("run", "zoo.retrieval.yaml", "--url", "ftp://x", fake=False)
     assert (refused.exit_code, "http://" in refused.output) == (2, True)

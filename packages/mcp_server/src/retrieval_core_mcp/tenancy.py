@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from retrieval_core.types import AnswerEvent, ContextPack, Hit, RetrievalResult, StageRecord
+    from retrieval_core.types import AnswerEvent, ContextPack, Degradation, Hit, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
 
@@ -39,7 +39,18 @@ def own_result(result: RetrievalResult) -> RetrievalResult:
     That is why nothing was found, the words that led to a hit beside its own, and :func:`scores of words <own_hits>`.
     """
     told = {name: value for name, value in result.metadata.items() if name != "note"}
-    return replace(result, hits=own_hits(result.hits), metadata=told, trace=own_stages(result.trace))
+    return replace(
+        result,
+        hits=own_hits(result.hits),
+        metadata=told,
+        trace=own_stages(result.trace),
+        degraded=own_degraded(result.degraded),
+    )
+
+
+def own_degraded(entries: Iterable[Degradation]) -> tuple[Degradation, ...]:
+    """Return degradations without warnings about filters, which name the fields of all passages."""
+    return tuple(entry for entry in entries if entry.stage != "filter")
 
 
 def own_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -68,7 +79,9 @@ def own_pack(pack: ContextPack) -> ContextPack:
         candidates: Any = trace["pinecone_candidates"]
         trace["pinecone_candidates"] = [{**each, "score": 1 / rank} for rank, each in enumerate(candidates, 1)]
     passages = tuple(replace(each, hits=tuple(own[hit.id] for hit in each.hits)) for each in pack.passages)
-    return replace(pack, passages=passages, trace=trace, note=None, stages=own_stages(pack.stages))
+    degraded = own_degraded(pack.degraded)
+    stages = own_stages(pack.stages)
+    return replace(pack, passages=passages, trace=trace, note=None, stages=stages, degraded=degraded)
 
 
 def own_event(event: AnswerEvent) -> AnswerEvent:
@@ -80,7 +93,8 @@ def own_event(event: AnswerEvent) -> AnswerEvent:
             return replace(event, pack=own_pack(pack))
         case AnswerDone(answer=answer):
             pack = None if answer.pack is None else own_pack(answer.pack)
-            return replace(event, answer=replace(answer, pack=pack, stages=own_stages(answer.stages)))
+            stages, degraded = own_stages(answer.stages), own_degraded(answer.degraded)
+            return replace(event, answer=replace(answer, pack=pack, stages=stages, degraded=degraded))
         case _:
             return event
 

@@ -150,7 +150,6 @@ def test_a_threshold_needs_similarities() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"timestamp": None}, "timestamp is missing"),
         ({"text": " "}, "content is empty"),
         ({"chunk_index": 7}, "chunk_index 7 is not below total_chunks"),
         ({"document_id": " "}, "its id or its document's is empty"),

@@ -77,7 +77,7 @@ def test_cases_of_every_kind_end_alike_in_every_store(tmp_path: Path, store: str
         "slow": ("failed", "PerformanceError"),
         "instead": ("failed", "MissingDocumentError"),
         "absent": ("error", "InvalidParameterError"),
-        "above": ("error", "InvalidParameterError"),
+        "above": ("failed", "RelevanceError"),
         "none": ("passed",),
         "only owls": ("passed",),
     }
@@ -90,7 +90,7 @@ def test_an_empty_collection_has_nothing_to_find(tmp_path: Path, store: str) -> 
         for document in ("tapirs.md", "trains.md", "bread.md", "owls.md"):
             index.delete(document)
         result = run(index, {"query": "x", "finds_nothing": True}, CALVES, {"query": "x", "relevance_threshold": 0.1})
-    assert [case.status.value for case in result.results] == ["passed", "error", "error"]
+    assert [case.status.value for case in result.results] == ["passed", "error", "failed"]
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -126,7 +126,7 @@ def test_a_case_fails_that_finds_something_else(index: Index) -> None:
         ({"latency_ms": 1e-9}, "failed", "PerformanceError"),
         ({"expect": {"documents": ["absent.md"]}}, "error", "InvalidParameterError"),
         ({"expect": {"chunks": ["tapirs.md#9"]}}, "error", "InvalidParameterError"),
-        ({"relevance_threshold": 1.0}, "error", "InvalidParameterError"),
+        ({"relevance_threshold": 1.0}, "failed", "RelevanceError"),
         ({"relevance_threshold": 0.5, "expect": {"documents": ["bread.md"]}}, "failed", "RelevanceError"),
         ({"finds_nothing": True}, "failed", "ExpectationError"),
         (
@@ -139,8 +139,8 @@ def test_a_case_fails_that_finds_something_else(index: Index) -> None:
         ({"score_threshold": 0.8, "expect": {"keywords": ["bread"]}}, "failed", "ExpectationError"),
         (
             {"relevance_threshold": 0.99, "top_k": 1, "expect": {"documents": ["owls.md"]}},
-            "error",
-            "InvalidParameterError",
+            "failed",
+            "MissingDocumentError",
         ),
         (
             {"relevance_threshold": 0.2, "top_k": 1, "expect": {"documents": ["owls.md"]}},
@@ -238,7 +238,7 @@ def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) ->
     config = load_config(overrides={"cache.enabled": False})
     with open_index(tmp_path / "absent.db", config=config, embedder=FakeEmbedder()) as index:
         result = run(index, CALVES, CALVES)
-    assert [kinds(case) for case in result.results] == [["IndexNotFoundError"]] * 2
+    assert [kinds(case) for case in result.results] == [["CollectionNotFoundError"]] * 2
     assert result.performance_metrics.avg_retrieval_time_ms is None
     assert criteria(result)["SC-001"] == criteria(result)["SC-002"] == "not measured"
     with (

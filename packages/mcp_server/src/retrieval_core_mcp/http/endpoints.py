@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from starlette.responses import PlainTextResponse, Response
 
@@ -364,6 +364,16 @@ def _options(query: ContextQuery) -> dict[str, Any]:
 async def _info(served: ServedIndex, call: Call) -> CollectionInfo:
     """Return what an index holds; for a tenant, only what is its own is counted."""
     told = await served.index.adescribe()
+    if told.collection is not None and call.condition is None:
+        state = told.collection
+        return CollectionInfo(
+            name=served.name,
+            vector_size=state.vector_size,
+            distance_metric=cast("Any", state.distance),
+            points_count=state.points,
+            indexed_vectors_count=state.indexed_vectors,
+            status=state.status,
+        )
     manifest = told.manifest
     size = 0 if manifest is None or manifest.dimension is None else manifest.dimension
     count = told.chunks if call.condition is None else await served.count(call.condition)

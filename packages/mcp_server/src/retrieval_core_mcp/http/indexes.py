@@ -169,7 +169,9 @@ class ServedIndex:
 
     def metadata(self, chunk: Chunk) -> dict[str, Any]:
         """Return where a chunk is from, as the contract's ``ChunkMetadata``."""
-        told: dict[str, Any] = {"chunk_id": chunk.id, "url": self._url(chunk), "position": chunk.chunk_index}
+        told: dict[str, Any] = {"chunk_id": chunk.id, "url": self._url(chunk)}
+        if "chunk_index" not in chunk.missing_fields:
+            told["position"] = chunk.chunk_index
         if (timestamp := chunk.timestamp or _as_moment(chunk.metadata.get("timestamp"))) is not None:
             told["timestamp"] = utc(timestamp)
         if chunk.title is not None:

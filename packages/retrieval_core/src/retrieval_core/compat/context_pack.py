@@ -35,7 +35,7 @@ from pydantic import (
 
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.adapters.token_counters import counter_of_embedder
-from retrieval_core.compat._calls import Calls
+from retrieval_core.compat.models import adapt_llm
 from retrieval_core.config import BreakerConfig, LLMConfig, OpenAILLMConfig, RerankerConfig, RetryConfig, load_config
 from retrieval_core.config import ContextConfig as LibraryContext
 from retrieval_core.config import RetrievalConfig as LibraryConfig
@@ -49,7 +49,7 @@ from retrieval_core.index.builders.backends import build_llm
 from retrieval_core.index.open import open_index
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.context import NOTHING, make_context, pack_of
-from retrieval_core.pipeline.lifecycle import Closing
+from retrieval_core.pipeline.lifecycle import Calls, Closing
 from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
@@ -232,6 +232,9 @@ class DefaultContextAssembler:
     """
 
     def __init__(self, token_counter: TokenCounter | None = None) -> None:
+        if token_counter is not None and not callable(token_counter):
+            msg = f"a token counter is a function that counts the tokens of a text, got {token_counter!r:.80}"
+            raise InvalidParameterError(msg)
         self._token_counter = token_counter
 
     def assemble(  # noqa: PLR0917 - the specification's arguments
@@ -326,9 +329,7 @@ class OpenAIReranker(Closing):
     ) -> None:
         self.config = RerankConfig() if config is None else config
         _check("config", self.config, RerankConfig)
-        if llm is not None and not (hasattr(llm, "complete") and hasattr(llm, "id")):
-            msg = f"a language model has id and complete(), see retrieval_core.ports.LLM; got a {type(llm).__name__}"
-            raise InvalidParameterError(msg)
+        llm = None if llm is None else adapt_llm(llm, self.config.model)
         owned = _openai_llm(self.config.model, api_key, base_url) if llm is None else None
         calls = LibraryConfig(retry=retry or RetryConfig(), breaker=_NO_BREAKER, deadline_seconds=deadline_seconds)
         self._calls = Calls(calls, clock, () if owned is None else (owned,))
@@ -481,7 +482,10 @@ async def aretrieve(
             index = await asyncio.to_thread(open_index, config=config)
             stack.push_async_callback(index.aclose)
         count = token_counter or index.token_counter
+        logger.debug("query %r, filters %r", query, filters)
         result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense)
+        for hit in result.hits:
+            logger.debug("result of %r: %s %.4f %r", query, hit.id, hit.score, hit.chunk.text)
         result = replace(result, degraded=degraded + result.degraded)
         return await _rerank_and_assemble(
             index, result, cfg, reranker=reranker, condition=condition, around=around, count=count

@@ -17,9 +17,11 @@ and rerankers take and give dictionaries, as the file has them; a part of your o
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -30,6 +32,7 @@ from retrieval_core.adapters.rerankers.fastembed import FastembedLateInteraction
 from retrieval_core.adapters.transformers.decompose import QueryDecomposer as _Decomposer
 from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
+from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.adapters import WithOptions
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import LLM, CataloguedStore, Embedder, Reranker, Retriever, Store, Verifier
     from retrieval_core.ports import QueryTransformer as TransformerPort
     from retrieval_core.run.observe import MemoryUsage
-    from retrieval_core.types import AnswerEvent, Hit, Matrix
+    from retrieval_core.types import AnswerEvent, Hit, Matrix, RetrievalResult
     from retrieval_core.types.filters import Filter, MetadataFilter
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
@@ -73,8 +76,12 @@ __all__ = [
     "QueryTransformer", "RetrievalPipeline", "StoreRetriever", "select_embedder",
 ]  # fmt: skip
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 PRESET = "local-hybrid"
+GENERATION_MODEL = "qwen3:8b"
+"""The model that a client is asked for if ollama_config names none."""
+ENRICHMENT_MODEL = "qwen3:0.6b"
 FLAGS = {
     **dict.fromkeys(("search_type", "searchType", "retrievalMode"), "search_type"),
     **dict.fromkeys(("retrieval_k", "retrievalK"), "retrieval_k"),
@@ -328,7 +335,17 @@ class MultiVectorRetriever(StoreRetriever):
 
 
 class QueryDecomposer(_Decomposer):
-    """Breaks a question into simpler ones."""
+    """Breaks a question into simpler ones.
+
+    Args:
+        llm_client: A language model of this library, a chat model of LangChain, or a client with
+            ``complete(prompt, model)``.
+        enrichment_model: The model that such a client is asked for.
+        prompt: Custom instructions.
+    """
+
+    def __init__(self, llm_client: Any, enrichment_model: str = ENRICHMENT_MODEL, *, prompt: str | None = None) -> None:
+        super().__init__(adapt_llm(llm_client, enrichment_model), prompt=prompt)
 
     def decompose_query(self, query: str) -> list[str]:
         """Return two to four sub-questions; the question alone where it is simple.
@@ -341,7 +358,10 @@ class QueryDecomposer(_Decomposer):
 
 
 class HyDEGenerator(_HyDEGenerator):
-    """Writes a passage that would answer a question."""
+    """Writes a passage that would answer a question; the arguments are those of :class:`QueryDecomposer`."""
+
+    def __init__(self, llm_client: Any, enrichment_model: str = ENRICHMENT_MODEL, *, prompt: str | None = None) -> None:
+        super().__init__(adapt_llm(llm_client, enrichment_model), prompt=prompt)
 
     def generate_hypothetical_doc(self, query: str) -> str:
         """Return the passage; the question where the model only repeats it.
@@ -378,7 +398,8 @@ class RetrievalPipeline(Closing):
 
     Args:
         config: Settings over those of the preset ``local-hybrid``, by the file's names or the library's.
-        ollama_client: Any language model, used in place of the configured ones.
+        ollama_client: A language model of this library, a chat model of LangChain, or a client with
+            ``complete(prompt, model)``; used in place of the configured ones.
         ollama_config: ``host``, ``generation_model``, ``embedding_model`` and ``enrichment_model``.
         store: In place of the configured one, as are embedder, reranker and verifier.
         retrievers: Further ways of finding passages, by name.
@@ -389,41 +410,79 @@ class RetrievalPipeline(Closing):
 
     Raises:
         ConfigurationError: A setting is unknown or outside its range.
+        InvalidParameterError: A model is of another kind.
     """
 
     def __init__(
         self,
         config: Mapping[str, Any],
-        ollama_client: LLM | None = None,
+        ollama_client: Any | None = None,
         ollama_config: Mapping[str, Any] | None = None,
         *,
         store: CataloguedStore | None = None,
-        embedder: Embedder | None = None,
+        embedder: Any | None = None,
         retrievers: Mapping[str, Retriever | BaseRetriever] | None = None,
         transformers: Mapping[str, TransformerPort] | None = None,
         reranker: Reranker | BaseReranker | Sequence[Reranker | BaseReranker] | None = None,
         verifier: Verifier | None = None,
     ) -> None:
         given = {**config, **({} if ollama_config is None else {"ollama_config": dict(ollama_config)})}
-        if ollama_client is not None and not isinstance(ollama_client, OffersModels):
+        llm: LLM | None = None
+        if ollama_client is not None:
+            name = {"generation_model": GENERATION_MODEL, **config, **(ollama_config or {})}["generation_model"]
+            llm = adapt_llm(ollama_client, name)
+        if llm is not None and not isinstance(llm, OffersModels):
             given["transform.model"] = None  # it is asked for everything
         self.config = load_config(PRESET, given)
         ours = {
             name: one.as_retriever() if isinstance(one, BaseRetriever) else one
             for name, one in (retrievers or {}).items()
         }
-        self._llm = ollama_client or build_llm(self.config.llm)
-        self._embedder, self._store = embedder, store
+        self._llm: LLM | None = build_llm(self.config.llm) if ollama_client is None else cast("LLM", llm)
+        self._embedder = None if embedder is None else adapt_embedder(embedder)
+        self._store = store
         self._plugged_in: dict[str, Any] = {"llm": self._llm, "transformers": transformers, "verifier": verifier}
         self._retrievers = ours
-        self._reranker = None if reranker is None else cast("Reranker | Sequence[Reranker]", reranker)
+        self._reranker: Reranker | Sequence[Reranker] | None = None if reranker is None else cast("Any", reranker)
         self._rerankers: dict[str, Sequence[Reranker]] = {}
         self._opened: LruCache[str, Index] = LruCache(MOST_FLAGS, None, monotonic)
         self._federations: LruCache[str, FederatedIndex] = LruCache(MOST_FLAGS, None, monotonic)
         # Also those that made room for others: a request may still use them, and they let go of their files with it.
         self._others: WeakSet[Index | FederatedIndex] = WeakSet()
+        self._former: list[Index] = []
         self.index = self._open(self.config)
         self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
+
+    @property
+    def text_embedder(self) -> Any:
+        """What embeds queries. Set it to use another one; ``None`` opens the present one again."""
+        return self.index.embedder
+
+    @text_embedder.setter
+    def text_embedder(self, embedder: Any | None) -> None:
+        if embedder is None:
+            self.index.recover_from_embedding_failure()
+            return
+        self._embedder = adapt_embedder(embedder)
+        self._reopen()
+
+    @property
+    def ai_reranker(self) -> Any:
+        """What reranks results. Set it to use another one; ``None`` uses the configured one."""
+        return self._reranker
+
+    @ai_reranker.setter
+    def ai_reranker(self, reranker: Any | None) -> None:
+        self._reranker = reranker
+        self._reopen()
+
+    def _reopen(self) -> None:
+        """Open the index again with components that were replaced; the former one is closed with the pipeline."""
+        self._others.add(self.index)
+        self._former.append(self.index)
+        self._opened.clear()
+        self._federations.clear()
+        self.index = self._open(self.config)
 
     def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
         if not flags:
@@ -444,7 +503,8 @@ class RetrievalPipeline(Closing):
         if not config.reranker.enabled:
             return ()
         if self._reranker is not None:
-            return self._reranker if isinstance(self._reranker, Sequence) else (self._reranker,)
+            chain: Any = self._reranker
+            return cast("Sequence[Reranker]", chain if isinstance(chain, Sequence) else (chain,))
         name = config.reranker.model_dump_json(exclude={"candidates", "weight"})
         if name not in self._rerankers:
             self._rerankers[name] = build_rerankers(config.reranker, self._llm)
@@ -479,7 +539,7 @@ class RetrievalPipeline(Closing):
             RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`.
         """
         index, rest = self._asked(options)
-        return _as_dicts(self._run(index.aretrieve(query, filters, **rest)).hits)
+        return _as_dicts(query, filters, self._run(index.aretrieve(query, filters, **rest)))
 
     def process_query_batch(self, queries: Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """Find passages for several questions, embedded together: for each what :func:`result_to_json` makes of it.
@@ -489,7 +549,9 @@ class RetrievalPipeline(Closing):
         index, rest = self._asked(options)
         found = self._run(index.aretrieve_many(queries, **rest))
         return [
-            {"query": one.query, "error": str(one.error)} if one.result is None else result_to_json(one.result)
+            {"query": one.query, "error": str(one.error), "degraded": []}
+            if one.result is None
+            else result_to_json(one.result)
             for one in found
         ]
 
@@ -548,7 +610,7 @@ class RetrievalPipeline(Closing):
             self._federations.set(name, federation)
             self._others.add(federation)
         rest = _within(flags, rest, config.search)
-        return _as_dicts(self._run(federation.aretrieve(query, **rest)).hits)
+        return _as_dicts(query, rest.get("filters"), self._run(federation.aretrieve(query, **rest)))
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
         """Open the embedder anew and try it; until it works, questions are searched for by words alone."""
@@ -594,8 +656,16 @@ def _within(flags: Mapping[str, Any], rest: dict[str, Any], settings: SearchConf
     return rest
 
 
-def _as_dicts(hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    return [{"chunk_id": hit.id, **hit_to_json(hit, rank)} for rank, hit in enumerate(hits, start=1)]
+def _as_dicts(query: str, filters: object, result: RetrievalResult) -> list[dict[str, Any]]:
+    """Return hits as dictionaries, each with what the search did without, and log query and hits."""
+    degraded = [asdict(entry) for entry in result.degraded]
+    logger.debug("query %r, filters %r: %d results, degraded: %s", query, filters, len(result.hits), degraded)
+    for hit in result.hits:
+        logger.debug("result of %r: %s %.4f %r", query, hit.id, hit.score, hit.chunk.text)
+    return [
+        {"chunk_id": hit.id, **hit_to_json(hit, rank), "degraded": degraded}
+        for rank, hit in enumerate(result.hits, start=1)
+    ]
 
 
 def _texts(events: Generator[AnswerEvent], event_callback: EventCallback | None) -> Generator[str]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_core.compat._calls import Calls
+from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.settings import CREDENTIALS, KEYS, PRESET, RetrievalSettings
 from retrieval_core.config import RetrievalConfig as LibraryConfig
 from retrieval_core.config import RetryConfig as LibraryRetryConfig
@@ -45,7 +45,7 @@ from retrieval_core.index.builders.backends import build_embedder, build_llm, bu
 from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.cache.key import result_key
-from retrieval_core.pipeline.lifecycle import Closing
+from retrieval_core.pipeline.lifecycle import Calls, Closing
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.pipeline.search_index import Parts
@@ -57,23 +57,26 @@ from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.relevance import keep_relevant
 from retrieval_core.pipeline.stages.rewrite import should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
-from retrieval_core.pipeline.stages.select import select
+from retrieval_core.pipeline.stages.select import Selected, select
+from retrieval_core.pipeline.stages.unmatched import examine_filter
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import MAY_PASS
 from retrieval_core.run.sync import SyncBridge
-from retrieval_core.types import Chunk, Hit, Query, RewriteResult, Scores, freeze
+from retrieval_core.types import Chunk, Degradation, Hit, Query, RewriteResult, Scores, freeze
 from retrieval_core.types import RetrievalResult as LibraryResult
-from retrieval_core.types.filters import Filter, MetadataFilter
+from retrieval_core.types.filters import Filter, MetadataFilter, chunk_fields
 from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
+    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import LLM, Embedder, RelevanceFilter, Rewriter, Store
     from retrieval_core.run.clock import Clock
+    from retrieval_core.run.runner import Run
 
     Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
@@ -86,6 +89,8 @@ __all__ = [
     "RewriterConfig", "SearchConfig", "SearchError", "SearchResult", "ValidationError", "VectorSearcher",
 ]  # fmt: skip
 logger = logging.getLogger("retrieval_core")
+COMPONENTS = ("query_processor", "vector_searcher", "context_compressor", "query_rewriter", "document_formatter")
+"""The attributes of a pipeline that can be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,8 @@ class SearchResult:
     scores: list[float | None]
     query_embedding: list[float]
     filters_applied: dict[str, Any] = field(default_factory=dict[str, Any])
+    degraded: tuple[Degradation, ...] = ()
+    """What the search did without, and warnings about its filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,8 @@ class CompressionResult:
     documents: list[Any]
     filtered_count: int
     relevance_scores: list[float]
+    degraded: tuple[Degradation, ...] = ()
+    """Why documents could not be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +266,25 @@ class RetrievalResult:
     latency_ms: float = 0.0
     from_cache: bool = False
     evaluation_scores: dict[str, float | None] | None = None
+    degraded: tuple[Degradation, ...] = ()
+    """What did not work as configured, and warnings about the filter."""
 
 
 class QueryProcessor:
-    """Checks, normalises and embeds questions; the model stays the caller's to close."""
+    """Checks, normalizes and embeds queries; the model stays the caller's to close.
 
-    def __init__(self, config: QueryConfig, embeddings_model: Embedder) -> None:
+    Args:
+        config: How a query is prepared.
+        embeddings_model: An embedder of this library, or embeddings of LangChain.
+
+    Raises:
+        InvalidParameterError: The model is neither.
+    """
+
+    def __init__(self, config: QueryConfig, embeddings_model: Any) -> None:
         self.config = config
         self.embeddings_model = embeddings_model
+        self._embedder = adapt_embedder(embeddings_model)
         self._calls = Calls(RetrievalConfig(query_config=config).to_config())
 
     def process(self, query: str) -> ProcessedQuery:
@@ -275,7 +295,7 @@ class QueryProcessor:
             EmbeddingError: It could not be embedded; ``query`` has it.
         """
         asked = normalize(query, self._calls.config.query)
-        embedding = Questions(self.embeddings_model).embed(self._calls.begin(), asked)
+        embedding = Questions(self._embedder).embed(self._calls.begin(), asked)
         vector = value_of(self._calls.sync.run(embedding))
         return ProcessedQuery(asked.original, asked.text, vector.tolist(), asked.truncated)
 
@@ -284,6 +304,7 @@ class VectorSearcher:
     """Finds passages by a question's vector; the store stays the caller's to close."""
 
     def __init__(self, config: SearchConfig, vector_store: Store) -> None:
+        check_store(vector_store)
         self.config = config
         self.vector_store = vector_store
         self.retriever: Parts | None = None
@@ -328,21 +349,41 @@ class VectorSearcher:
             [hit.scores.dense for hit in selected.hits],
             list(query_embedding),
             {} if plan.condition is None else to_json(plan.condition),
+            await self._degraded(run, found.failures, selected, plan),
         )
+
+    async def _degraded(
+        self, run: Run, failures: Sequence[Failed], selected: Selected, plan: Plan
+    ) -> tuple[Degradation, ...]:
+        told = (*_as_degradations(failures), *selected.degraded)
+        if plan.condition is None:
+            return told
+        seen = (chunk_fields(hit.chunk) for hit in selected.hits)
+        warning = (await examine_filter(run, self.vector_store, plan.condition, seen)).warning
+        return told if warning is None else (*told, Degradation("filter", warning))
 
 
 class ContextCompressor:
-    """Leaves out documents that do not bear on a question; without a language model every one stays."""
+    """Leaves out documents that do not bear on a query; without a language model every one stays.
 
-    def __init__(self, config: CompressorConfig, llm: LLM | None) -> None:
+    Args:
+        config: Whether and how documents are judged.
+        llm: A language model of this library, or a chat model of LangChain.
+
+    Raises:
+        InvalidParameterError: The model is neither.
+    """
+
+    def __init__(self, config: CompressorConfig, llm: Any | None) -> None:
         self.config = config
         self.llm = llm
+        self._model = None if llm is None else adapt_llm(llm)
         self.compressor: RelevanceFilter | None = None
         self._calls = Calls(RetrievalConfig(compressor_config=config).to_config())
 
     def initialize(self) -> None:
         """Make the filter; the first call of :meth:`compress` does so itself."""
-        self.compressor = build_relevance_filter(self._calls.config.relevance_filter, self.llm)
+        self.compressor = build_relevance_filter(self._calls.config.relevance_filter, self._model)
 
     def compress(self, query: str, documents: Sequence[Document | Chunk]) -> CompressionResult:
         """Return the documents that bear on a question; one that could not be judged stays, and the log says so."""
@@ -357,17 +398,28 @@ class ContextCompressor:
         judged = self._calls.sync.run(judging)
         _warn(judged.failures)
         kept = [given[id(hit.chunk)] for hit in judged.hits]
-        return CompressionResult(kept, judged.filtered_count, list(judged.relevance_scores))
+        degraded = _as_degradations(judged.failures)
+        return CompressionResult(kept, judged.filtered_count, list(judged.relevance_scores), degraded)
 
 
 class QueryRewriter:
-    """Puts questions into other words; without a language model every one stays as it is."""
+    """Rewrites queries; without a language model every one stays as it is.
 
-    def __init__(self, config: RewriterConfig, llm: LLM | None) -> None:
+    Args:
+        config: How often, and below which relevance.
+        llm: A language model of this library, or a chat model of LangChain.
+
+    Raises:
+        InvalidParameterError: The model is neither.
+    """
+
+    def __init__(self, config: RewriterConfig, llm: Any | None) -> None:
         self.config = config
         self.llm = llm
         self._calls = Calls(RetrievalConfig(rewriter_config=config).to_config())
-        self._rewriter: Rewriter | None = build_rewriter(self._calls.config.rewriter, llm)
+        self._rewriter: Rewriter | None = build_rewriter(
+            self._calls.config.rewriter, None if llm is None else adapt_llm(llm)
+        )
 
     def should_rewrite(self, relevance_score: float) -> bool:
         """Whether a search did badly enough: if and only if its score is below the threshold."""
@@ -449,35 +501,45 @@ class ResultCache:
 class RetrievalPipeline(Closing):
     """Finds what answers a question; a :class:`retrieval_core.pipeline.RetrievalPipeline` by other names.
 
-    The parts are there once it is initialised, which the first question does. A part that is not handed over is made of
-    the settings in the environment. It owns what it uses, and closes it.
+    The components are there after :meth:`initialize`, which the first query calls. Each of them can be replaced by an
+    object with the same methods; queries after that are carried out by the components. A model or store that is not
+    given is made from the settings in the environment. It owns what it uses, and closes it.
 
     Args:
         config: How.
-        embeddings_model: Used in place of OpenAI's.
+        embeddings_model: Used in place of OpenAI's: an embedder of this library, or embeddings of LangChain.
         vector_store: Used in place of Pinecone's.
-        llm: Used in place of OpenAI's. Where store and embedder are handed over and this is not, there is none.
-        settings: Keys and the name of the index; the environment's where it is not given.
+        llm: Used in place of OpenAI's: a language model of this library, or a chat model of LangChain. If store and
+            embedder are given and this is not, there is none.
+        settings: Keys and the name of the index; the environment's if it is not given.
+
+    Raises:
+        InvalidParameterError: A model or the store is of another kind.
     """
 
     def __init__(
         self,
         config: RetrievalConfig,
         *,
-        embeddings_model: Embedder | None = None,
+        embeddings_model: Any | None = None,
         vector_store: Store | None = None,
-        llm: LLM | None = None,
+        llm: Any | None = None,
         settings: RetrievalSettings | None = None,
     ) -> None:
+        if vector_store is not None:
+            check_store(vector_store)
+        embedder: Embedder | None = None if embeddings_model is None else adapt_embedder(embeddings_model)
+        model: LLM | None = None if llm is None else adapt_llm(llm)
         self.config = config
-        self.query_processor: QueryProcessor | None = None
-        self.vector_searcher: VectorSearcher | None = None
-        self.context_compressor: ContextCompressor | None = None
-        self.query_rewriter: QueryRewriter | None = None
-        self.document_formatter: DocumentFormatter | None = None
-        self.cache: ResultCache | None = None
-        self._embedder, self._store, self._llm, self._settings = embeddings_model, vector_store, llm, settings
+        self.query_processor: Any = None
+        self.vector_searcher: Any = None
+        self.context_compressor: Any = None
+        self.query_rewriter: Any = None
+        self.document_formatter: Any = None
+        self.cache: Any = None
+        self._embedder, self._store, self._llm, self._settings = embedder, vector_store, model, settings
         self._pipeline: LibraryPipeline | None = None
+        self._own: dict[str, object] = {}
         self._lock = Lock()
 
     def initialize(self) -> None:
@@ -510,6 +572,7 @@ class RetrievalPipeline(Closing):
         self.query_rewriter = QueryRewriter(ours.rewriter_config, llm)
         self.document_formatter = DocumentFormatter(ours.formatter_config)
         self.cache = ResultCache(ours.cache_config)
+        self._own = {name: getattr(self, name) for name in COMPONENTS}
         return build_pipeline(config, store, embedder, llm=llm)
 
     def retrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
@@ -534,8 +597,21 @@ class RetrievalPipeline(Closing):
         if (kept := cache.get(query, filters)) is not None:
             own = {"documents": [*kept.documents], "scores": [*kept.scores]}  # whoever changes them changes their own
             return replace(kept, **own, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
+        logger.debug("query %r, filters %r", query, filters)
+        if any(getattr(self, name) is not part for name, part in self._own.items()):
+            result = await self._retrieve_by_components(query, filters, started)
+        else:
+            result = await self._retrieve_by_pipeline(pipeline, query, filters)
+        for document, score in zip(result.documents, result.scores, strict=True):
+            logger.debug("result of %r: %s %s %r", query, document.id, score, document.page_content)
+        is_whole = all(entry.stage == "filter" for entry in result.degraded)
+        if is_whole and "error" not in result.metadata:
+            cache.set(query, replace(result, documents=[*result.documents], scores=[*result.scores]), filters)
+        return result
+
+    async def _retrieve_by_pipeline(self, pipeline: LibraryPipeline, query: str, filters: Filters) -> RetrievalResult:
         found = await pipeline.aretrieve(query, filters)
-        result = RetrievalResult(
+        return RetrievalResult(
             query,
             [_as_document(chunk) for chunk in found.documents],
             found.formatted_context,
@@ -543,10 +619,53 @@ class RetrievalPipeline(Closing):
             found.metadata,
             found.latency_ms,
             evaluation_scores=found.evaluation_scores,
+            degraded=found.degraded,
         )
-        if not found.degraded:
-            cache.set(query, replace(result, documents=[*result.documents], scores=[*result.scores]), filters)
-        return result
+
+    async def _retrieve_by_components(self, query: str, filters: Filters, started: float) -> RetrievalResult:
+        """Find what answers a query with the components as they are, of which some were replaced."""
+        config = cast("LibraryPipeline", self._pipeline).config
+        asked = normalize(query, config.query)
+        async with Calls(config) as calls:
+            searching = _Components(self, calls.begin())
+            processed = value_of(await searching.call("query_processor", "process", query))
+            best = await searching.search(query, processed.embedding, filters)
+            attempts, text = 0, query
+            while best.error is None and attempts < self.config.rewriter_config.max_attempts:
+                if not self.query_rewriter.should_rewrite(best.relevance):
+                    break
+                attempts += 1
+                rewritten = await searching.rewrite(text)
+                if rewritten is None or rewritten == text:
+                    break
+                text = rewritten
+                processed = value_of(await searching.call("query_processor", "process", text))
+                again = await searching.search(query, processed.embedding, filters)
+                best = again if again.error is None and again.relevance > best.relevance else best
+            formatted = value_of(await searching.call("document_formatter", "format", best.documents, best.scores))
+        metadata: dict[str, Any] = {
+            "query_normalized": asked.text,
+            "query_truncated": asked.truncated,
+            "filters_applied": dict(best.filters_applied),
+            "documents_fetched": best.fetched,
+            "documents_after_compression": len(best.documents),
+            "query_rewritten": text != query,
+            "rewrite_attempts": attempts,
+        }
+        if best.error is not None:
+            metadata["error"] = best.error
+        return RetrievalResult(
+            query,
+            best.documents,
+            formatted.text,
+            best.scores,
+            metadata,
+            (perf_counter() - started) * 1000,
+            evaluation_scores={"context_precision": None, "response_relevancy": None}
+            if self.config.enable_evaluation
+            else None,
+            degraded=tuple(dict.fromkeys(searching.degraded)),
+        )
 
     async def aclose(self) -> None:
         """Close what it uses, and what was handed over where it was not used. Closing twice is fine."""
@@ -562,6 +681,64 @@ class RetrievalPipeline(Closing):
             self._pipeline.close()
         else:
             SyncBridge().finish(self.aclose)
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """What one search and compression came to."""
+
+    documents: list[Any] = field(default_factory=list[Any])
+    scores: list[float | None] = field(default_factory=list["float | None"])
+    fetched: int = 0
+    relevance: float = 0.0
+    filters_applied: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    error: str | None = None
+
+
+class _Components:
+    """Calls the components of a pipeline, with retries for those that were replaced: the others have their own."""
+
+    def __init__(self, pipeline: RetrievalPipeline, run: Run) -> None:
+        self._pipeline = pipeline
+        self._run = run
+        self.degraded: list[Degradation] = []
+
+    async def call(self, component: str, method: str, *arguments: object) -> Ok[Any] | Failed:
+        part = getattr(self._pipeline, component)
+        has_retries = isinstance(part, (QueryProcessor, VectorSearcher, ContextCompressor, QueryRewriter))
+        run = self._run.without_retries() if has_retries else self._run
+        return await run.call(component, getattr(part, method), *arguments)
+
+    async def search(self, query: str, embedding: Sequence[float], filters: Filters) -> _Searched:
+        outcome = await self.call("vector_searcher", "search", embedding, filters)
+        if isinstance(outcome, Failed):
+            self._note(outcome)
+            return _Searched(error=outcome.reason)
+        found = outcome.value
+        self.degraded += getattr(found, "degraded", ())
+        documents, judged = list(found.documents), list[float]()
+        compressed = await self.call("context_compressor", "compress", query, documents)
+        if isinstance(compressed, Failed):
+            self._note(compressed)
+        else:
+            documents, judged = list(compressed.value.documents), list(compressed.value.relevance_scores)
+            self.degraded += getattr(compressed.value, "degraded", ())
+        known = {id(document): score for document, score in zip(found.documents, found.scores, strict=True)}
+        scores = [known.get(id(document)) for document in documents]
+        relevance = max(judged or [score for score in scores if score is not None], default=0.0)
+        applied = getattr(found, "filters_applied", {})
+        return _Searched(documents, scores, len(found.documents), relevance, applied)
+
+    async def rewrite(self, query: str) -> str | None:
+        outcome = await self.call("query_rewriter", "rewrite", query)
+        if isinstance(outcome, Failed):
+            self._note(outcome)
+            return None
+        return outcome.value.rewritten_query
+
+    def _note(self, failed: Failed) -> None:
+        self.degraded.append(Degradation(failed.stage, failed.reason))
+        _warn((failed,))
 
 
 class _Model(BaseModel):
@@ -592,6 +769,8 @@ class RetrievalMetadata(_Model):
     """Why nothing was found, where that is known."""
     error: str | None = None
     """What failed, where the search did: then that nothing was found says nothing of the documents."""
+    degraded: tuple[Degradation, ...] = ()
+    """What did not work as configured, and warnings about the filter."""
 
 
 class EvaluationScores(_Model):
@@ -626,10 +805,22 @@ class RetrievalResponse(_Model):
                 for chunk, score in zip(chunks, result.scores, strict=True)
             ],
             formatted_context=result.formatted_context,
-            metadata=RetrievalMetadata.model_validate({**facts, "cache_hit": result.from_cache}),
+            metadata=RetrievalMetadata.model_validate(
+                {**facts, "cache_hit": result.from_cache, "degraded": result.degraded}
+            ),
             evaluation=None if scores is None else EvaluationScores.model_validate(scores),
             latency_ms=result.latency_ms,
         )
+
+
+def check_store(store: object) -> None:
+    """Raise :class:`InvalidParameterError` for what is no store."""
+    if not (callable(getattr(store, "search", None)) and callable(getattr(store, "fetch", None))):
+        msg = (
+            "a vector store has search() and fetch(), see retrieval_core.ports.Store; got a "
+            f"{type(store).__module__}.{type(store).__qualname__}"
+        )
+        raise InvalidParameterError(msg)
 
 
 def _as_document(chunk: Chunk) -> Document:
@@ -672,6 +863,10 @@ def _key(query: str, filters: Filters) -> str:
         version=None,
         epoch=0,
     )
+
+
+def _as_degradations(failures: Sequence[Failed]) -> tuple[Degradation, ...]:
+    return tuple(Degradation(failure.stage, failure.reason) for failure in failures)
 
 
 def _warn(failures: Sequence[Failed]) -> None:

@@ -19,30 +19,36 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
+from retrieval_core.compat.field_names import OTHER_NAMES, specification_fields, uses_other_names, widen
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbeddingError,
     ExpectationError,
+    IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
     MissingDocumentError,
-    NotYetEmbeddedError,
     PerformanceError,
     RelevanceError,
     RetrievalError,
-    SearchError,
     ServiceConnectionError,
     ServiceTimeoutError,
-    as_embedding_error,
 )
 from retrieval_core.evaluate.suite.cases import Case, Expected
 from retrieval_core.evaluate.suite.judging import Texts, judged
 from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
 from retrieval_core.evaluate.suite.targets import documents_lacking
-from retrieval_core.ports import FetchRequest, SearchRequest
-from retrieval_core.types import Hit, Scores
+from retrieval_core.pipeline.lifecycle import Calls
+from retrieval_core.pipeline.search_loop import value_of
+from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
+from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.unmatched import examine_filter
+from retrieval_core.ports import DescribesCollection, FetchRequest, SearchRequest
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.types import Degradation, Hit, Query, Scores
+from retrieval_core.types.filters import matches
 from retrieval_core.types.filters.syntax import parse_filter
 from retrieval_core.types.vectors import as_vectors
 
@@ -50,7 +56,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.index.index import Index
+    from retrieval_core.ports import Candidate, Fetched
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.run.runner import Run
     from retrieval_core.types import Vector
+    from retrieval_core.types.filters import Filter
 
 __all__ = [
     "CollectionInfo", "CollectionNotFoundError", "ConnectionError", "DimensionMismatchError", "EmbeddingError",
@@ -59,17 +69,28 @@ __all__ = [
 ]  # fmt: skip
 
 TestStatus = CaseStatus
-CollectionNotFoundError = IndexNotFoundError
-ConnectionError = ServiceConnectionError  # noqa: A001 - the file's name
-TimeoutError = ServiceTimeoutError  # noqa: A001 - likewise
+
+
+class CollectionNotFoundError(IndexNotFoundError):
+    """The collection of a query or of a test case does not exist."""
+
+
+class ConnectionError(ServiceConnectionError):  # noqa: A001 - the file's name
+    """The collection's service cannot be reached, after all attempts."""
+
+
+class TimeoutError(ServiceTimeoutError):  # noqa: A001 - the file's name
+    """The collection's service did not answer in time, or the deadline is over."""
+
 
 PAYLOAD = ("content", "source_url", "chunk_id", "chunk_index", "total_chunks", "timestamp", "embedding_model")
-"""What every payload has."""
+"""The fields of a payload; one that a collection lacks is absent."""
 MOST_RESULTS = 100
 MOST_COUNTED = 10_000
 """What one search can return in every store."""
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,6 +135,8 @@ class RetrievalResult:
     payload: dict[str, Any]
     vector: list[float] | None = None
     retrieval_time_ms: float = 0.0
+    degraded: tuple[Degradation, ...] = ()
+    """What the search did without, and warnings about its filter."""
 
     def __post_init__(self) -> None:
         if isinstance(self.id, bool) or not isinstance(self.id, (str, int)) or self.id == "":  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -142,6 +165,7 @@ class TestCase:
     status: TestStatus = TestStatus.PENDING
     actual_results: list[RetrievalResult] | None = None
     error_message: str | None = None
+    degraded: tuple[Degradation, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("name", "query_text", "collection_name"):
@@ -179,6 +203,11 @@ class TestSuiteResult:
     test_results: list[TestCase]
     performance_metrics: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     timestamp: str = ""
+    degraded: tuple[Degradation, ...] = ()
+    pass_rate: float = field(init=False, default=0.0)
+    """Percentage of the cases that passed; 0 if there is none."""
+    failure_rate: float = field(init=False, default=0.0)
+    """Percentage of the cases that failed; 0 if there is none."""
 
     def __post_init__(self) -> None:
         if (
@@ -190,21 +219,16 @@ class TestSuiteResult:
                 f"{self.failed} + {self.errors}"
             )
             raise InvalidParameterError(msg)
-
-    @property
-    def pass_rate(self) -> float:
-        """Percentage of the cases that passed; 0 where there is none."""
-        return 100 * self.passed / self.total_tests if self.total_tests else 0.0
-
-    @property
-    def failure_rate(self) -> float:
-        """Percentage of the cases that failed; 0 where there is none."""
-        return 100 * self.failed / self.total_tests if self.total_tests else 0.0
+        if self.total_tests:
+            self.pass_rate = 100 * self.passed / self.total_tests
+            self.failure_rate = 100 * self.failed / self.total_tests
 
 
 @dataclass(frozen=True)
 class CollectionInfo:
-    """What a collection holds: ``green`` is complete, ``yellow`` lacks vectors, ``red`` cannot be read.
+    """What a collection contains: ``green`` is complete, ``yellow`` lacks vectors, ``red`` cannot be read.
+
+    A collection that another program filled has the status, size and distance that its service reports.
 
     Raises:
         InvalidParameterError: A count is below 0.
@@ -228,36 +252,43 @@ class CollectionInfo:
 class RetrievalTester:
     """Searches collections by vector, and runs test cases on them.
 
-    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function.
+    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function. Each search, and
+    each case as a whole, has the deadline and the retries of its collection's settings.
 
     Args:
         collections: Indexes with an embedder by the names that queries and cases have for them; the caller closes them.
         latency_ms: What a search may take; a case that takes longer fails with a :class:`PerformanceError`.
+        clock: Measures deadlines and waits; the system's if it is not given.
 
     Raises:
         InvalidParameterError: There is no collection.
     """
 
-    def __init__(self, collections: Mapping[str, Index], *, latency_ms: float | None = None) -> None:
+    def __init__(
+        self, collections: Mapping[str, Index], *, latency_ms: float | None = None, clock: Clock | None = None
+    ) -> None:
         if not collections:
             msg = "there must be one collection at least, as {'name': index}"
             raise InvalidParameterError(msg)
-        self._collections = dict(collections)
+        self._collections = {
+            name: _Collection(name, index, Calls(index.config, clock)) for name, index in collections.items()
+        }
         self._latency_ms = latency_ms
-        self._sync = next(iter(self._collections.values())).sync
+        self._sync = next(iter(collections.values())).sync
 
     def embed(self, collection_name: str, query_text: str) -> list[float]:
-        """Return the vector of a question; see :meth:`aembed`."""
+        """Return the vector of a query; see :meth:`aembed`."""
         return self._sync.run(self.aembed(collection_name, query_text))
 
     async def aembed(self, collection_name: str, query_text: str) -> list[float]:
-        """Return the vector of a question, by the collection's own embedder.
+        """Return the vector of a query, by the collection's own embedder.
 
         Raises:
             CollectionNotFoundError: There is no such collection.
-            EmbeddingError: The question could not be embedded.
+            EmbeddingError: The query could not be embedded.
         """
-        return (await self._vector(self._collection(collection_name), query_text)).tolist()
+        collection = self._collection(collection_name)
+        return (await collection.embed(collection.calls.begin(), query_text)).tolist()
 
     def search(self, query: RetrievalQuery) -> list[RetrievalResult]:
         """Return what is nearest to a vector; see :meth:`asearch`."""
@@ -270,16 +301,12 @@ class RetrievalTester:
             CollectionNotFoundError: There is no such collection.
             DimensionMismatchError: Its vectors have another number of components.
             InvalidParameterError: The vector has something that is no finite number.
-            SearchError: A point that was found has not what every point has.
-            ServiceConnectionError: The collection's service cannot be reached.
-            ServiceTimeoutError: It did not answer in time.
+            ConnectionError: The collection's service cannot be reached.
+            TimeoutError: It did not answer in time.
         """
-        started = time.perf_counter()
-        hits, vectors = await self._hits(query, as_vectors(query.query_vector))
-        milliseconds = (time.perf_counter() - started) * 1000
-        found = [_result(hit, milliseconds, vectors.get(hit.id), query) for hit in hits]
-        logger.info("%s: %d points in %.1f ms", query.collection_name, len(found), milliseconds)
-        return found
+        collection = self._collection(query.collection_name)
+        vector = as_vectors(query.query_vector)
+        return list((await collection.search(collection.calls.begin(), query, vector)).results)
 
     def run(self, cases: Sequence[TestCase]) -> TestSuiteResult:
         """Run test cases; see :meth:`arun`."""
@@ -288,8 +315,8 @@ class RetrievalTester:
     async def arun(self, cases: Sequence[TestCase]) -> TestSuiteResult:
         """Run test cases one after the other, and return them as they ended, in their order.
 
-        The cases given stay as they are. One that expects a document which its collection does not hold, or a threshold
-        that no passage of it reaches, ends as an error.
+        The cases given stay as they are. A case that expects a document which its collection does not contain ends as
+        an error.
 
         Raises:
             InvalidParameterError: Two cases have one name, or one was run already.
@@ -313,34 +340,27 @@ class RetrievalTester:
             test_results=ended,
             performance_metrics=asdict(performance_of(times)),
             timestamp=began.isoformat(),
+            degraded=tuple(dict.fromkeys(entry for case in ended for entry in case.degraded)),
         )
 
     def info(self, collection_name: str) -> CollectionInfo:
-        """Return what a collection holds; see :meth:`ainfo`."""
+        """Return what a collection contains; see :meth:`ainfo`."""
         return self._sync.run(self.ainfo(collection_name))
 
     async def ainfo(self, collection_name: str) -> CollectionInfo:
-        """Return what a collection holds.
+        """Return what a collection contains.
 
         Raises:
             CollectionNotFoundError: There is no such collection.
         """
-        index = self._collection(collection_name)
+        collection = self._collection(collection_name)
         try:
-            told = await index.adescribe()
-            size = 0 if told.manifest is None else told.manifest.dimension or 0
-            vectors = told.chunks - told.unembedded
-            if vectors == told.chunks:  # or the store does not tell
-                vectors = await _vectors_of(index, told.chunks, size)
-        except IndexNotFoundError:
+            return await collection.info(collection.calls.begin())
+        except CollectionNotFoundError:
             raise
         except RetrievalError as error:
             logger.warning("the collection %s cannot be read: %s", collection_name, error)
             return CollectionInfo(collection_name, 0, "Cosine", 0, 0, "red")
-        is_complete = not size or vectors == told.chunks
-        return CollectionInfo(
-            collection_name, size, "Cosine", told.chunks, vectors, "green" if is_complete else "yellow"
-        )
 
     async def _run(self, case: TestCase) -> TestCase:
         case.status = TestStatus.RUNNING
@@ -350,6 +370,7 @@ class RetrievalTester:
             problems = [error]
         if not problems:
             case.status = TestStatus.PASSED
+            logger.info("%s: %s", case.name, case.status)
             return case
         have_failed = all(isinstance(problem, ExpectationError) for problem in problems)
         case.error_message = "; ".join(f"{type(problem).__name__}: {problem}" for problem in problems)
@@ -358,22 +379,14 @@ class RetrievalTester:
         return case
 
     async def _problems(self, case: TestCase) -> list[RetrievalError]:
-        index = self._collection(case.collection_name)
-        if absent := await documents_lacking(index.store, case.expected_doc_ids):
-            msg = f"{case.collection_name} does not hold {', '.join(map(repr, absent))}"
+        collection = self._collection(case.collection_name)
+        run = collection.calls.begin()
+        if absent := await collection.lacking(run, case.expected_doc_ids):
+            msg = f"{case.collection_name} does not contain {', '.join(map(repr, absent))}"
             return [InvalidParameterError(msg)]
-        vector = await self._vector(index, case.query_text)
-        query = RetrievalQuery(case.collection_name, [], case.top_k)
-        started = time.perf_counter()
-        hits, vectors = await self._hits(query, vector)
-        milliseconds = (time.perf_counter() - started) * 1000
-        case.actual_results = [_result(hit, milliseconds, vectors.get(hit.id), query) for hit in hits]
-        if hits and hits[0].score < case.relevance_threshold:
-            msg = (
-                f"no passage reaches the relevance_threshold {case.relevance_threshold:g}: the most similar one has "
-                f"{hits[0].score:.3f}"
-            )
-            return [InvalidParameterError(msg)]
+        vector = await collection.embed(run, case.query_text)
+        found = await collection.search(run, RetrievalQuery(case.collection_name, [], case.top_k), vector)
+        case.actual_results, case.degraded = list(found.results), found.degraded
         expected = Expected(documents=dict.fromkeys(case.expected_doc_ids, 1), keywords=case.expected_keywords)
         asked = Case(
             name="case",
@@ -383,67 +396,170 @@ class RetrievalTester:
             relevance_threshold=case.relevance_threshold,
             latency_ms=self._latency_ms,
         )
-        return list(judged(asked, Texts(hits), milliseconds))
+        problems = list(judged(asked, Texts(found.hits), found.milliseconds))
+        if found.hits and found.hits[0].score < case.relevance_threshold:
+            msg = (
+                f"no chunk reaches the relevance_threshold {case.relevance_threshold:g}: the most similar one has "
+                f"{found.hits[0].score:.3f}"
+            )
+            problems = [RelevanceError(msg), *(one for one in problems if not isinstance(one, RelevanceError))]
+        return problems
 
-    def _collection(self, name: str) -> Index:
-        index = self._collections.get(name)
-        if index is None:
+    def _collection(self, name: str) -> _Collection:
+        collection = self._collections.get(name)
+        if collection is None:
             msg = f"there is no collection {name!r:.80}; there are {', '.join(sorted(self._collections))}"
             raise CollectionNotFoundError(msg)
-        return index
+        return collection
 
-    async def _vector(self, index: Index, text: str) -> Vector:
-        if index.embedder is None:
-            msg = "the collection has no embedder, and a similarity search needs the question's vector"
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The hits of one search, and the same as results."""
+
+    hits: tuple[Hit, ...]
+    results: tuple[RetrievalResult, ...]
+    degraded: tuple[Degradation, ...]
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """An index under the name that queries have for it, and what bounds and repeats its calls."""
+
+    name: str
+    index: Index
+    calls: Calls
+
+    async def embed(self, run: Run, text: str) -> Vector:
+        if self.index.embedder is None:
+            msg = "the collection has no embedder, and a similarity search needs the query's vector"
             raise EmbeddingError(msg, text)
-        try:
-            return await index.embedder.embed_query(text)
-        except Exception as error:
-            raise as_embedding_error(error, "the question", text) from error
+        return _value(await QueryEmbedder(self.index.embedder).embed(run, Query(text, text)))
 
-    async def _hits(self, query: RetrievalQuery, vector: Vector) -> tuple[list[Hit], Mapping[str, Vector]]:
-        store = self._collection(query.collection_name).store
-        condition = None if query.filters is None else parse_filter(query.filters)
-        try:
-            found = await store.search(SearchRequest(limit=query.top_k, vector=vector, filter=condition))
-        except NotYetEmbeddedError as error:  # the collection is yellow
-            found = error.found
-        ids = tuple(candidate.chunk_id for candidate in found)
-        fetched = await store.fetch(FetchRequest(chunk_ids=ids, with_vectors=query.with_vectors))
+    async def lacking(self, run: Run, documents: Sequence[str]) -> list[str]:
+        if not documents:
+            return []
+        return _value(await run.on("store").call("fetch", documents_lacking, self.index.store, documents))
+
+    async def search(self, run: Run, query: RetrievalQuery, vector: Vector) -> _Found:
+        started = time.perf_counter()
+        shown = {**asdict(query), "query_vector": f"{vector.size} components"}
+        logger.debug("query of %s: %s", self.name, shown)
+        condition = None if not query.filters else parse_filter(query.filters)
+        candidates, degraded = await self._candidates(run, query.top_k, vector, condition)
+        hits, vectors = await self._hits(run, query, candidates)
+        if condition is not None:
+            seen = map(specification_fields, hits)
+            names = (*OTHER_NAMES, *PAYLOAD)
+            problems = await examine_filter(run, self.index.store, condition, seen, known=names)
+            if (warning := problems.warning) is not None:
+                degraded = (*degraded, Degradation("filter", warning))
+                logger.warning("%s: %s", self.name, warning)
+        milliseconds = (time.perf_counter() - started) * 1000
+        results = tuple(_result(hit, milliseconds, vectors.get(hit.id), query, degraded) for hit in hits)
+        logger.info("%s: %d points in %.1f ms", self.name, len(results), milliseconds)
+        for result in results:
+            logger.debug("result of %s: %s %.4f %s", self.name, result.id, result.score, dict(result.payload))
+        return _Found(hits, results, degraded, milliseconds)
+
+    async def _candidates(
+        self, run: Run, top_k: int, vector: Vector, condition: Filter | None
+    ) -> tuple[tuple[Candidate, ...], tuple[Degradation, ...]]:
+        """Return the best candidates that pass a filter, which may have the specification's names for fields."""
+        if condition is None or not uses_other_names(condition):
+            return await self._ask(run, SearchRequest(limit=top_k, vector=vector, filter=condition))
+        asked = 4 * top_k
+        while True:
+            request = SearchRequest(limit=asked, vector=vector, filter=widen(condition))
+            found, degraded = await self._ask(run, request)
+            chunks = (await self._fetch(run, found, with_vectors=False)).chunks
+            passing = tuple(
+                one
+                for one in found
+                if one.chunk_id in chunks
+                and matches(condition, specification_fields(Hit(chunks[one.chunk_id], 0.0, Scores())))
+            )
+            if len(passing) >= top_k or len(found) < asked or asked == MOST_COUNTED:
+                return passing[:top_k], degraded
+            asked = min(4 * asked, MOST_COUNTED)
+
+    async def _ask(self, run: Run, request: SearchRequest) -> tuple[tuple[Candidate, ...], tuple[Degradation, ...]]:
+        outcome = await run.on("store").call("dense", self.index.store.search, request)
+        if isinstance(outcome, Failed) and isinstance(outcome.error, IncompleteSearchError):
+            return outcome.error.found, (Degradation("dense", outcome.reason),)
+        return _value(outcome), ()
+
+    async def _fetch(self, run: Run, found: Sequence[Candidate], *, with_vectors: bool) -> Fetched:
+        request = FetchRequest(chunk_ids=tuple(one.chunk_id for one in found), with_vectors=with_vectors)
+        return _value(await fetch(run, self.index.store, request))
+
+    async def _hits(
+        self, run: Run, query: RetrievalQuery, found: Sequence[Candidate]
+    ) -> tuple[tuple[Hit, ...], Mapping[str, Vector]]:
+        if not found:
+            return (), {}
+        fetched = await self._fetch(run, found, with_vectors=query.with_vectors)
         hits: list[Hit] = []
         for rank, candidate in enumerate(found, 1):
             score = max(0.0, min(1.0, candidate.score))
             chunk = fetched.chunks.get(candidate.chunk_id)
             if chunk is not None and score >= (query.score_threshold or 0.0):  # it may be gone since it was found
                 hits.append(Hit(chunk, score, Scores(dense=score, dense_rank=rank, final=score)))
-        return hits, fetched.vectors
+        return tuple(hits), fetched.vectors
+
+    async def info(self, run: Run) -> CollectionInfo:
+        store = self.index.store
+        if isinstance(store, DescribesCollection):
+            state = _value(await run.on("store").call("describe", store.describe_collection))
+            if state is not None:
+                distance = cast("Any", state.distance)
+                return CollectionInfo(
+                    self.name, state.vector_size, distance, state.points, state.indexed_vectors, state.status
+                )
+        told = _value(await run.on("store").call("describe", store.describe))
+        size = 0 if told.manifest is None else told.manifest.dimension or 0
+        vectors = told.chunks - told.unembedded
+        if vectors == told.chunks:  # or the store does not tell
+            vectors = await self._count_vectors(run, told.chunks, size)
+        is_complete = not size or vectors == told.chunks
+        return CollectionInfo(self.name, size, "Cosine", told.chunks, vectors, "green" if is_complete else "yellow")
+
+    async def _count_vectors(self, run: Run, chunks: int, size: int) -> int:
+        """Return how many chunks have a vector: a search by vector finds only these, however far they are.
+
+        Of more than :data:`MOST_COUNTED` chunks, so many are looked at.
+        """
+        if not size or not chunks:
+            return 0
+        looked_at = min(chunks, MOST_COUNTED)
+        anywhere = as_vectors([1.0, *([0.0] * (size - 1))])
+        found, _ = await self._ask(run, SearchRequest(limit=looked_at, vector=anywhere))
+        return chunks if len(found) == looked_at else len(found)
 
 
-async def _vectors_of(index: Index, chunks: int, size: int) -> int:
-    """Return how many of an index's chunks have a vector: a search by vector finds these alone, however far they are.
+def _value(outcome: Ok[T] | Failed) -> T:
+    """Return the value of a call, or raise its error by the file's name."""
+    try:
+        return value_of(outcome)
+    except IndexNotFoundError as error:
+        raise CollectionNotFoundError(str(error)) from error
+    except ServiceTimeoutError as error:
+        raise TimeoutError(str(error), error.service, status=error.status) from error
+    except ServiceConnectionError as error:
+        raise ConnectionError(str(error), error.service, status=error.status) from error
 
-    Of more than :data:`MOST_COUNTED` chunks, so many are looked at.
-    """
-    if not size or not chunks:
-        return 0
-    looked_at = min(chunks, MOST_COUNTED)
-    anywhere = as_vectors([1.0, *([0.0] * (size - 1))])
-    found = len(await index.store.search(SearchRequest(limit=looked_at, vector=anywhere)))
-    return chunks if found == looked_at else found
 
-
-def _result(hit: Hit, milliseconds: float, vector: Vector | None, query: RetrievalQuery) -> RetrievalResult:
-    payload = dict(point_of(hit).payload)
-    lacking = [name for name in PAYLOAD if payload.get(name) in (None, "")]
-    if lacking:
-        msg = f"the point {hit.id!r:.100} lacks {', '.join(lacking)} in its payload"
-        raise SearchError(msg, {"id": hit.id})
+def _result(
+    hit: Hit, milliseconds: float, vector: Vector | None, query: RetrievalQuery, degraded: tuple[Degradation, ...]
+) -> RetrievalResult:
     return RetrievalResult(
         id=hit.id,
         score=hit.score,
-        payload=payload if query.with_payload else {},
+        payload=dict(point_of(hit).payload) if query.with_payload else {},
         vector=None if vector is None else vector.tolist(),
         retrieval_time_ms=milliseconds,
+        degraded=degraded,
     )
 
 

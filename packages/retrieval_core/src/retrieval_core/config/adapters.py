@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -117,6 +118,11 @@ class WithOptions(Settings):
         raise ValueError(msg)
 
 
+def _as_mapping(fields: object) -> object:
+    """Return the name of a preset as a mapping."""
+    return {"preset": fields} if isinstance(fields, str) else fields
+
+
 class PineconeConfig(Settings):
     """An index at Pinecone."""
 
@@ -130,8 +136,9 @@ class PineconeConfig(Settings):
     """``PINECONE_NAMESPACE`` of the environment where it is not set."""
     sparse: bool = False
     """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
-    fields: dict[str, str] = Field(default_factory=dict)
-    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …"""
+    fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
+    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …, or
+    a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
 
 
 class LanceDBConfig(Settings):
@@ -156,8 +163,9 @@ class QdrantConfig(Settings):
     """Name of the collection; the first write makes it."""
     indexed_fields: tuple[str, ...] = ()
     """Metadata fields that get an index for ``$gt`` and its like; all have one for equality."""
-    fields: dict[str, str] = Field(default_factory=dict)
-    """For a collection that others filled: which part of a payload holds a chunk's ``text``, ``metadata`` …"""
+    fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
+    """For a collection that others filled: which part of a payload holds a chunk's ``text``, ``metadata`` …, or a
+    preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
     vector: str | None = None
     """For such a collection with several vectors: the one that is searched."""
 

@@ -102,3 +102,16 @@ class Lifecycle(Closing):
     def close(self) -> None:
         """Close everything, and stop the background loop of synchronous calls."""
         self.sync.finish(self.aclose)
+
+
+class Calls(Lifecycle):
+    """Begins runs, whose deadline, retries and time-outs are those of the settings; closing it closes what it owns."""
+
+    def __init__(self, config: RetrievalConfig, clock: Clock | None = None, owned: Sequence[object] = ()) -> None:
+        super().__init__(config, None, clock, threads="retrieval-parts")
+        self.begin = self._run
+        self._owned = owned
+
+    @property
+    def _held(self) -> Sequence[object]:
+        return self._owned

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
+from retrieval_core.pipeline.stages.unmatched import FilterProblems
 from retrieval_core.run.outcomes import Ok, is_static
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 logger = logging.getLogger("retrieval_core")
+NO_PROBLEMS = FilterProblems()
 
 
 async def make_result(
@@ -33,7 +35,7 @@ async def make_result(
     config: RetrievalConfig,
     *,
     evaluator: Evaluator | None = None,
-    note: str | None = None,
+    problems: FilterProblems = NO_PROBLEMS,
     logged: set[Degradation] | None = None,
 ) -> RetrievalResult:
     """Return the best round's hits, with everything that was decided on the way and, with an evaluator, its scores.
@@ -45,7 +47,7 @@ async def make_result(
         condition: What every passage had to pass.
         config: How the context is written.
         evaluator: Scores the result.
-        note: Why nothing was found, where the search does not say.
+        problems: What is wrong with the filter.
         logged: What was logged and holds for every query; it is not logged again.
 
     Raises:
@@ -70,7 +72,7 @@ async def make_result(
     if searched.indexes:
         taken = Counter(hit.source_index for hit in hits)
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()}
-    note = note or searched.note
+    note = problems.note or searched.note
     if best.selected and not hits:
         note = f"{len(best.selected)} passages were found, and the relevance filter let none of them through"
     if note is not None:
@@ -79,6 +81,8 @@ async def make_result(
         metadata["error"] = searched.error
     failures = best.failures + rewriting.failures
     own = [Degradation(item.stage, item.reason) for item in failures]
+    if problems.warning is not None:
+        own.append(Degradation("filter", problems.warning))
     degraded = tuple(dict.fromkeys((*own, *best.degraded)))
     known = {*(searched.degraded if searched.indexes else ()), *(logged or ())}  # indexes log their own
     for entry in degraded:

@@ -40,6 +40,25 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionState:
+    """A vector collection as its service describes it.
+
+    Attributes:
+        vector_size: Components of the vectors that are searched; 0 if the collection has none.
+        distance: The service's name for it: ``Cosine``, ``Euclidean``, ``Dot`` or another one.
+        points: How many points the collection has.
+        indexed_vectors: How many vectors the service reports as indexed; small collections need no index.
+        status: ``green`` is ready, ``yellow`` is being optimized, ``red`` has failed.
+    """
+
+    vector_size: int
+    distance: str
+    points: int
+    indexed_vectors: int
+    status: Literal["green", "yellow", "red"]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """A store's contents and abilities.
 
@@ -50,6 +69,7 @@ class StoreInfo:
         sides: The kinds of search that the store does itself.
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
         unembedded: How many of the chunks have no vector yet, see :class:`AddsVectors`.
+        collection: What a service says of a collection that another program filled; ``None`` for other indexes.
     """
 
     location: str
@@ -60,6 +80,7 @@ class StoreInfo:
     sides: frozenset[Side]
     filter_operators: frozenset[str]
     unembedded: int = 0
+    collection: CollectionState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +352,20 @@ class CataloguedStore(Store, Catalog, Protocol):
 
 
 @runtime_checkable
+class DescribesCollection(Protocol):
+    """A store that can describe a collection without being able to search it."""
+
+    async def describe_collection(self) -> CollectionState | None:
+        """Return what the service says of the collection; ``None`` for an index of this library.
+
+        Raises:
+            IndexNotFoundError: There is no such collection.
+            ServiceError: The service failed.
+        """
+        ...
+
+
+@runtime_checkable
 class SearchesBoth(Protocol):
     """An optional protocol of stores: hybrid search of both sides at once, combined in the store's own way."""
 
@@ -509,6 +544,23 @@ class CountsChunks(Protocol):
         Raises:
             UnsupportedFilterError: The filter has an operator that the store does not declare.
             StoreError: The index cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class SamplesFields(Protocol):
+    """A store of which only some chunks can be looked at to find the names of their fields."""
+
+    async def sample_fields(self) -> tuple[frozenset[str], int] | None:
+        """Return the paths of the fields of some chunks, and how many chunks were looked at.
+
+        Returns:
+            ``None`` for an index that has a complete catalogue, see :class:`FieldCatalogue`.
+
+        Raises:
+            StoreError: The index cannot be read.
+            ServiceError: The service failed.
         """
         ...
 

@@ -210,6 +210,9 @@ class Chunk:
         timestamp: When it was indexed.
         embedding_model: Id of the embedder of its vector.
         metadata: The user's own fields, JSON values.
+        missing_fields: Which of ``source_url``, ``chunk_id``, ``chunk_index`` and ``total_chunks`` a record of another
+            program lacks; always empty for chunks made by this library. ``chunk_index`` and ``total_chunks`` then have
+            their defaults.
     """
 
     id: str
@@ -229,6 +232,7 @@ class Chunk:
     timestamp: datetime | None = None
     embedding_model: str | None = None
     metadata: Metadata = field(default_factory=FrozenDict)
+    missing_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         clean_texts(self, *_CHUNK_TEXTS)

@@ -1,11 +1,13 @@
 """Records written by other programs: LlamaIndex, LangChain, Qdrant's MCP server, or the user's own.
 
-A record is an id and its fields by name, as the service returns them.
+A record is an id and its fields by name, as the service returns them. A preset names the layout of a framework; the
+preset ``default`` knows the names of the specification's payload.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
@@ -18,23 +20,60 @@ if TYPE_CHECKING:
 
 OF_THE_RECORD = frozenset({"id", "document_id"})
 """Fields that default to the record's own id."""
-WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id"})
+WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id", "embedding_model"})
 """Fields that are read as text; a number in a record becomes its digits."""
 
 NODE = "_node_content"
 """LlamaIndex's field with a node as JSON."""
 _OF_LLAMAINDEX = frozenset({NODE, "_node_type", "doc_id", "document_id", "ref_doc_id"})
-_TEXT_NAMES = ("text", "page_content", "content", "chunk_text", "review_text")
-_OTHER_NAMES = {"document_id": ("document_id", "doc_id"), "source": ("source", "file_path")}
+DEFAULT_TEXT_NAMES = ("text", "page_content", "content", "chunk_text", "review_text")
+_OTHER_NAMES = {
+    "document_id": ("document_id", "doc_id", "source_url", "url"),
+    "source": ("source", "source_url", "url", "file_path"),
+    "title": ("title", "document_title"),
+    "chunk_index": ("chunk_index", "position"),
+}
+"""The default names of fields that have several; the first one that a record has counts."""
+_AS_STORED = frozenset({"timestamp", "chunk_id"})
+"""Fields that filters see as the record has them."""
+_NAMES_IN_PAYLOADS = {
+    "source": "source_url",
+    "chunk_id": "chunk_id",
+    "chunk_index": "chunk_index",
+    "total_chunks": "total_chunks",
+}
 _ONLY_MAPPED = frozenset({"section", "page", "parent_id", "content_hash"})
 _SOURCE_NODE = "1"
 
 
-def check_names(names: Mapping[str, str]) -> None:
-    """Raise :class:`InvalidParameterError` for a mapping with a key outside of :data:`MAPPED`."""
-    if unknown := sorted(set(names) - MAPPED):
-        msg = f"fields: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(MAPPED))}"
+PRESET = "preset"
+"""The key of a mapping that names the preset which the other keys add to."""
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "langchain": {"text": "text"},
+    "llamaindex": {"text": NODE},
+    "haystack": {"text": "content"},
+}
+"""Layouts of records whose metadata is flat: names of fields that differ from the default ones."""
+
+
+def resolve_fields(
+    fields: Mapping[str, str], presets: Mapping[str, Mapping[str, str]], known: frozenset[str], section: str
+) -> dict[str, str]:
+    """Return a mapping with the fields of its preset.
+
+    Raises:
+        InvalidParameterError: There is no such preset, or a key that cannot be mapped.
+    """
+    given = dict(fields)
+    preset = given.pop(PRESET, "default")
+    if preset not in presets:
+        msg = f"{section}: there is no preset {preset!r:.80}; choose from {', '.join(presets)}"
         raise InvalidParameterError(msg)
+    if unknown := sorted(set(given) - known):
+        msg = f"{section}: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(known))}"
+        raise InvalidParameterError(msg)
+    return {**presets[preset], **given}
 
 
 def places(ours: str, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -53,6 +92,9 @@ def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str
         if value is None and ours not in names:
             continue
         stored = _stored(ours, metadata, names)
+        if ours in _AS_STORED:
+            seen[ours] = stored
+            continue
         is_both = ours in WRITTEN_AS_TEXT and isinstance(stored, (int, float))
         seen[ours] = (value, stored) if is_both else value
     return seen
@@ -62,7 +104,8 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
     """Return a record as a chunk.
 
     Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content``,
-    ``chunk_text`` or ``review_text``. Without a document id, the record's own id is taken.
+    ``chunk_text`` or ``review_text``. Without a document id, the URL of the source or the record's own id is taken.
+    A field that the record lacks is absent, and named in ``missing_fields`` if the specification's payload has it.
 
     Args:
         section: Of the settings that map the fields, for the error.
@@ -73,7 +116,11 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
     node = _node(metadata.get(NODE))
     text_name, text = _text(metadata, names, node)
     if text is None:
-        where = repr(names["text"]) if "text" in names else f"{', '.join(_TEXT_NAMES[:-1])} or {_TEXT_NAMES[-1]}"
+        where = (
+            repr(names["text"])
+            if "text" in names
+            else f"{', '.join(DEFAULT_TEXT_NAMES[:-1])} or {DEFAULT_TEXT_NAMES[-1]}"
+        )
         msg = (
             f"record {record_id!r:.80} has no text in {where}; its fields are "
             f"{', '.join(sorted(metadata)) or 'none'}. Say which one holds the text: "
@@ -82,8 +129,12 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
         raise IndexFormatError(msg)
     hidden = {text_name, *(_OF_LLAMAINDEX if node else ())} - set(names.values()) | {text_name}
     own = node.get("metadata") if node and isinstance(node.get("metadata"), dict) else None
+    if own is None:
+        own = {name: value for name, value in metadata.items() if name not in hidden}
     read = _read(record_id, metadata, names, node)
     pages = read["page"]
+    if read["chunk_id"] is not None:
+        own = {**own, "chunk_id": read["chunk_id"]}
     return Chunk(
         id=record_id,
         document_id=read["document_id"],
@@ -96,7 +147,10 @@ def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[st
         title=read["title"],
         source=read["source"],
         content_hash=read["content_hash"] or "",
-        metadata=own if own is not None else {name: value for name, value in metadata.items() if name not in hidden},
+        timestamp=read["timestamp"],
+        embedding_model=read["embedding_model"],
+        metadata=own,
+        missing_fields=tuple(theirs for ours, theirs in _NAMES_IN_PAYLOADS.items() if read[ours] is None),
     )
 
 
@@ -138,7 +192,7 @@ def _text(
         ):
             if isinstance(text, str) and text:
                 return "text", text
-    for name in _TEXT_NAMES:
+    for name in DEFAULT_TEXT_NAMES:
         if isinstance(text := metadata.get(name), str):
             return name, text
     return None, None
@@ -170,8 +224,19 @@ def _as_pages(value: Any) -> tuple[int, ...] | None:
     return None if page is None or page < 0 else (page,)
 
 
+def _as_moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _as_id(value: Any) -> str | int | None:
+    return value if isinstance(value, str) and value else _as_int(value)
+
+
 def _as_int(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not float(value).is_integer():
         return None
     return int(value)
 
@@ -187,6 +252,9 @@ _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
     "page": _as_pages,
     "parent_id": _as_text,
     "content_hash": _as_text,
+    "timestamp": _as_moment,
+    "embedding_model": _as_text,
+    "chunk_id": _as_id,
 }
 MAPPED = frozenset({"text", *_HOW_TO_READ})
 """Fields of a chunk that a record's field of another name can be mapped to."""

@@ -62,11 +62,11 @@ class Texts:
         self._folded = [folded(hit.chunk.text) for hit in hits]
 
     def rank_of(self, kind: str, wanted: str) -> int | None:
-        """Return the first rank of a document, chunk or phrase, from 1."""
+        """Return the first rank of a document, chunk or phrase, from 1; a document may be named by a chunk's id."""
         phrase = folded(wanted) if kind == "phrase" else ""
         for rank, (hit, text) in enumerate(zip(self.hits, self._folded, strict=True), 1):
             chunk = hit.chunk
-            if phrase in text if kind == "phrase" else wanted == (chunk.id if kind == "chunk" else chunk.document_id):
+            if phrase in text if kind == "phrase" else wanted in _ids(chunk, kind):
                 return rank
         return None
 
@@ -74,6 +74,10 @@ class Texts:
         """Whether any passage holds a keyword."""
         wanted = folded(keyword)
         return any(has_keyword(text, wanted) for text in self._folded)
+
+
+def _ids(chunk: Chunk, kind: str) -> tuple[str, ...]:
+    return (chunk.id,) if kind == "chunk" else (chunk.document_id, chunk.id)
 
 
 def ranks_of(expected: Expected, texts: Texts) -> dict[str, int | None]:
@@ -141,10 +145,9 @@ def _wrong_with(chunk: Chunk) -> Iterator[str]:
         yield "its id or its document's is empty"
     if not chunk.text.strip():
         yield "content is empty"
-    if not 0 <= chunk.chunk_index < chunk.total_chunks:
+    is_placed = {"chunk_index", "total_chunks"}.isdisjoint(chunk.missing_fields)
+    if is_placed and not 0 <= chunk.chunk_index < chunk.total_chunks:
         yield f"chunk_index {chunk.chunk_index} is not below total_chunks {chunk.total_chunks}"
-    if chunk.timestamp is None:
-        yield "timestamp is missing"
 
 
 def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDocumentError]:
@@ -156,22 +159,28 @@ def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDoc
         yield MissingDocumentError(f"the {kind} {text!r} is not among the first {case.top_k} passages")
 
 
+def _best_similarities(hits: Sequence[Hit]) -> dict[str, float]:
+    """Return the highest similarity of each document and chunk, by its id."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        if hit.scores.dense is not None:
+            for name in _ids(hit.chunk, "document"):
+                best[name] = max(best.get(name, 0.0), hit.scores.dense)
+    return best
+
+
 def _irrelevant(case: Case, threshold: float, hits: Sequence[Hit]) -> Iterator[RetrievalError]:
     """Yield documents whose best passage is below the threshold: the expected ones, or that of the best passage."""
     if not hits:
         if not case.expect.documents:  # that these were not found is told already
             yield RelevanceError(f"nothing was found, let alone with a similarity of {threshold:g}")
         return
-    best: dict[str, float] = {}
-    for hit in hits:
-        if hit.scores.dense is not None:
-            document = hit.chunk.document_id
-            best[document] = max(best.get(document, 0.0), hit.scores.dense)
+    best = _best_similarities(hits)
     if not best:
         yield SearchError("relevance_threshold needs similarities, and this index has no vectors")
         return
     expected = [document for document in case.expect.documents if document in best]
-    if case.expect.documents:
+    if expected:
         scores = {f"the best passage of {document!r}": best[document] for document in expected}
     else:
         scores = {"the best passage": max(best.values())}

@@ -8,7 +8,12 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import (
+    IndexNotFoundError,
+    InvalidParameterError,
+    ServiceConnectionError,
+    ServiceTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +62,8 @@ class RetrievedPoint:
     Attributes:
         score: Cosine similarity with the question in [0, 1]; ``None`` where there is none to compare.
         payload: ``content``, ``source_url``, ``chunk_id``, ``chunk_index``, ``total_chunks``, ``timestamp`` (in ISO
-            format) and ``embedding_model``, beside the document's id and the passage's own fields.
+            format) and ``embedding_model``, beside the document's id and the chunk's metadata. A field that is not
+            known is absent.
         retrieval_time_ms: Of the search that found it.
     """
 
@@ -69,25 +75,41 @@ class RetrievedPoint:
 
 
 def point_of(hit: Hit, milliseconds: float = 0.0) -> RetrievedPoint:
-    """Return a hit as a point."""
+    """Return a hit as a point; a field that a record of another program lacks is absent from its payload."""
     chunk = hit.chunk
+    own = chunk.metadata
     payload = {
-        **chunk.metadata,
+        **own,
         "content": chunk.text,
-        "source_url": chunk.source or chunk.document_id,
-        "chunk_id": chunk.id,
+        "source_url": own.get("source_url") or chunk.source or chunk.document_id,
+        "chunk_id": own.get("chunk_id", chunk.id),
         "chunk_index": chunk.chunk_index,
         "total_chunks": chunk.total_chunks,
-        "timestamp": None if chunk.timestamp is None else chunk.timestamp.isoformat(),
+        "timestamp": None if chunk.timestamp is None else own.get("timestamp", chunk.timestamp.isoformat()),
         "embedding_model": chunk.embedding_model,
         "document_id": chunk.document_id,
     }
-    return RetrievedPoint(chunk.id, hit.scores.dense, payload, retrieval_time_ms=milliseconds)
+    told = {name: value for name, value in payload.items() if name not in chunk.missing_fields and value is not None}
+    return RetrievedPoint(chunk.id, hit.scores.dense, told, retrieval_time_ms=milliseconds)
+
+
+SPECIFICATION_NAMES: Mapping[type[Exception], str] = {
+    IndexNotFoundError: "CollectionNotFoundError",
+    ServiceTimeoutError: "TimeoutError",
+    ServiceConnectionError: "ConnectionError",
+}
+"""What the specification calls errors that have another name in this library."""
+
+
+def specification_name(error: Exception) -> str:
+    """Return the specification's name of an error; the name of its class if it has none there."""
+    names = (name for kind, name in SPECIFICATION_NAMES.items() if isinstance(error, kind))
+    return next(names, type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a case did not pass: the kind of error, and a sentence for people."""
+    """Why a case did not pass: the error by the specification's name, and a sentence for people."""
 
     error: str
     message: str

@@ -15,6 +15,7 @@ from retrieval_core.errors import ExpectationError, InvalidParameterError, Retri
 from retrieval_core.evaluate.suite.explaining import explained
 from retrieval_core.evaluate.suite.judging import Texts, judged, measures_of, ranks_of
 from retrieval_core.evaluate.suite.results import (
+    SPECIFICATION_NAMES,
     CaseResult,
     CaseStatus,
     Criterion,
@@ -25,6 +26,7 @@ from retrieval_core.evaluate.suite.results import (
     percentile,
     performance_of,
     point_of,
+    specification_name,
     without_times,
 )
 from retrieval_core.evaluate.suite.targets import question_of, versions
@@ -254,18 +256,16 @@ async def _retrieve(target: Target, case: Case, text: str) -> RetrievalResult:
 async def _beyond_reach(
     target: Target, case: Case, wordings: Sequence[str], found: Sequence[RetrievalResult]
 ) -> tuple[str, InvalidParameterError] | None:
-    """Return a threshold that no passage of the index reaches, with the wording it is beyond reach of."""
-    thresholds = {name: getattr(case, name) for name in ("relevance_threshold", "score_threshold")}
+    """Return a ``score_threshold`` that no chunk of the index reaches, with the wording it is beyond reach of."""
+    threshold = case.score_threshold
+    if not threshold:
+        return None
     for wording, result in zip(wordings, found, strict=True):
         best = max((hit.scores.dense for hit in result.hits if hit.scores.dense is not None), default=-1.0)
-        beyond = {name: threshold for name, threshold in thresholds.items() if threshold and best < threshold}
-        nearest = await target.nearest(wording) if beyond else None
-        for name, threshold in beyond.items():
-            if nearest is not None and nearest < threshold:
-                msg = (
-                    f"no passage of the index reaches the {name} {threshold:g}: the most similar one has {nearest:.3f}"
-                )
-                return wording, InvalidParameterError(msg)
+        nearest = await target.nearest(wording) if best < threshold else None
+        if nearest is not None and nearest < threshold:
+            msg = f"no chunk reaches the score_threshold {threshold:g}: the most similar one has {nearest:.3f}"
+            return wording, InvalidParameterError(msg)
     return None
 
 
@@ -307,7 +307,7 @@ def _with_error(case: Case, error: Exception) -> CaseResult:
 
 def _problem(error: Exception, wording: str | None) -> Problem:
     asked = "" if wording is None else f"asked {wording!r:.200}: "
-    return Problem(type(error).__name__, f"{asked}{error}")
+    return Problem(specification_name(error), f"{asked}{error}")
 
 
 async def _time_fetches(target: Target, results: Sequence[CaseResult]) -> float | None:
@@ -345,7 +345,7 @@ def _criteria(
     rate = result.pass_rate if result.total_tests else None
     yield _least("SC-004", "percentage of cases that pass", rate, asked.pass_rate)
     kinds = [problem.error for case in result.results for problem in case.problems]
-    named = [hasattr(errors, kind) for kind in kinds]
+    named = [hasattr(errors, kind) or kind in SPECIFICATION_NAMES.values() for kind in kinds]
     share = sum(named) / len(named) if named else None
     yield _least("SC-005", "share of problems that are an error of this library", share, 1.0)
     yield _REPEATABLE

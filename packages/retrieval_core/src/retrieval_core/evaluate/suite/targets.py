@@ -15,7 +15,12 @@ from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchE
 from retrieval_core.evaluate.suite.results import Subject
 from retrieval_core.index.builders.backends import build_analyzer, place_of
 from retrieval_core.pipeline.answer.confidence import retrieval_confidence
-from retrieval_core.ports import Catalog, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.pipeline.lifecycle import Calls
+from retrieval_core.pipeline.search_loop import value_of
+from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
+from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.ports import Catalog, ChunkRange, Fetched, FetchRequest, SearchRequest
+from retrieval_core.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,6 +133,7 @@ class IndexTarget:
             msg = "a suite is run without a cache of results; open the index with the setting cache.enabled = false"
             raise InvalidParameterError(msg)
         self._index = index
+        self._calls = Calls(index.config)
         self._analyzer = build_analyzer(index.config.analysis)
 
     @property
@@ -169,23 +175,26 @@ class IndexTarget:
 
     async def fetch(self, chunk_id: str) -> Chunk | None:
         """Return a passage."""
-        fetched = await self._index.store.fetch(FetchRequest(chunk_ids=(chunk_id,)))
-        return fetched.chunks.get(chunk_id)
+        return (await self._fetch(FetchRequest(chunk_ids=(chunk_id,)))).chunks.get(chunk_id)
+
+    async def _fetch(self, request: FetchRequest) -> Fetched:
+        return value_of(await fetch(self._calls.begin(), self._index.store, request))
 
     async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> Lacking:
         """Return which of these are not there."""
         store = self._index.store
-        absent = await documents_lacking(store, documents)
+        run = self._calls.begin().on("store")
+        absent = value_of(await run.call("fetch", documents_lacking, store, documents))
         known = list(await self._sources()) if absent else []
         meant = {name: _alike(name, known) for name in absent}
-        held = await store.fetch(FetchRequest(chunk_ids=tuple(chunks)))
+        held = await self._fetch(FetchRequest(chunk_ids=tuple(chunks))) if chunks else Fetched()
         lacking: dict[tuple[str, str], str | None] = {("document", name): other for name, other in meant.items()}
         return lacking | {("chunk", chunk): None for chunk in chunks if chunk not in held.chunks}
 
     async def _sources(self) -> Mapping[str, SourceState]:
         store = self._index.store
         if isinstance(store, Catalog):
-            return await store.sources()
+            return value_of(await self._calls.begin().on("store").call("sources", store.sources))
         return {}
 
     async def nearest(self, text: str) -> float | None:
@@ -193,8 +202,10 @@ class IndexTarget:
         embedder = self._index.embedder
         if embedder is None:
             return None
-        request = SearchRequest(limit=1, vector=await embedder.embed_query(text))
-        found = await self._index.store.search(request)
+        run = self._calls.begin()
+        vector = value_of(await QueryEmbedder(embedder).embed(run, Query(text, text)))
+        request = SearchRequest(limit=1, vector=vector)
+        found = value_of(await run.on("store").call("dense", self._index.store.search, request))
         return max(0.0, min(1.0, found[0].score)) if found else 0.0
 
     def confidence(self, text: str, result: RetrievalResult) -> float | None:
@@ -215,12 +226,15 @@ def _alike(name: str, known: Sequence[str]) -> str | None:
 
 
 async def documents_lacking(store: Store, documents: Sequence[str]) -> list[str]:
-    """Return which of these documents have no passage in a store.
+    """Return which of these documents have no chunk in a store; a document may also be named by the id of a chunk.
 
     Raises:
         RetrievalError: It cannot be read.
     """
-    absent: list[str] = list(documents)
+    if not documents:
+        return []
+    fetched = await store.fetch(FetchRequest(chunk_ids=tuple(documents)))
+    absent: list[str] = [document for document in documents if document not in fetched.chunks]
     for last in (0, LAST):  # the first passage alone, where it has the number 0, as those that this library makes
         if absent:
             ranges = tuple(ChunkRange(document, 0, last) for document in absent)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from retrieval_core.ports import CompletionRequest
+from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.text.history import TURNS, last_turns
 from retrieval_core.text.markers import MISSING
-from retrieval_core.text.prompting import as_data, chosen_prompt, framed
+from retrieval_core.text.prompting import TEMPLATE_RULE, as_data, chosen_prompt, framed
 from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from retrieval_core.ports import Message
     from retrieval_core.types import ContextPack
 
 UNAVAILABLE = "Document search unavailable. Providing general response:\n\n"
@@ -34,6 +34,8 @@ _FORM = (
     '"conversation", where there is one, holds what was said before the question: it tells what the question means, '
     "and is no source."
 )
+_PLACES = re.compile(r"\{facts\}|\{query\}")
+"""What a custom prompt may contain in place of the passages and of the question."""
 _WITHOUT_DOCUMENTS = (
     "The search of the user's documents is unavailable at the moment, so you see none of them. Acknowledge that "
     "briefly, then help with the question as far as general knowledge goes, and say what should be looked up once the "
@@ -52,15 +54,23 @@ def answer_request(
         history: The conversation before it; its last turns are shown.
         pack: The passages, each of which is shown with its number and where it is from.
         prompt: Instructions in place of :data:`DEFAULT_PROMPT`. They replace neither the form of the answer nor the
-            rule that passages are data.
+            rule that passages are data. ``{facts}`` in it is replaced by the passages, and ``{query}`` by the question.
         max_tokens: The longest answer, in the model's tokens.
 
     Raises:
         InvalidParameterError: The prompt is blank.
     """
     instructions = chosen_prompt(prompt, DEFAULT_PROMPT)
-    lines = [*_conversation(query, history), as_data("question", query), *_passages(pack)]
-    return CompletionRequest(framed(instructions, _FORM, lines), max_tokens=max_tokens)
+    before, question, passages = [*_conversation(query, history)], as_data("question", query), [*_passages(pack)]
+    if not _PLACES.search(instructions):
+        return CompletionRequest(framed(instructions, _FORM, [*before, question, *passages]), max_tokens=max_tokens)
+    values = {"{facts}": "\n".join(passages), "{query}": question.removeprefix('question: "').removesuffix('"')}
+    filled = _PLACES.sub(lambda place: values[place[0]], instructions)
+    left_out = [question] * ("{query}" not in instructions) + passages * ("{facts}" not in instructions)
+    user = "\n".join([*before, filled, *left_out])
+    return CompletionRequest(
+        (Message("system", f"{_FORM}\n\n{TEMPLATE_RULE}"), Message("user", user)), max_tokens=max_tokens
+    )
 
 
 def request_without_documents(query: str, history: Sequence[Message], *, max_tokens: int | None) -> CompletionRequest:

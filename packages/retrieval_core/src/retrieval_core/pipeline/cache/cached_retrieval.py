@@ -14,13 +14,14 @@ from retrieval_core.pipeline.planning import make_plan, sides_of
 from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
 from retrieval_core.pipeline.search_loop import raise_faults
-from retrieval_core.pipeline.stages.unmatched import why_nothing_passes
+from retrieval_core.pipeline.stages.unmatched import FilterProblems, examine_filter
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.types import RetrievalResult, freeze
 from retrieval_core.types.fast_init import fast_init
+from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
@@ -219,7 +220,7 @@ class CachedRetrieval:
                 elif found is not None:
                     return with_failures(found, failures)
         result = with_failures(await self._search(run, query, plan), failures)
-        if self.cache is None or result.degraded:
+        if self.cache is None or any(entry.stage != "filter" for entry in result.degraded):
             return result
         kept = await keep(run, self.cache, names.key, result)
         if isinstance(kept, Ok):
@@ -231,12 +232,20 @@ class CachedRetrieval:
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_index(run, self._parts, query, plan, self._config)
-        found, note = rewriting.best.searched.found, None
-        if found is not None and plan.condition is not None:
-            note = await why_nothing_passes(run, self._parts.store, plan.condition, found)
+        searched, problems = rewriting.best.searched, FilterProblems()
+        if searched.found is not None and plan.condition is not None:
+            seen = (chunk_fields(hit.chunk) for hit in searched.hits)
+            problems = await examine_filter(run, self._parts.store, plan.condition, seen, found=searched.found)
         evaluator = self._parts.evaluator
         return await make_result(
-            run, query, rewriting, plan.condition, self._config, evaluator=evaluator, note=note, logged=self._logged
+            run,
+            query,
+            rewriting,
+            plan.condition,
+            self._config,
+            evaluator=evaluator,
+            problems=problems,
+            logged=self._logged,
         )
 
 

@@ -1,13 +1,15 @@
-"""Why a filter lets nothing pass, where the fields of the index tell: a wrong name, or a value of another type."""
+"""What is wrong with a filter: it names a field that no chunk has, or lets nothing pass because of a value's type."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, TypeGuard, cast
 
-from retrieval_core.ports import LIST_TYPES, FieldCatalogue, FieldInfo
+from retrieval_core.ports import LIST_TYPES, FieldCatalogue, FieldInfo, SamplesFields
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import (
@@ -27,18 +29,23 @@ from retrieval_core.types.filters import (
     Or,
     Text,
     chunk_fields,
+    lookup,
+    paths_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
+    from retrieval_core.types import JSON
     from retrieval_core.types.filters import Condition, Filter, Scalar
 
 MOST_FIELDS = 200
 """Of an index with as many, only wrong types are told: a field that is not among these may be there all the same."""
+MOST_PATHS = 10_000
+"""Of an index with as many, an unknown field is not told."""
 SHARE = 0.1
 """How much of the deadline asking for the fields may use up."""
 NAMED = 12
@@ -54,21 +61,78 @@ _PLURALS = {"text": "text", "number": "numbers", "boolean": "booleans"}
 _KNOWN_TYPES = frozenset({*LIST_TYPES, *LIST_TYPES.values(), "list", "object"})
 
 
-async def why_nothing_passes(run: Run, store: Store, condition: Filter, found: SearchResults) -> str | None:
-    """Return why the filter of a search that found nothing lets nothing pass; ``None`` where that cannot be told.
+@dataclass(frozen=True, slots=True)
+class FilterProblems:
+    """What is wrong with a filter.
 
-    The store is asked only then, if it has a catalogue of fields. That it fails, or takes too long, is in the trace and
-    changes nothing else.
+    Attributes:
+        note: Why it lets nothing pass; ``None`` if something was found, or if that is unknown.
+        warning: Which of its fields no chunk has, with the closest names; ``None`` if all are known.
     """
-    sides = [side for side in (found.dense, found.lexical) if side is not None]
-    if not sides or any(sides) or not isinstance(store, FieldCatalogue):
-        return None
+
+    note: str | None = None
+    warning: str | None = None
+
+
+async def examine_filter(
+    run: Run,
+    store: Store,
+    condition: Filter,
+    seen: Iterable[Mapping[str, JSON]] = (),
+    *,
+    found: SearchResults | None = None,
+    known: Iterable[str] = (),
+) -> FilterProblems:
+    """Find what is wrong with the filter of a search.
+
+    The store is asked for its fields once, and only if nothing was found or if no chunk found has a field of the
+    filter. If the store fails, or takes too long, there is no problem to report.
+
+    Args:
+        seen: The fields of chunks that were found.
+        found: What the search found, for the note.
+        known: Names that need no chunk to have them.
+    """
+    sides = [] if found is None else [side for side in (found.dense, found.lexical) if side is not None]
+    is_empty = bool(sides) and not any(sides)
+    names = _names_to_check(condition, seen, known)
+    if not (names or is_empty):
+        return FilterProblems()
     # Its circuit breaker is its own: that counting fields takes too long says nothing about searches.
-    outcome = await run.within(SHARE).without_retries().call("fields", store.fields, MOST_FIELDS)
+    run = run.within(SHARE).without_retries()
+    if isinstance(store, SamplesFields):
+        sampled = await run.call("fields", store.sample_fields)
+        if isinstance(sampled, Failed):
+            return FilterProblems()
+        if sampled.value is not None:
+            paths, looked_at = sampled.value
+            return FilterProblems(warning=_warning(names, paths, f"none of the {looked_at:,} chunks looked at has"))
+    if not isinstance(store, FieldCatalogue):
+        return FilterProblems()
+    outcome = await run.call("fields", store.fields, MOST_PATHS)
     if isinstance(outcome, Failed) or not _is_catalogue(outcome.value):
-        return None
-    reason = _reason(condition, outcome.value)
-    return f"Nothing passes the filter: {reason}" if reason else None
+        return FilterProblems()
+    catalogue = outcome.value
+    reason = _reason(condition, dict(islice(catalogue.items(), MOST_FIELDS))) if is_empty else None
+    return FilterProblems(
+        note=f"Nothing passes the filter: {reason}" if reason else None,
+        warning=_warning(names, catalogue.keys(), "no chunk has") if len(catalogue) < MOST_PATHS else None,
+    )
+
+
+def _names_to_check(condition: Filter, seen: Iterable[Mapping[str, JSON]], known: Iterable[str]) -> list[str]:
+    names = sorted(paths_of(condition) - chunk_fields(Chunk("", "", "")).keys() - frozenset(known))
+    found = list(seen) if names else []
+    return [name for name in names if all(lookup(fields, name) is None for fields in found)]
+
+
+def _warning(names: Iterable[str], fields: Collection[str], where: str) -> str | None:
+    told: list[str] = []
+    for name in names:
+        if fields and name not in fields:
+            near = _nearest(name, sorted(fields))
+            told.append(f"{where} a field {_quoted(name)}" + (f"; did you mean {_quoted(near)}?" if near else ""))
+    return "; ".join(told[:REASONS]) or None
 
 
 def _is_catalogue(value: object) -> TypeGuard[Mapping[str, FieldInfo]]:

@@ -7,8 +7,11 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.foreign import foreign_chunk, visible
-from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
+from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.foreign import foreign_chunk, places, visible
+from retrieval_core.adapters.stores.paths import exact_float
+from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD, can_be_name
+from retrieval_core.adapters.stores.pinecone.filters import both, either
 from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, chunk_of
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
@@ -26,12 +29,16 @@ if TYPE_CHECKING:
 MOST_RESULTS = 10_000
 """Results of one query, from Pinecone's limits."""
 
+# Records that are looked at for the names of their fields.
+_SAMPLE = 100
 # Documents asked for at once.
 _DOCUMENTS = 1_000
 # Servers and proxies take addresses of about 8 KB; the ids of a fetch stand in the address.
 _MOST_ADDRESS_CHARACTERS = 6_000
 # Whole numbers beyond this are not told apart by 64-bit floats; positions are far below.
 _LAST_POSITION = 2**53
+# Of a whole number that may also be stored as one.
+_DIGITS = 15
 # The status with which Pinecone refuses answers of more than 4 MB.
 _TOO_LARGE = 400
 
@@ -194,16 +201,36 @@ class NamespaceReader:
         """Return all records that match, by id."""
         return {name: record async for name, record in self._connection.matching(self._namespace, expression)}
 
+    async def sample_fields(self) -> tuple[frozenset[str], int]:
+        """Return the paths of the fields of some records, and how many records these are."""
+        answer = await self._ask(_SAMPLE, {"vector": [1.0, *[0.0] * (await self.dimension() - 1)]})
+        counter = FieldCounter()
+        for match in answer.matches:
+            metadata: dict[str, Any] = match.metadata or {}
+            is_own = RECORD in metadata
+            counter.add(chunk_fields(chunk_of(metadata)) if is_own else visible(match.id, metadata, self._names))
+        return frozenset(counter.catalogue()), len(answer.matches)
+
     def range_expression(self, part: ChunkRange) -> Expression:
-        """Return the expression for a range of a document's chunks; false where there can be none."""
+        """Return an expression for a range of a document's chunks, and for those whose position is unknown."""
         first, last = max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
-        document, position = DOCUMENT, POSITION
-        if self._names:
-            document, position = self._names.get("document_id", ""), self._names.get("chunk_index", "")
-        if first > last or not document or not position:
+        if first > last:
             return False
-        bounds = [{position: {"$gte": first}}, {position: {"$lte": last}}]
-        return {"$and": [{document: {"$eq": part.document_id}}, *bounds]}
+        of_others = self._range_of_others(part.document_id, first, last)
+        if self._names:
+            return of_others
+        own = {"$and": [{DOCUMENT: {"$eq": part.document_id}}, *_bounds(POSITION, first, last)]}
+        return either(own, of_others)
+
+    def _range_of_others(self, document_id: str, first: int, last: int) -> Expression:
+        documents = [name for name in places("document_id", self._names) if can_be_name(name)]
+        positions = [name for name in places("chunk_index", self._names) if can_be_name(name)]
+        number = exact_float(int(document_id)) if document_id.isdecimal() and len(document_id) <= _DIGITS else None
+        values = [document_id] if number is None else [document_id, number]
+        of_document = either(*({name: {"$eq": value}} for name in documents for value in values))
+        in_place = either(*(both(*_bounds(name, first, last)) for name in positions))
+        is_unknown = both(*({name: {"$exists": False}} for name in positions)) if first <= 0 <= last else False
+        return both(of_document, either(in_place, is_unknown))
 
     async def ids_of(self, document_ids: Collection[str]) -> set[str]:
         """Return the ids of all records of documents."""
@@ -241,6 +268,10 @@ class NamespaceReader:
         if not matches(condition, visible(record_id, metadata, self._names)):
             return None
         return foreign_chunk(record_id, metadata, self._names, "store.pinecone.fields")
+
+
+def _bounds(name: str, first: int, last: int) -> list[dict[str, Any]]:
+    return [{name: {"$gte": first}}, {name: {"$lte": last}}]
 
 
 def _parts(ids: Sequence[str]) -> Iterator[list[str]]:

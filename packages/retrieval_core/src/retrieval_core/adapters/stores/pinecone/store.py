@@ -10,7 +10,7 @@ import numpy as np
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.foreign import check_names
+from retrieval_core.adapters.stores.foreign import MAPPED, PRESETS, resolve_fields
 from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
@@ -34,7 +34,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.ports import Candidate, Fetched, RecordDamage, StoredDamage, StoreInfo
+from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage, StoreInfo
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState
     from retrieval_core.types import Chunk, Vector
 
+_DISTANCES = {"cosine": "Cosine", "dotproduct": "Dot", "euclidean": "Euclidean"}
 # Ranges that are asked for at once: far more than a query has neighbours.
 _RANGES = 100
 
@@ -66,8 +67,10 @@ class PineconeStore:
         host: Address of the index; ``http://`` for a server on this machine.
         namespace: The part of the index that is searched and written; two more beside it hold the catalog.
         fields: For an index of another program: its fields for a chunk's ``text``, ``document_id``, ``chunk_index``,
-            ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id`` or ``content_hash``. Records
-            of LlamaIndex and LangChain need none.
+            ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id``, ``content_hash``,
+            ``timestamp``, ``embedding_model`` or ``chunk_id``. The key ``preset`` names the layout that the other keys
+            add to: ``default``, ``langchain``, ``llamaindex`` or ``haystack``. Records of LlamaIndex and LangChain
+            need none.
         embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
@@ -106,8 +109,7 @@ class PineconeStore:
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
         self._analyzer = analyzer or Analyzer()
         self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
-        self._names = dict(fields or {})
-        check_names(self._names)
+        self._names = resolve_fields(fields or {}, PRESETS, MAPPED, "store.pinecone.fields")
         self._namespace = namespace
         self._sparse = sparse
         self._catalog = SourceCatalog(self._connection, namespace)
@@ -130,17 +132,34 @@ class PineconeStore:
             ServiceError: Pinecone failed.
         """
         stats = await self._reader.stats()
-        counts = {name: summary.vector_count for name, summary in stats.namespaces.items()}
-        default = counts.get("", 0) or counts.get("__default__", 0)
+        counts = _counts(stats)
+        documents = counts.get(self._catalog.documents_namespace, 0)
         return StoreInfo(
             location=self._identity.location,
             manifest=None,
             generation=None,
-            documents=counts.get(self._catalog.documents_namespace, 0),
-            chunks=counts.get(self._namespace, 0) if self._namespace not in {"", "__default__"} else default,
+            documents=documents,
+            chunks=self._points(counts),
             sides=self.sides,
             filter_operators=OPERATORS,
+            collection=self._state(stats),
         )
+
+    async def describe_collection(self) -> CollectionState:
+        """Return what Pinecone says of the namespace, also of one that cannot be searched.
+
+        Raises:
+            ServiceError: Pinecone failed.
+        """
+        return self._state(await self._reader.stats())
+
+    def _state(self, stats: Any) -> CollectionState:
+        points = self._points(_counts(stats))
+        return CollectionState(stats.dimension or 0, _DISTANCES.get(stats.metric, "Cosine"), points, points, "green")
+
+    def _points(self, counts: Mapping[str, int]) -> int:
+        default = counts.get("", 0) or counts.get("__default__", 0)
+        return default if self._namespace in {"", "__default__"} else counts.get(self._namespace, 0)
 
     async def upsert(self, change: Change) -> None:
         """Apply a change.
@@ -253,10 +272,11 @@ class PineconeStore:
                 requests.append(partial(self._reader.matching, wanted))
         chunks: dict[str, Chunk] = {}
         vectors: dict[str, Vector] = {}
+        wanted_ids = frozenset(ids)
         for answer in await together(requests):
             for name, record in answer.items():
                 chunk = self._reader.chunk(name, record.metadata or {}, request.filter)
-                if chunk is not None:
+                if chunk is not None and (name in wanted_ids or _is_in(chunk, request.ranges)):
                     chunks[chunk.id] = chunk
                     if request.with_vectors:
                         vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
@@ -293,6 +313,15 @@ class PineconeStore:
                 found[compared[0]] = compared[1]
         return StoredDamage(found, unsealed=unsealed)
 
+    async def sample_fields(self) -> tuple[frozenset[str], int]:
+        """Return the fields of 100 records, as Pinecone has no list of all.
+
+        Raises:
+            ServiceError: Pinecone failed.
+        """
+        self._connection.check_open()
+        return await self._reader.sample_fields()
+
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""
         return await self._catalog.sources()
@@ -317,6 +346,16 @@ class PineconeStore:
             for chunk in change.chunks
         ]
         return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)
+
+
+def _is_in(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
+    return any(
+        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
+    )
+
+
+def _counts(stats: Any) -> dict[str, int]:
+    return {name: summary.vector_count for name, summary in stats.namespaces.items()}
 
 
 ADAPTER = Adapter(lambda store, parts: PineconeStore(**dict(store.pinecone), **parts.of_store))

@@ -19,7 +19,7 @@ from retrieval_core.errors import (
     ServiceError,
     StoreError,
 )
-from retrieval_core.ports import Manifest
+from retrieval_core.ports import CollectionState, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,10 +74,12 @@ class Opened:
     Attributes:
         manifest: ``None`` for a collection that another program filled.
         vector: The vector that is searched; blank for the one without a name.
+        is_empty: Whether nothing was in it yet, so that it is looked at again with the next call.
     """
 
     manifest: Manifest | None
     vector: str
+    is_empty: bool = False
 
 
 class QdrantCollection:
@@ -85,7 +87,7 @@ class QdrantCollection:
 
     Args:
         identity: What the store was opened with.
-        names: The fields of a collection that another program filled, by ours; empty where it is none.
+        is_foreign: Whether the settings say how points of another program are read.
         vector: The vector of such a collection; needed where it has several.
         indexed_fields: Those that get an index for comparisons.
     """
@@ -96,14 +98,14 @@ class QdrantCollection:
         name: str,
         identity: Identity,
         *,
-        names: Mapping[str, str],
+        is_foreign: bool,
         vector: str | None,
         indexed_fields: Sequence[str],
     ) -> None:
         self._connection = connection
         self._name = name
         self._identity = identity
-        self._names = names
+        self._is_foreign = is_foreign
         self._vector = vector
         self._indexed_fields = indexed_fields
         self._opened: Opened | None = None
@@ -118,19 +120,34 @@ class QdrantCollection:
         """Return what the collection is; looked at once, for later calls to save the requests.
 
         Raises:
-            IndexNotFoundError: There is no such collection, or nothing in it.
+            IndexNotFoundError: There is no such collection.
             IndexFormatError: Another program filled it, and the settings do not say how it is read, which the message
                 does; or they say so of an index of this library.
             EmbedderMismatchError: It was built with another embedder.
             DimensionMismatchError: Its vectors have another length.
         """
-        if self._opened is None:
-            state = await self.state()
-            if state is not None and self._names:
-                msg = f"{self._identity.location} is an index of this library; leave {SECTION} out, which is for others"
-                raise IndexFormatError(msg)
-            self._opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
-        return self._opened
+        if self._opened is not None:
+            return self._opened
+        state = await self.state()
+        if state is not None and self._is_foreign:
+            msg = f"{self._identity.location} is an index of this library; leave {SECTION} out, which is for others"
+            raise IndexFormatError(msg)
+        opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
+        self._opened = None if opened.is_empty else opened
+        return opened
+
+    async def described(self) -> CollectionState | None:
+        """Return what Qdrant says of a collection that another program filled; ``None`` for an index of this library.
+
+        Raises:
+            IndexNotFoundError: There is no such collection.
+        """
+        if await self._state_points():
+            return None
+        info = await self.call("get_collection")
+        vectors = _by_name(info.config.params.vectors)
+        name = self._vector if self._vector in vectors else next(iter(vectors), "")
+        return state_of(info, name)
 
     async def state(self) -> State | None:
         """Return what the index says of itself now; ``None`` for a collection that another program filled.
@@ -239,10 +256,11 @@ class QdrantCollection:
 
     async def _foreign(self) -> Opened:
         info = await self.call("get_collection")
-        if not info.points_count:
-            raise self._not_found()
         vectors = _by_name(info.config.params.vectors)
-        if not self._names:
+        if not info.points_count:
+            is_clear = self._vector in vectors or (self._vector is None and len(vectors) == 1)
+            return Opened(None, self._checked_vector(vectors) if is_clear else "", is_empty=True)
+        if not self._is_foreign:
             points, _ = await self.call("scroll", limit=_LOOKED_AT, with_payload=True)
             payloads: list[dict[str, Any]] = [point.payload or {} for point in points]
             msg = (
@@ -291,6 +309,20 @@ class QdrantCollection:
 
     def _not_found(self) -> IndexNotFoundError:
         return IndexNotFoundError(f"{self._identity.location}: there is no index; make one with: retrieval index PATH…")
+
+
+def state_of(info: Any, vector: str) -> CollectionState:
+    """Return what Qdrant says of a collection, with the size and distance of one of its vectors."""
+    parameters = _by_name(info.config.params.vectors).get(vector)
+    distance = "Cosine" if parameters is None else str(parameters.distance.value)
+    status = str(info.status.value)
+    return CollectionState(
+        vector_size=0 if parameters is None else parameters.size,
+        distance="Euclidean" if distance == "Euclid" else distance,
+        points=info.points_count or 0,
+        indexed_vectors=info.indexed_vectors_count or 0,
+        status="green" if status == "green" else "red" if status == "red" else "yellow",
+    )
 
 
 def _by_name(vectors: Any) -> dict[str, Any]:

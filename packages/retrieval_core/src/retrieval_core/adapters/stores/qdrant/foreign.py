@@ -10,13 +10,21 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from retrieval_core.adapters.stores.foreign import MAPPED, NODE, foreign_chunk, visible
+from retrieval_core.adapters.stores.foreign import (
+    DEFAULT_TEXT_NAMES,
+    MAPPED,
+    NODE,
+    foreign_chunk,
+    places,
+    resolve_fields,
+    visible,
+)
 from retrieval_core.adapters.stores.qdrant.filters import EXACT, Pushed, both, either, in_range, one_of
 from retrieval_core.adapters.stores.qdrant.points import distinct
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.filters import And, Contains, Eq, Gt, Gte, In, Lt, Lte, Or
 
 if TYPE_CHECKING:
@@ -32,22 +40,36 @@ SECTION = "store.qdrant.fields"
 
 _SIMPLE_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _LARGEST_ID = 2**64
-_CANNOT_BE_ASKED = MAPPED | {"id"}
+_CANNOT_BE_ASKED = frozenset({"id", "text", "section", "page", "parent_id", "content_hash"})
 """Fields that are read in more ways than one, where they are not mapped."""
 _IDS_AS_TEXT = 20  # digits of a number that 64 bits hold
 
 
-def check_names(names: Mapping[str, str]) -> None:
-    """Raise :class:`InvalidParameterError` for a mapping with an unknown key."""
-    known = MAPPED | {METADATA}
-    if unknown := sorted(set(names) - known):
-        msg = f"{SECTION}: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(known))}"
-        raise InvalidParameterError(msg)
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "langchain": {"text": "page_content", METADATA: METADATA, "source": f"{METADATA}.source"},
+    "llamaindex": {"text": NODE},
+    "haystack": {"text": "content", METADATA: "meta"},
+}
+"""Layouts of frameworks: names of fields that differ from the default ones."""
+
+
+def resolve_names(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return a mapping with the fields of its preset.
+
+    Raises:
+        InvalidParameterError: There is no such preset, or a key that cannot be mapped.
+    """
+    return resolve_fields(fields, PRESETS, MAPPED | {METADATA}, SECTION)
 
 
 def proposed_settings(payloads: Sequence[Mapping[str, Any]], vectors: Sequence[str]) -> str:
     """Return settings that read a collection, by what some of its points look like."""
     there = {name: value for payload in payloads for name, value in payload.items()}
+    choice = f"vector = {_quoted(vectors[0])}  # one of {', '.join(map(_quoted, vectors))}" if len(vectors) > 1 else ""
+    is_default = any(isinstance(there.get(name), str) for name in DEFAULT_TEXT_NAMES)
+    if is_default and NODE not in there and METADATA not in there:
+        return "\n".join(filter(None, ("[store.qdrant]", 'fields = "default"', choice)))
     if NODE in there:  # LlamaIndex
         names = {"text": NODE}
     elif "page_content" in there:  # LangChain
@@ -59,8 +81,7 @@ def proposed_settings(payloads: Sequence[Mapping[str, Any]], vectors: Sequence[s
     if METADATA in names and any("source" in _metadata(payload, names) for payload in payloads):
         names["source"] = f"{METADATA}.source"
     lines = [f"[{SECTION}]", *(f"{ours} = {_quoted(theirs)}" for ours, theirs in names.items())]
-    if len(vectors) > 1:
-        choice = f"vector = {_quoted(vectors[0])}  # one of {', '.join(map(_quoted, vectors))}"
+    if choice:
         lines = ["[store.qdrant]", choice, "", *lines]
     return "\n".join(lines)
 
@@ -77,7 +98,7 @@ def chunk_of(point_id: str, payload: Mapping[str, Any], names: Mapping[str, str]
         IndexFormatError: No field holds its text.
     """
     chunk = foreign_chunk(point_id, _record(payload, names), _as_keys(names), SECTION)
-    paths = set(_as_keys(names).values()) - set(_metadata(payload, names))
+    paths = set(_as_keys(names).values()) - set(_metadata(payload, names)) - {"chunk_id"}
     return replace(chunk, metadata={name: value for name, value in chunk.metadata.items() if name not in paths})
 
 
@@ -101,11 +122,14 @@ def translate(condition: Filter | None, names: Mapping[str, str]) -> Pushed:
 
 
 def range_expression(document_id: str, first: int, last: int, names: Mapping[str, str]) -> Expression:
-    """Return the expression for a range of a document's chunks; false where the mapping does not tell positions."""
-    document, position = names.get("document_id"), names.get("chunk_index")
-    if document is None or position is None or not (_is_plain(document) and _is_plain(position)):
+    """Return an expression that holds for a range of a document's chunks, and for those whose position is unknown."""
+    documents, positions = _paths("document_id", names), _paths("chunk_index", names)
+    if first > last or not documents or not positions:
         return False
-    return both(_equal(document, document_id, is_read=True), in_range(position, gte=first, lte=last))
+    of_document = either(*(_equal(path, document_id, is_read=True) for path in documents))
+    in_place = either(*(in_range(path, gte=first, lte=last) for path in positions))
+    is_unknown = both(*({"is_empty": {"key": path}} for path in positions)) if first <= 0 <= last else False
+    return both(of_document, either(in_place, is_unknown))
 
 
 def _pushed(condition: Filter, names: Mapping[str, str]) -> Expression:
@@ -119,20 +143,20 @@ def _pushed(condition: Filter, names: Mapping[str, str]) -> Expression:
         case In(path, values):
             return _any_of(path, values, names)
         case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if not isinstance(value, str):
-            where = None if path in names else _where(path, names)
+            paths = () if path in MAPPED else _paths(path, names)
             bound = {condition.operator.removeprefix("$"): value}
-            return in_range(where, **bound) if where and abs(value) < EXACT else True
+            return either(*(in_range(where, **bound) for where in paths)) if paths and abs(value) < EXACT else True
         case _:
             return True
 
 
 def _any_of(path: str, values: Sequence[Scalar], names: Mapping[str, str]) -> Expression:
-    where = _where(path, names)
-    if where is None:
+    paths = _paths(path, names)
+    if not paths:
         return True
-    found = either(*(_equal(where, value, is_read=path in names) for value in values))
+    found = either(*(_equal(where, value, is_read=path in MAPPED) for where in paths for value in values))
     # A point without a document id is a document of its own.
-    return either(found, {"is_empty": {"key": where}}) if path == "document_id" else found
+    return either(found, both(*({"is_empty": {"key": where}} for where in paths))) if path == "document_id" else found
 
 
 def _equal(where: str, value: Scalar, *, is_read: bool) -> Expression:
@@ -146,26 +170,33 @@ def _equal(where: str, value: Scalar, *, is_read: bool) -> Expression:
     if not isinstance(value, str):
         # 1 and 1.0 are one value to us, and a range finds both.
         return True if is_read or abs(value) >= EXACT else in_range(where, gte=value, lte=value)
-    return True if is_read and _may_be_number(value) else one_of(where, distinct((value,)))
+    found = one_of(where, distinct((value,)))
+    if not is_read or (number := _as_number(value)) is None:
+        return found
+    if not isfinite(number) or abs(number) >= EXACT:
+        return True
+    return either(found, in_range(where, gte=number, lte=number))
 
 
-def _may_be_number(text: str) -> bool:
+def _as_number(text: str) -> float | None:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
-
-
-def _where(path: str, names: Mapping[str, str]) -> str | None:
-    """Return the path of a field in the payload, where it has one place only and a plain name."""
-    if path in names and path not in {"text", METADATA}:
-        found = names[path]
-    elif path in _CANNOT_BE_ASKED or "." in path or path in names.values():
         return None
+
+
+def _paths(path: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths in the payload that may hold a field; empty if Qdrant cannot be asked for it."""
+    if path in names and path not in {"text", METADATA}:
+        found: tuple[str, ...] = (names[path],)
+    elif path in _as_keys(names).values():
+        found = (path,)
+    elif path in _CANNOT_BE_ASKED or path in names or "." in path:
+        return ()
     else:
-        found = f"{names[METADATA]}.{path}" if METADATA in names else path
-    return found if _is_plain(found) else None
+        prefix = f"{names[METADATA]}." if METADATA in names else ""
+        found = tuple(f"{prefix}{place}" for place in places(path, names))
+    return found if all(map(_is_plain, found)) else ()
 
 
 def _is_plain(path: str) -> bool:

@@ -210,6 +210,14 @@ class CollectionReader:
             counter.add(self._fields(opened, point, reader))
         return counter.catalogue()
 
+    async def sample_fields(self, opened: Opened) -> tuple[frozenset[str], int]:
+        """Return the paths of the fields of the first points, and how many points these are."""
+        points, _ = await self._collection.call("scroll", limit=_PAGE, with_payload=True)
+        counter, reader = FieldCounter(), FieldReader()
+        for point in points:
+            counter.add(self._fields(opened, point, reader))
+        return frozenset(counter.catalogue()), len(points)
+
     def _pushed(self, opened: Opened, condition: Filter | None) -> Pushed:
         return filters.translate(condition) if opened.manifest else foreign.translate(condition, self._names)
 

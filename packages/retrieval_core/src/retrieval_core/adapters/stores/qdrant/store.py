@@ -8,10 +8,10 @@ from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.compounds import limited
 from retrieval_core.adapters.stores.fields import first_fields
-from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection
+from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection, state_of
 from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
 from retrieval_core.adapters.stores.qdrant.filters import both, one_of
-from retrieval_core.adapters.stores.qdrant.foreign import check_names
+from retrieval_core.adapters.stores.qdrant.foreign import resolve_names
 from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import (
         Candidate,
         Change,
+        CollectionState,
         Fetched,
         FetchRequest,
         FieldInfo,
@@ -66,7 +67,8 @@ class QdrantStore:
         indexed_fields: Fields that get an index for ``$gt`` and its like; all are indexed for equality.
         vector: For a collection of another program that has several vectors: the one that is searched.
         fields: For such a collection: paths in a point's payload to a chunk's ``text``, to the object with its
-            ``metadata``, and to ``document_id``, ``chunk_index``, ``title``, ``source`` and so on.
+            ``metadata``, and to ``document_id``, ``chunk_index``, ``title``, ``source`` and so on. The key ``preset``
+            names the layout that the other keys add to: ``default``, ``langchain``, ``llamaindex`` or ``haystack``.
         embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words, but
             neither by vector nor added to; a new index has no vectors.
         dimension: Components of each vector, given exactly when the embedder is.
@@ -100,16 +102,20 @@ class QdrantStore:
         location = f"Qdrant collection {checked_collection(collection)} {self._connection.place}"
         self._analyzer = analyzer or Analyzer()
         self._identity = Identity(location, self._analyzer.id, embedder_id, dimension, tuple(vectors))
-        names = dict(fields or {})
-        check_names(names)
+        names = resolve_names(fields or {})
         self._collection = QdrantCollection(
-            self._connection, collection, self._identity, names=names, vector=vector, indexed_fields=indexed_fields
+            self._connection,
+            collection,
+            self._identity,
+            is_foreign=bool(fields),
+            vector=vector,
+            indexed_fields=indexed_fields,
         )
         self._reader = CollectionReader(self._collection, names, location)
         self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
         has_vectors = dimension is not None
         others: frozenset[Side] = frozenset({"dense"}) if has_vectors else frozenset()
-        self.sides: frozenset[Side] = others if names else self._identity.sides(None)
+        self.sides: frozenset[Side] = others if fields else self._identity.sides(None)
         self._catalogue: tuple[str, Mapping[str, FieldInfo]] | None = None
         self._closed = False
 
@@ -117,15 +123,17 @@ class QdrantStore:
         """Return the store's contents and abilities.
 
         Raises:
-            IndexNotFoundError: There is no such collection, or nothing in it.
+            IndexNotFoundError: There is no such collection.
             StoreError: The index cannot be opened; for a collection of another program, the message proposes settings.
             ServiceError: Qdrant failed.
         """
         self._check_open()
         opened = await self._collection.opened()
         if opened.manifest is None:
-            counted = await self._reader.count(True)
-            return StoreInfo(self._identity.location, None, None, 0, counted, self.sides, OPERATORS)
+            state = state_of(await self._collection.call("get_collection"), opened.vector)
+            return StoreInfo(
+                self._identity.location, None, None, 0, state.points, self.sides, OPERATORS, collection=state
+            )
         state = await self._collection.state()
         return StoreInfo(
             location=self._identity.location,
@@ -136,6 +144,16 @@ class QdrantStore:
             sides=self._identity.sides(opened.manifest),
             filter_operators=OPERATORS,
         )
+
+    async def describe_collection(self) -> CollectionState | None:
+        """Return what Qdrant says of the collection, also of one that cannot be searched.
+
+        Raises:
+            IndexNotFoundError: There is no such collection.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        return await self._collection.described()
 
     async def upsert(self, change: Change) -> None:
         """Apply a change.
@@ -179,6 +197,8 @@ class QdrantStore:
         self._check_open()
         check_search(request)
         opened = await self._collection.opened()
+        if opened.is_empty:
+            return ()
         query: Any
         if request.vector is not None:
             name = self._searched(opened, request)
@@ -200,7 +220,7 @@ class QdrantStore:
         """Return those of the requested records that exist; a collection of another program has chunks only.
 
         Raises:
-            IndexNotFoundError: There is no such collection, or nothing in it.
+            IndexNotFoundError: There is no such collection.
             StoreError: The index cannot be read.
             ServiceError: Qdrant failed.
         """
@@ -249,6 +269,12 @@ class QdrantStore:
                 found = {}
             self._catalogue = version or "", found
         return first_fields(self._catalogue[1], limit)
+
+    async def sample_fields(self) -> tuple[frozenset[str], int] | None:
+        """Return the fields of the first 1,000 points of a collection that another program filled."""
+        self._check_open()
+        opened = await self._collection.opened()
+        return None if opened.manifest else await self._reader.sample_fields(opened)
 
     async def count_chunks(self, condition: Filter) -> int:
         """Return how many chunks pass a filter; 0 before the first write.
