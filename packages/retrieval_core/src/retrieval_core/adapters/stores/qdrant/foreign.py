@@ -155,8 +155,11 @@ def _any_of(path: str, values: Sequence[Scalar], names: Mapping[str, str]) -> Ex
     if not paths:
         return True
     found = either(*(_equal(where, value, is_read=path in MAPPED) for where in paths for value in values))
-    # A point without a document id is a document of its own.
-    return either(found, both(*({"is_empty": {"key": where}} for where in paths))) if path == "document_id" else found
+    if path != "document_id":
+        return found
+    # A point whose document id is absent, or cannot be read as one, is a document of its own.
+    own = [number for value in values if isinstance(value, str) and (number := native_id(value)) is not None]
+    return either(found, both(*({"is_empty": {"key": where}} for where in paths)), {"has_id": own} if own else False)
 
 
 def _equal(where: str, value: Scalar, *, is_read: bool) -> Expression:
