@@ -68,7 +68,7 @@ def as_edge(expression: Any) -> Any:
         if "is_empty" in expression:
             return edge.IsEmptyCondition(expression["is_empty"]["key"])
         if "has_id" in expression:
-            return edge.HasIdCondition(expression["has_id"])
+            return edge.HasIdCondition(set(expression["has_id"]))
         return edge.Filter(**{clause: [as_edge(part) for part in parts] for clause, parts in expression.items()})
     if "range" in expression:
         return edge.FieldCondition(key=expression["key"], range=edge.RangeFloat(**expression["range"]))
