@@ -434,7 +434,7 @@ class TestDeadlines:
         result = answering(a_pipeline(store, embedder, clock, deadline_seconds=10), clock, 8)
         assert ids(result)[0] == "p0"
         assert stages(result) == ["embed"]
-        assert "8 s of the query's 10 s" in result.degraded[0].reason
+        assert "8 s (deadline 10 s)" in result.degraded[0].reason
         assert result.latency_ms == 8000
 
     @pytest.mark.parametrize("purpose", ["dense", "lexical"])
@@ -463,7 +463,7 @@ class TestDeadlines:
         result = answering(a_pipeline(store, clock=clock, deadline_seconds=10), clock, 10)
         assert result.hits == ()
         assert stages(result) == ["fetch"]
-        assert "query's 10 s" in cast("str", result.metadata["error"])
+        assert "(deadline 10 s)" in cast("str", result.metadata["error"])
 
     def test_no_deadline(self, store: TroubledStore) -> None:
         """Without a deadline a query may take for ever."""

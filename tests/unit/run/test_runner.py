@@ -211,7 +211,7 @@ def test_a_part_of_the_deadline(pool: ThreadPool) -> None:
     first, second = asyncio.run(main())
     assert isinstance(first, Failed)
     assert isinstance(first.error, DeadlineExceededError)
-    assert "8 s of the query's 10 s" in first.reason
+    assert "8 s (deadline 10 s)" in first.reason
     assert second == Ok(1)
     assert [record.stage for record in run.records] == ["embed", "fetch"]
     assert asyncio.run(Run(pool).until(0.5).call("embed", give, 2)) == Ok(2)

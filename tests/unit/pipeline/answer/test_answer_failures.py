@@ -244,7 +244,7 @@ def test_a_model_that_hangs_is_left_at_the_deadline() -> None:
             clock.advance(28)
             answer = await task
         assert answer.kind == "extracted"
-        assert "30 s were over" in answer.fallbacks[0].reason
+        assert "(deadline 30 s)" in answer.fallbacks[0].reason
         assert clock.now() == 28
 
     asyncio.run(main())

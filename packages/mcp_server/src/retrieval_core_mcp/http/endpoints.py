@@ -31,7 +31,7 @@ from retrieval_core_mcp.http.explain import explain
 from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST, picture_of_page, place_on_page
-from retrieval_core_mcp.http.problems import refused, result_shown, shown
+from retrieval_core_mcp.http.problems import incomplete, refused, result_shown, shown
 from retrieval_core_mcp.http.reading import (
     LARGEST_OFFSET,
     MOST_CHARACTERS,
@@ -142,6 +142,8 @@ class Endpoints:
                 **served.options,
             ),
         )
+        if not pack.passages and pack.note in {entry.reason for entry in pack.degraded}:
+            raise incomplete(pack.note or "", served)
         told = result_shown(pack_to_json(pack if call.condition is None else own_pack(pack)), served)
         execution = call.execution(len(pack.citations))
         return json_response({"query": call.query, "status": "success", **told, "execution": execution, "errors": []})

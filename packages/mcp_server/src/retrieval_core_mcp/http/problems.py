@@ -71,6 +71,11 @@ def not_embedded(reason: str) -> RequestError:
     return RequestError(503, f"Failed to embed query: {reason}", headers={"retry-after": "1"})
 
 
+def incomplete(reason: str, served: ServedIndex) -> RequestError:
+    """Return how a search is answered that has no results, and of which a part failed."""
+    return RequestError(503, f"The search failed: {shown(reason, served)}", headers={"retry-after": "1"})
+
+
 def no_vectors(served: ServedIndex) -> RequestError:
     """Return how a search is answered in an index that has no vectors, and so no similarities."""
     name = next((part.name for part in served.parts if not part.embeds), served.name)

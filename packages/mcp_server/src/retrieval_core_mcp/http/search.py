@@ -10,7 +10,7 @@ from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.serialization import chunk_to_json
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
-from retrieval_core_mcp.http.problems import entry_shown, no_vectors, not_embedded, shown
+from retrieval_core_mcp.http.problems import entry_shown, incomplete, no_vectors, not_embedded, shown
 from retrieval_core_mcp.tenancy import narrowed, own_result
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
     without = [entry for entry in result.degraded if entry.stage == "embed"]
     if without and not query.allow_degraded:
         raise not_embedded(shown(without[0].reason, served))
+    if not result.hits and (error := result.metadata.get("error")) is not None:
+        raise incomplete(str(error), served)
     hits = in_order(result.hits, query.similarity_threshold)
     answer: dict[str, Any] = {
         "query": call.query,

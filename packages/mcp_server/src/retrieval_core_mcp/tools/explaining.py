@@ -178,7 +178,8 @@ def _as_text(answer: Explanation) -> str:
     if answer.why is not None:
         lines.append(answer.why if answer.expected is None else f"{answer.why}\n{_line(answer.expected)}")
     lines += [f"Note: {line}" for line in answer.degraded]
-    lines.append("\n".join(_line(passage) for passage in answer.results) or "Nothing was found.")
+    nothing = "The search was incomplete and has no results." if answer.degraded else "Nothing was found."
+    lines.append("\n".join(_line(passage) for passage in answer.results) or nothing)
     if answer.stages:
         lines.append("\n".join(_stage_line(stage) for stage in answer.stages))
     return "\n\n".join(lines)

@@ -286,7 +286,8 @@ class SearchPage:
         elif self.first:
             lines.append(f"There are no more passages for: {question}")
         elif not self.found.hits:
-            lines.append(f"Nothing was found for: {question}\n{self._note or self.advice}")
+            told = "The search was incomplete and has no results" if self._degraded else "Nothing was found"
+            lines.append(f"{told} for: {question}\n{self._note or self.advice}")
         if self.unlikely:
             lines.append(NO_ANSWER)
         if any(text.endswith(MARK) for text in texts):

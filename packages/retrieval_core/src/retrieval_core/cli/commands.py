@@ -188,7 +188,7 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
     """
     config, condition = given.config(context__max_tokens=max_tokens), given.condition()
     with given.open(config) as index:
-        from retrieval_core.cli.render import print_pack  # noqa: PLC0415 - while the model loads
+        from retrieval_core.cli.render import error_of, print_pack  # noqa: PLC0415 - while the model loads
         from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415 - likewise
 
         pack = index.context(query, condition)
@@ -197,7 +197,7 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
         print_json(pack_to_json(pack, checks))
     else:
         print_pack(pack, checks, with_ledger=ledger)
-    if not all(check.matches for check in checks):
+    if error_of(pack) is not None or not all(check.matches for check in checks):
         raise SystemExit(FAILURE)
 
 

@@ -49,6 +49,9 @@ class _Console(Console):
         raise BrokenPipeError  # as every other output does; rich would end the process by itself
 
 
+INCOMPLETE = "The search was incomplete, and what was searched has no results."
+
+
 def console_of(*, stderr: bool = False) -> Console:
     """Return a console that breaks lines only on a terminal."""
     console = _Console(stderr=stderr)
@@ -134,10 +137,15 @@ def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: boo
         with_trace: Whether the table of :func:`explain` follows.
     """
     console = console_of()
+    error = None if result.hits else result.metadata.get("error")
     for entry in result.degraded:
-        console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
-    if not result.hits:
-        console.print(Text(harmless(str(result.metadata.get("note") or "Nothing was found."))))
+        if entry.reason != error:
+            console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
+    if error is not None:
+        console_of(stderr=True).print(Text(harmless(f"Error: {error}"), style="red"))
+    elif not result.hits:
+        nothing = INCOMPLETE if result.degraded else "Nothing was found."
+        console.print(Text(harmless(str(result.metadata.get("note") or nothing))))
     for rewrite in result.rewrites:
         console.print(Text(harmless(f"searched for {rewrite.rewritten_query!r} too"), style="dim"))
     for rank, hit in enumerate(result.hits, start=1):
@@ -211,9 +219,13 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
     """
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
     console = console_of(stderr=True)
+    error = error_of(pack)
     for entry in pack.degraded:
-        console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
-    if not pack.passages:
+        if entry.reason != error:
+            console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
+    if error is not None:
+        console.print(Text(harmless(f"Error: {error}"), style="red"))
+    elif not pack.passages:
         console.print(Text(harmless(pack.note or "Nothing was found.")))
     for passage, check in zip(pack.passages, checks, strict=True):
         line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
@@ -233,6 +245,12 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
         f"{held} of {len(checks)} citations match the index, {pack.latency_ms:.0f} ms"
     )
     console.print(Text(told, style="dim"))
+
+
+def error_of(pack: ContextPack) -> str | None:
+    """Return why a context is empty, where a part that failed is the reason."""
+    reasons = {entry.reason for entry in pack.degraded}
+    return pack.note if not pack.passages and pack.note in reasons else None
 
 
 def print_evaluation(report: EvaluationReport, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
 from retrieval_core.pipeline.federation.options import checked_weights
@@ -13,7 +14,7 @@ from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.search_loop import Stages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
@@ -129,6 +130,11 @@ class FederatedIndex(QueryEngine):
             ConfigurationError: It has none.
         """
         return next(iter(self.indexes.values())).token_counter
+
+    def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
+        """Return the parts that queries use, those of all indexes."""
+        own = (pipeline.query_parts(with_embedder=with_embedder) for pipeline in self.indexes.values())
+        return (*self._stages.models, *chain.from_iterable(own))
 
     @property
     def _held(self) -> Sequence[object]:

@@ -144,7 +144,7 @@ def pack_of(
 def _why_empty(result: RetrievalResult, max_tokens: int) -> str:
     if result.hits:
         return f"{len(result.hits)} passages were found, and not one sentence of any fits into {max_tokens} tokens"
-    return str(result.metadata.get("note") or result.metadata.get("error") or "nothing was found")
+    return str(result.metadata.get("error") or result.metadata.get("note") or "nothing was found")
 
 
 def _trace(result: RetrievalResult, assembled: Assembled) -> Metadata:

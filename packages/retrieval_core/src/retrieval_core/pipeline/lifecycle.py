@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack, nullcontext
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.config import RetrievalConfig
+from retrieval_core.errors import DeadlineExceededError
 from retrieval_core.pipeline.plugging import close_with, guard_of
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.observe.several import SeveralObservers
+from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.runner import Run
+from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -24,6 +29,10 @@ if TYPE_CHECKING:
     from retrieval_core.run.observe import Observer
     from retrieval_core.types import RetrievalResult
 
+logger = logging.getLogger("retrieval_core")
+
+LOAD_SECONDS = 120.0
+"""How long a query waits for models to be loaded and stores to be opened, apart from its deadline."""
 PATIENCE = 5.0
 """How many seconds closing waits for a synchronous plug-in."""
 
@@ -71,10 +80,31 @@ class Lifecycle(Closing):
         self._observer = None if observer is None else SeveralObservers(observer)
         self._guard = guard_of(self.config, self._observer)
         self._pool = ThreadPool(threads, threads=4, patience=PATIENCE)
+        self._loads: SingleFlight[None] = SingleFlight()
+        self._slow: set[int] = set()
 
     def _run(self) -> Run:
         """Begin a run, with a deadline of its own."""
         return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+
+    async def _load(self, parts: Iterable[object]) -> None:
+        """Load the parts of a query that are not loaded yet, before its deadline begins.
+
+        A part that fails or takes longer than :data:`LOAD_SECONDS` is met again by the query itself.
+
+        Args:
+            parts: A part that has to load something has ``is_loaded`` and a coroutine method ``load()``.
+        """
+        cold = [part for part in parts if getattr(part, "is_loaded", True) is False and hasattr(part, "load")]
+        if cold := [part for part in cold if id(part) not in self._slow]:
+            await asyncio.gather(*(self._loads.run(str(id(part)), partial(self._load_part, part)) for part in cold))
+
+    async def _load_part(self, part: Any) -> None:
+        run = Run(self._pool, seconds=LOAD_SECONDS, clock=self._clock)
+        outcome = await run.call("load", part.load)
+        if isinstance(outcome, Failed) and isinstance(outcome.error, DeadlineExceededError):
+            self._slow.add(id(part))
+            logger.warning("loading %s takes longer than %g s; queries no longer wait for it", part, LOAD_SECONDS)
 
     def _watched(self) -> AbstractContextManager[None]:
         """Return the context in which one question is answered."""

@@ -15,7 +15,7 @@ from retrieval_core.pipeline.stages.search import Sources
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
@@ -200,6 +200,12 @@ class RetrievalPipeline(QueryEngine):
     def invalidate(self) -> None:
         """Forget every result that was kept; see :meth:`ainvalidate`."""
         self.sync.run(self.ainvalidate())
+
+    def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
+        """Return the parts that queries use."""
+        parts = self._parts
+        used = (parts.store, *parts.transformers.values(), *parts.plugged_in)
+        return used if with_embedder else [part for part in used if part is not parts.embedder]
 
     @property
     def _held(self) -> Sequence[object]:

@@ -21,7 +21,7 @@ from retrieval_core.run.lazy import Lazy
 from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
@@ -129,7 +129,20 @@ class QueryEngine(Lifecycle):
                 ``raise_on_error``, what kept everything from being searched.
         """
         plan = self._retrieval.plan(filters, options)
-        return await self._retrieve(normalize(query, self.config.query), plan)
+        normal = normalize(query, self.config.query)
+        await self._load(self._parts_for(options))
+        return await self._retrieve(normal, plan)
+
+    def _parts_for(self, options: QueryOptions) -> Iterable[object]:
+        """Return the parts that a query uses: the embedder if vectors are searched, or compared with a threshold."""
+        search = self.config.search
+        by_keyword = (options.get("mode") or search.mode) == "lexical"
+        has_threshold = search.score_threshold is not None or options.get("score_threshold") is not None
+        return self.query_parts(with_embedder=has_threshold or not by_keyword)
+
+    @abstractmethod
+    def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
+        """Return the parts that queries use."""
 
     async def _retrieve(self, query: Query, plan: Plan) -> RetrievalResult:
         with self._watched():
@@ -167,6 +180,7 @@ class QueryEngine(Lifecycle):
         from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
 
         plan = self._retrieval.plan(filters, options)
+        await self._load(self._parts_for(options))
         return await answer_many(
             self._run,
             self._questions,
@@ -203,6 +217,7 @@ class QueryEngine(Lifecycle):
             RetrievalError: As :meth:`aretrieve`.
         """
         find = self._find_evidence(self._retrieval, query, filters, max_tokens, options)
+        await self._load(self._parts_for(options))
         with self._watched():
             evidence = await find(self._run())
             pack = evidence.pack
@@ -351,6 +366,8 @@ class QueryEngine(Lifecycle):
             if verify and answer_writer.verifier is None:
                 msg = "verify needs a verifier, and there is none; see answer.verifier, or leave verify out"
                 raise InvalidParameterError(msg)
+            answering = (answer_writer.llm, answer_writer.scorer, answer_writer.verifier if verify else None)
+            await self._load((*self._parts_for(given_options), *answering))
             with self._watched():
                 answer = partial(answer_writer.answer, self._run(), question, searches, tell)
                 outcome = await answer(embedder_id=self._embedder_id)

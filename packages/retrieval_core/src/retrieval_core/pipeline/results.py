@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from retrieval_core.errors import SearchError
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.unmatched import FilterProblems
@@ -16,6 +17,7 @@ from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.search_loop import Searched
     from retrieval_core.pipeline.stages.rewrite import Rewriting
     from retrieval_core.ports import Evaluator
     from retrieval_core.run.outcomes import Failed
@@ -77,8 +79,9 @@ async def make_result(
         note = f"{len(best.selected)} passages were found, and the relevance filter let none of them through"
     if note is not None:
         metadata["note"] = note
-    if searched.error is not None and not hits:
-        metadata["error"] = searched.error
+    error = searched.error or (None if best.selected else _why_incomplete(searched))
+    if error is not None and not hits:
+        metadata["error"] = error
     failures = best.failures + rewriting.failures
     own = [Degradation(item.stage, item.reason) for item in failures]
     if problems.warning is not None:
@@ -103,6 +106,16 @@ async def make_result(
     if evaluator is None:
         return result
     return await evaluated(run, evaluator, query.text, result, result.formatted_context, strict=config.strict)
+
+
+def _why_incomplete(searched: Searched) -> str | None:
+    """Return which part of a search did not answer, where nothing was found; it may be what has the hits.
+
+    A :class:`~retrieval_core.errors.SearchError` of one index says what it cannot do, or carries what it found.
+    """
+    return next(
+        (item.reason for item in searched.failures if searched.indexes or not isinstance(item.error, SearchError)), None
+    )
 
 
 async def evaluated(

@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+CALLED = {
+    "embed": "embedding the query",
+    "dense": "vector search",
+    "lexical": "keyword search",
+    "hybrid": "hybrid search",
+    "fetch": "reading the chunks",
+    "rerank": "reranking",
+    "relevance": "the relevance filter",
+    "load": "loading",
+}
+"""What stages are called in messages, where their names do not say it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -70,7 +82,7 @@ class Run:
         self._seconds = seconds
         self._limit = seconds
         self._bound_by: str | None = None
-        self._whole = "the query's"
+        self._deadline = seconds
         self._records: list[StageRecord] = []
 
     def until(self, share: float) -> Run:
@@ -95,7 +107,7 @@ class Run:
         seconds = None if remaining is None else max(0.0, remaining) * part
         now = self._clock.now()
         before = self._since_query(now)
-        return self._part(_started=now, _before_ms=before, _seconds=seconds, _limit=seconds, _whole="the search's")
+        return self._part(_started=now, _before_ms=before, _seconds=seconds, _limit=seconds)
 
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
@@ -212,7 +224,7 @@ class Run:
         end = self.elapsed_ms / 1000 + seconds
         if self._limit is not None and self._limit <= end:
             return self
-        return self._part(_limit=end, _bound_by=f"{seconds:g} s were over; raise {setting} to allow more")
+        return self._part(_limit=end, _bound_by=f"{seconds:g} s. Increase `{setting}`.")
 
     async def _call(
         self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
@@ -317,13 +329,11 @@ class Run:
         return not (isinstance(error, ServiceError) or self._limit is None or self.elapsed_ms < self._limit * 1000)
 
     def _exceeded(self, stage: str) -> DeadlineExceededError:
+        called = CALLED.get(stage, stage)
         if self._bound_by is not None:
-            return DeadlineExceededError(f"{stage} was not done when its {self._bound_by}")
-        share = "" if self._limit == self._seconds else f"its {self._limit:.4g} s of "
-        msg = (
-            f"{stage} was not done when {share}{self._whole} {self._seconds:.4g} s were over; "
-            "raise deadline_seconds to allow more"
-        )
+            return DeadlineExceededError(f"{called} timed out after {self._bound_by}")
+        limits = f"after {self._limit:.4g} s (deadline {self._deadline:.4g} s)"
+        msg = f"{called} timed out {limits}. Increase `deadline_seconds`."
         return DeadlineExceededError(msg)
 
 

@@ -1,10 +1,10 @@
 import { fill, h } from "./dom.js";
 import { connect } from "./lines.js";
-import { explained, problems, search, without } from "./passages.js";
+import { INCOMPLETE, explained, problems, search, without } from "./passages.js";
 import { lastReport } from "./report.js";
 import { change, openChunk, question } from "./state.js";
 
-const WAYS = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
+const WAYS = { __proto__: null, hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 
 // One question by two settings: what rises, what falls, and what only one of them finds.
 export async function compare(panel, state, signal) {
@@ -13,7 +13,8 @@ export async function compare(panel, state, signal) {
   const body = h("div", {}, h("p", { class: "quiet" }, "Searching twice…"));
   fill(panel, h("p", { class: "settings" }, h("label", {}, "Beside a search by ", choice)), body);
   try {
-    const [here, there] = await Promise.all([explained(state, signal), search(question(state, { mode: other }), signal)]);
+    const beside = question(state, { mode: other });
+    const [here, there] = await Promise.all([explained(state, signal), search(beside, signal)]);
     const pair = h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here));
     fill(body, pair, saving(state, here), lastReport());
     connect(pair, signal);
@@ -30,7 +31,7 @@ function keyOf(hit) {
 function column(name, found, beside) {
   const places = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
   const entry = (hit) => h("li", { "data-key": keyOf(hit) }, h("button", { class: "link", onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, places.get(keyOf(hit))));
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, "Nothing was found."));
+  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, found.degraded?.length ? INCOMPLETE : "Nothing was found."));
 }
 
 function moved(here, there) {

@@ -41,7 +41,7 @@ export async function passages(panel, state, signal) {
     return;
   }
   say(`${found.results.length} passages`);
-  fill(panel, notices(found), found.results.length ? h("ol", { class: "hits" }, found.results.map((hit) => entry(hit, found, state))) : nothing(state));
+  fill(panel, notices(found), found.results.length ? h("ol", { class: "hits" }, found.results.map((hit) => entry(hit, found, state))) : nothing(state, found));
 }
 
 // What went wrong, and where waiting may help, a way to try it again.
@@ -59,11 +59,14 @@ export function without(found) {
   return (found.degraded ?? []).map(({ stage, reason }) => h("p", { class: "notice" }, h("strong", {}, WITHOUT[stage] ?? `Without ${stage}`), `: ${reason}`));
 }
 
+export const INCOMPLETE = "The search was incomplete, and what was searched has no results.";
+
 const PASSING = [0, 429, 500, 503];
 
-const WITHOUT = { embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
+const WITHOUT = { __proto__: null, embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
 
-function nothing(state) {
+function nothing(state, found) {
+  if (found.degraded?.length) return h("div", { class: "quiet" }, h("p", {}, INCOMPLETE), h("button", { type: "button", onclick: again }, "Try again"));
   return h("div", { class: "quiet" }, h("p", {}, "Nothing was found."),
     state.filters ? h("p", {}, "The filter may be too narrow. ", h("button", { class: "link", onclick: () => change({ filters: "" }) }, "Ask without it")) : h("p", {}, "Is there anything in the index? ", h("button", { class: "link", onclick: () => change({ view: "index" }) }, "Look at it")));
 }
@@ -75,7 +78,7 @@ function entry(hit, found, state) {
     event.target.remove();
   } }, "All of it");
   const place = [hit.index && `in ${hit.index}`, hit.section_path?.join(" › "), pages(hit.page_span, hit.source), day(hit.timestamp) && `indexed ${day(hit.timestamp)}`].filter(Boolean).join(" · ");
-  const kept = (conditions(state.filters) ?? []).filter(({ field }) => hit.metadata?.[field] !== undefined).map(({ field }) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`);
+  const kept = (conditions(state.filters) ?? []).filter(({ field }) => Object.hasOwn(hit.metadata ?? {}, field)).map(({ field }) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`);
   return h("li", { class: `hit${hit.id === state.chunk && (hit.index ?? "") === state.of ? " is-open" : ""}`, "data-chunk": hit.id, "data-index": hit.index ?? "" },
     h("h2", {}, h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.source || hit.document_id))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -40,7 +41,7 @@ _KNOWN: dict[str, tuple[int, ...]] = {
 _MOST_TEXTS = 96
 
 
-class CohereEmbedder:
+class CohereEmbedder(LoadsPackage):
     """Embeds over HTTP; an :class:`~retrieval_core.ports.Embedder`.
 
     The model is told which texts are questions (``search_query``) and which are passages (``search_document``).
@@ -64,6 +65,8 @@ class CohereEmbedder:
         ConfigurationError: There is neither key nor base URL, or the dimension is missing or impossible.
         InvalidParameterError: ``batch_size`` is outside its range.
     """
+
+    package: ClassVar[str] = "cohere"
 
     def __init__(
         self,

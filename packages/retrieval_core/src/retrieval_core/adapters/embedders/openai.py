@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -57,7 +58,7 @@ class _Window(NamedTuple):
     size: int
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(LoadsPackage):
     """Embeds over HTTP; an :class:`~retrieval_core.ports.Embedder`.
 
     A text of more than 8,192 bytes may be longer than OpenAI's models read. It is embedded in windows of that size, and
@@ -82,6 +83,8 @@ class OpenAIEmbedder:
         ConfigurationError: There is neither key nor base URL, or the dimension is missing or impossible.
         InvalidParameterError: ``batch_size`` is outside its range.
     """
+
+    package: ClassVar[str] = "openai"
 
     def __init__(
         self,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from copy import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Completion
 from retrieval_core.types import Usage
@@ -30,7 +31,7 @@ _REASONING = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 _SCHEMA_NAME = "answer"
 
 
-class OpenAILLM:
+class OpenAILLM(LoadsPackage):
     """Chat completions over HTTP; an :class:`~retrieval_core.ports.LLM`.
 
     A malformed answer, such as text that is not JSON where there is a schema, is a
@@ -48,6 +49,8 @@ class OpenAILLM:
     Raises:
         ConfigurationError: There is no model, or neither key nor base URL.
     """
+
+    package: ClassVar[str] = "openai"
 
     def __init__(self, model: str, *, api_key: SecretStr | str | None = None, base_url: str | None = None) -> None:
         self._set_model(model)

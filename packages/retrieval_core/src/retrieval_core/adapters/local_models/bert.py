@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -64,6 +65,10 @@ class RunsBert(ABC):
     def is_loaded(self) -> bool:
         """Whether the model is in memory."""
         return self._onnx.made is not None
+
+    async def load(self) -> None:
+        """Load model and tokenizer."""
+        await asyncio.to_thread(lambda: (self._onnx.get(), self._tokenizer.get()))
 
     @property
     def loaded_bytes(self) -> int:

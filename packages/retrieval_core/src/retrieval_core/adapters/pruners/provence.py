@@ -78,6 +78,15 @@ class ProvencePruner(Pooled):
         """Names model, revision and threshold."""
         return f"{self._name}@{self._revision}>={self._threshold}"
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._model.made is not None
+
+    async def load(self) -> None:
+        """Load the model."""
+        await self._pool.run(self._model.get)
+
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, all of a passage together.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
 from retrieval_core.types.escapes import valid_unicode
@@ -22,7 +23,7 @@ _MOST_DOCUMENTS = 1000
 _TOLERANCE = 1e-6
 
 
-class CohereReranker:
+class CohereReranker(LoadsPackage):
     """Scores over HTTP; a :class:`~retrieval_core.ports.Reranker`.
 
     Scores are the service's own, in [0, 1]. They order the passages of one question; twice the score does not mean
@@ -38,6 +39,8 @@ class CohereReranker:
     Raises:
         ConfigurationError: There is neither key nor base URL, or one of them cannot be used.
     """
+
+    package: ClassVar[str] = "cohere"
 
     def __init__(
         self, *, model: str = "rerank-v3.5", api_key: SecretStr | str | None = None, base_url: str | None = None

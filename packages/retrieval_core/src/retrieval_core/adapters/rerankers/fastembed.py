@@ -60,6 +60,10 @@ class _FastembedReranker(Pooled, ABC):
         """Whether the model is in memory."""
         return self._loaded.made is not None
 
+    async def load(self) -> None:
+        """Load the model."""
+        await self._pool.run(self._loaded.get)
+
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the model's file, where it is in memory; inference takes more while it runs."""

@@ -164,6 +164,11 @@ class ExcerptReranker:
         """Whether the reranker has loaded its model; ``True`` for one without."""
         return getattr(self._reranker, "is_loaded", True)
 
+    async def load(self) -> None:
+        """Load the reranker's model."""
+        if (load := getattr(self._reranker, "load", None)) is not None:
+            await load()
+
     @property
     def loaded_bytes(self) -> int | None:
         """What the reranker holds in memory, as far as it is known."""

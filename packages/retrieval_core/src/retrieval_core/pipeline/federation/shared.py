@@ -43,7 +43,7 @@ class SharedEmbedder:
         self.remembered = EmbeddingCache(kept, SystemClock().now) if kept else None
         self._passages: SingleFlight[Matrix] = SingleFlight()
         # Protocols are looked up in what an object has itself, so handing on what is asked for would not do.
-        for ability in ("reopen", "embed_queries", "aclose"):
+        for ability in ("reopen", "embed_queries", "aclose", "load"):
             if (method := getattr(embedder, ability, None)) is not None:
                 setattr(self, ability, method)
 
@@ -56,6 +56,11 @@ class SharedEmbedder:
     def dimension(self) -> int:
         """The embedder's."""
         return self._embedder.dimension
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the embedder has loaded its model; ``True`` for one without."""
+        return getattr(self._embedder, "is_loaded", True)
 
     async def embed_query(self, text: str) -> Vector:
         """Embed one question, or wait for the vector that is on its way."""

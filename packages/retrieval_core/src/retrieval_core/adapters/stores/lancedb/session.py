@@ -73,6 +73,11 @@ class LanceDBSession:
         self._rows: int | None = None
         self._cache: FieldCache | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a version of the table has been read."""
+        return self._view is not None
+
     async def read(self, function: Callable[[View], T]) -> T:
         """Run a function in a thread, on the newest version.
 

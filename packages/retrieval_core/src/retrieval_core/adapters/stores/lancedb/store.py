@@ -76,6 +76,15 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         )
         self._table = table
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether LanceDB is imported and the table open."""
+        return self._session is not None and self._session.is_open
+
+    async def load(self) -> None:
+        """Import LanceDB and open the table, which takes seconds on a busy machine."""
+        await self._read_or(None, lambda _: None)
+
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates of both sides, combined by LanceDB's reciprocal rank fusion.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from retrieval_core.adapters.stores.pinecone.records import (
 )
 from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
 from retrieval_core.adapters.stores.together import together
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,
@@ -52,7 +53,7 @@ _DISTANCES = {"cosine": "Cosine", "dotproduct": "Dot", "euclidean": "Euclidean"}
 _RANGES = 100
 
 
-class PineconeStore:
+class PineconeStore(LoadsPackage):
     """Keeps chunks in a Pinecone index, or searches one that another program filled.
 
     Only chunks are kept; fetching documents and sections finds nothing. A change is several requests, each visible
@@ -84,6 +85,8 @@ class PineconeStore:
         ConfigurationError: The key is missing, or both the index's name and host; or named vectors were asked for.
         InvalidParameterError: Only one of embedder and dimension was given, or ``fields`` has an unknown key.
     """
+
+    package: ClassVar[str] = "pinecone"
 
     def __init__(
         self,

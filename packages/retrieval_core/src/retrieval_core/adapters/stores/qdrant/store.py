@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
@@ -17,6 +17,7 @@ from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_k
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
+from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
 from retrieval_core.ports import StoredDamage, StoreInfo
 from retrieval_core.text.analysis import Analyzer
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 COLLECTION = "retrieval"
 
 
-class QdrantStore:
+class QdrantStore(LoadsPackage):
     """Keeps an index in a collection of a Qdrant server, or searches a collection that another program filled.
 
     A change is one request with its steps in order, or several where it is larger than a request may be: new points
@@ -82,6 +83,8 @@ class QdrantStore:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or ``fields`` has an
             unknown key.
     """
+
+    package: ClassVar[str] = "qdrant_client"
 
     def __init__(
         self,
