@@ -3,48 +3,89 @@ import { fill, h, offsets, say } from "./dom.js";
 import { pages, problems, without } from "./passages.js";
 import { change, openChunk, question } from "./state.js";
 
-const KINDS = { extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
+const KINDS = { __proto__: null, extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
+const PROBLEMS = { __proto__: null, unsupported: "no passage supports it", unknown: "it cites a passage that does not exist", contradicted: "a passage says something else" };
+const MOST_PROBLEMS = 10;
 let history = [];
+let last = null;
+
+export function forgetAnswer() {
+  last?.stopper.abort();
+  last = null;
+}
+
+// Ends the answer to another question than the one that is shown now.
+export function leaveAnswer(state) {
+  if (last && ["q", "index", "indexes", "mode", "top", "filters"].some((name) => last.state[name] !== state[name])) forgetAnswer();
+}
+
+// The answer to a question, asked once: a tab that is left does not end it, another question does.
+function answered(state) {
+  const asked = question(state, history.length ? { history } : {});
+  const key = JSON.stringify(asked);
+  if (last?.key === key) return last;
+  forgetAnswer();
+  const one = { key, state, stopper: new AbortController(), written: "", passages: null, done: null, problem: null, isOver: false, show: () => {} };
+  const take = (event) => {
+    if (event.type === "retrieval_done") one.passages = event.passages ?? [];
+    else if (event.type === "answer_chunk") one.written += event.content;
+    else if (event.type === "error") throw new Problem(503, [event.reason]);
+    else if (event.type === "done") one.done = event.answer;
+    one.show();
+  };
+  stream("/v1/answer", asked, take, one.stopper.signal)
+    .then(() => { if (!one.done) throw new Problem(0, ["The connection was lost before the answer was complete."]); })
+    .catch((problem) => { one.problem = problem; })
+    .finally(() => {
+      one.isOver = true;
+      one.show();
+    });
+  last = one;
+  return one;
+}
 
 // An answer as it comes, with its sources beside it; the turns before are asked with it.
 export async function answer(panel, state, signal) {
-  const stopper = new AbortController();
-  signal.addEventListener("abort", () => stopper.abort());
   const text = h("div", { class: "answer", dir: "auto" });
   const sources = h("div", {});
   const state_of = h("p", { class: "quiet", role: "status" }, "Searching…");
-  const stop = h("button", { onclick: () => stopper.abort() }, "Stop");
-  fill(panel, turns(), text, h("p", { class: "actions" }, stop), state_of, sources);
-  let written = "";
-  let done = null;
+  let one;
   try {
-    await stream("/v1/answer", question(state, history.length ? { history } : {}), (event) => {
-      if (event.type === "retrieval_done") {
-        state_of.textContent = "Writing…";
-        fill(sources, list(event.passages));
-      } else if (event.type === "answer_chunk") {
-        written += event.content;
-        text.textContent = written;
-      } else if (event.type === "error") {
-        throw new Problem(503, [event.reason]);
-      } else if (event.type === "done") {
-        done = event.answer;
-      }
-    }, stopper.signal);
-    if (!done) throw new Problem(0, ["The connection was lost before the answer was complete."]);
-    finished(done);
+    one = answered(state);
   } catch (problem) {
-    if (signal.aborted) return;
-    state_of.textContent = problem.name === "AbortError" ? (written ? "Stopped. This is what was written until then." : "Stopped.") : written ? "It breaks off here." : "";
-    if (problem.name !== "AbortError") state_of.after(...problems(problem));
+    fill(panel, problems(problem));
+    return;
   }
-  stop.remove();
+  const stop = h("button", { onclick: () => one.stopper.abort() }, "Stop");
+  fill(panel, turns(), text, h("p", { class: "actions" }, stop), state_of, sources);
+  let listed = null;
+  const show = () => {
+    if (signal.aborted) return;
+    if (one.passages !== listed) {
+      listed = one.passages;
+      state_of.textContent = "Writing…";
+      fill(sources, list(listed));
+    }
+    text.textContent = one.written;
+    if (!one.isOver) return;
+    stop.remove();
+    if (one.problem === null) finished(one.done);
+    else broken(one.problem, one.written);
+  };
+  one.show = show;
+  show();
+
+  function broken(problem, written) {
+    const isStopped = problem.name === "AbortError";
+    state_of.textContent = isStopped ? (written ? "Stopped. This is what was written until then." : "Stopped.") : written ? "It breaks off here." : "";
+    if (!isStopped) state_of.after(...problems(problem));
+  }
 
   function finished(told) {
     fill(text, withMarks(told));
     fill(sources, list(told.sources));
     state_of.textContent = KINDS[told.kind] ?? "";
-    state_of.after(...without(told));
+    state_of.after(...doubts(told), ...without(told));
     say("The answer is complete");
     panel.append(next(told));
   }
@@ -59,6 +100,22 @@ export async function answer(panel, state, signal) {
     };
     return h("form", { onsubmit: on, class: "filter-row", style: { marginBlockStart: "24px" } }, field, h("button", {}, "Ask on"));
   }
+}
+
+// How far the answer can be relied on, what is to be said of it, and each sentence that no passage supports.
+function doubts(told) {
+  const found = (told.sentences ?? []).map((sentence) => [sentence, problemOf(sentence)]).filter(([, problem]) => problem);
+  return [
+    told.note && h("p", { class: "notice" }, told.note),
+    told.confidence && h("p", { class: "small soft confidence" }, `Confidence ${told.confidence.value.toFixed(2)}. ${told.confidence.explanation ?? ""}`),
+    ...found.slice(0, MOST_PROBLEMS).map(([sentence, problem]) => h("p", { class: "notice problem" }, h("q", { dir: "auto" }, short(sentence.text)), `: ${PROBLEMS[problem] ?? problem}.`)),
+    found.length > MOST_PROBLEMS && h("p", { class: "small soft" }, `and ${found.length - MOST_PROBLEMS} more sentences`),
+  ].filter(Boolean);
+}
+
+function problemOf(sentence) {
+  if (sentence.check?.verdict === "contradicted") return "contradicted";
+  return (sentence.attributions ?? []).find(({ problem }) => problem)?.problem ?? (sentence.needs_source ? "unsupported" : null);
 }
 
 function turns() {
@@ -84,7 +141,8 @@ function withMarks(told) {
     if (from < done) continue;
     const id = mark.citation?.chunk_ids?.[0] ?? told.sources?.find(({ number }) => number === mark.number)?.chunk_ids?.[0];
     parts.push(told.text.slice(done, from));
-    parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => openChunk(id) }, `[${mark.number}]`)) : told.text.slice(from, to));
+    if (mark.problem) parts.push(h("span", { class: "none", title: PROBLEMS[mark.problem] ?? mark.problem }, told.text.slice(from, to)));
+    else parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => openChunk(id) }, `[${mark.number}]`)) : told.text.slice(from, to));
     done = to;
   }
   return [...parts, told.text.slice(done)];

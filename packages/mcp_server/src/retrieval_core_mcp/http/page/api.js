@@ -5,9 +5,14 @@ const TOKEN = "retrieval-token";
 // `retrieval open` hands its token over behind the #, which no server sees; it stays in this tab alone.
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given === null) return;
+  if (given === null) return false;
   sessionStorage.setItem(TOKEN, given);
   history.replaceState(history.state, "", location.pathname + location.search);
+  return true;
+}
+
+export function hasToken() {
+  return Boolean(sessionStorage.getItem(TOKEN));
 }
 
 export function keepToken(token) {
@@ -36,6 +41,7 @@ async function request(path, options) {
     throw new Problem(0, ["The service cannot be reached. It may have ended: look at the window that it was started in."]);
   }
   if (response.ok) return response;
+  if (response.status === 401) dispatchEvent(new Event("unauthorized"));
   let messages = [`The service answered with ${response.status}.`];
   try {
     const told = await response.json();

@@ -1,4 +1,4 @@
-import { answer } from "./answer.js";
+import { answer, forgetAnswer, leaveAnswer } from "./answer.js";
 import { get } from "./api.js";
 import { compare } from "./compare.js";
 import { context } from "./context.js";
@@ -9,14 +9,18 @@ import { forgetLast, passages } from "./passages.js";
 import { again, change } from "./state.js";
 import { why } from "./why.js";
 
-const TABS = { passages: ["Passages", passages], answer: ["Answer", answer], context: ["Context", context], why: ["Why", why], compare: ["Compare", compare] };
+const TABS = { __proto__: null, passages: ["Passages", passages], answer: ["Answer", answer], context: ["Context", context], why: ["Why", why], compare: ["Compare", compare] };
 let shown = "";
 let running = new AbortController();
 
-export function ask(main, state, repeat) {
+export function ask(main, asked, repeat) {
+  const state = asked.tab in TABS ? asked : { ...asked, tab: "passages" };
   const key = JSON.stringify({ ...state, chunk: "", doc: "", of: "" });
   if (key === shown && main.querySelector(".question") && !repeat) return;  // only the source beside it has changed
-  if (repeat) forgetLast();
+  if (repeat) {
+    forgetLast();
+    forgetAnswer();
+  } else leaveAnswer(state);
   shown = key;
   running.abort();
   running = new AbortController();
@@ -27,7 +31,7 @@ export function ask(main, state, repeat) {
   look(trouble, state);
   if (focused) document.getElementById(focused)?.focus();
   if (!state.q) document.getElementById("question").focus();
-  else TABS[state.tab in TABS ? state.tab : "passages"][1](panel, state, running.signal);
+  else TABS[state.tab][1](panel, state, running.signal);
 }
 
 // What makes every answer of an index poor is said above them all.

@@ -4,7 +4,7 @@ import { notices, problems } from "./passages.js";
 import { copy } from "./source.js";
 import { openChunk, question } from "./state.js";
 
-const ROLES = { primary: "hit", parent: "parent", neighbor: "around a hit", sibling: "of the same section" };
+const ROLES = { __proto__: null, primary: "hit", parent: "parent", neighbor: "around a hit", sibling: "of the same section" };
 let budget = "";
 
 // What a language model would be shown: how the budget is spent, on what, and what had no room.

@@ -2,7 +2,8 @@ import { get, part } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { change, conditions, filtersOf, several } from "./state.js";
 
-const OPERATORS = { $eq: "is", $ne: "is not", $gte: "at least", $lte: "at most", $contains: "contains" };
+const OPERATORS = { __proto__: null, $eq: "is", $ne: "is not", $gte: "at least", $lte: "at most", $contains: "contains" };
+const SHOWN = { ...OPERATORS, __proto__: null, $text: "contains" };
 const known = new Map();
 let open = false;
 
@@ -10,7 +11,7 @@ let open = false;
 export function filterRows(state) {
   const rows = conditions(state.filters);
   const body = h("div", {});
-  const details = h("details", { class: "filters", open: open || Boolean(rows?.length) }, h("summary", {}, rows?.length ? `Filters (${rows.length})` : "Filters"), body);
+  const details = h("details", { class: "filters", open: open || rows?.length !== 0 }, h("summary", {}, rows?.length ? `Filters (${rows.length})` : "Filters"), body);
   details.addEventListener("toggle", () => {
     open = details.open;
     if (open) show();
@@ -20,7 +21,7 @@ export function filterRows(state) {
 
   async function show() {
     if (rows === null) {
-      fill(body, h("p", { class: "notice" }, "The filter in the address is no JSON. "), h("button", { type: "button", onclick: () => change({ filters: "" }) }, "Leave it out"));
+      fill(body, h("p", { class: "notice" }, "The filter in the address is not valid JSON. "), h("button", { type: "button", onclick: () => change({ filters: "" }) }, "Leave it out"));
       return;
     }
     let fields;
@@ -39,7 +40,7 @@ export function filterRows(state) {
 
   function line({ field, operator, value }, place) {
     const rest = rows.filter((_, other) => other !== place);
-    return h("div", { class: "filter-row" }, h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, typeof value === "string" ? value : JSON.stringify(value))),
+    return h("div", { class: "filter-row" }, h("span", {}, `${field} ${SHOWN[operator] ?? operator} `, h("bdi", {}, typeof value === "string" ? value : JSON.stringify(value))),
       h("button", { type: "button", class: "link", "aria-label": `Leave out the filter on ${field}`, onclick: () => change({ filters: filtersOf(rest) }) }, "leave out"));
   }
 
@@ -60,7 +61,9 @@ export function filterRows(state) {
     const add = () => {
       if (value.value === "") return value.focus();
       const chosen = fields.find(({ name }) => name === field.value);
-      change({ filters: filtersOf([...rows, { field: field.value, operator: operator.value, value: typed(value.value, chosen) }]), chunk: "", doc: "" });
+      const within = operator.value === "$contains" && isText(chosen);
+      const row = within ? { operator: "$text", value: value.value } : { operator: operator.value, value: typed(value.value, chosen) };
+      change({ filters: filtersOf([...rows, { field: field.value, ...row }]), chunk: "", doc: "" });
       say("Filter added");
     };
     value.addEventListener("keydown", (event) => {
@@ -94,6 +97,11 @@ export async function fieldsOf(index) {
 
 export function forgetFields(index) {
   known.delete(index);
+}
+
+// Whether a field has texts, which contain words, and not only lists, which contain items.
+function isText(field) {
+  return (field?.types ?? []).includes("text");
 }
 
 function typed(text, field) {

@@ -1,4 +1,4 @@
-import { get, keepToken, takeToken } from "./api.js";
+import { get, hasToken, keepToken, takeToken } from "./api.js";
 import { ask } from "./ask.js";
 import { fill, h } from "./dom.js";
 import { library } from "./library.js";
@@ -8,10 +8,13 @@ import { addressOf, change, read, several } from "./state.js";
 const main = document.getElementById("main");
 const which = document.getElementById("which");
 let names = [];
+let isRefused = false;
 
 takeToken();
+addEventListener("hashchange", () => takeToken() && start());
 addEventListener("popstate", () => dispatchEvent(new Event("changed")));
 addEventListener("changed", show);
+addEventListener("unauthorized", askForToken);
 addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select");
   if (event.key === "Escape" && read().chunk + read().doc) closeSource();
@@ -35,14 +38,24 @@ async function start() {
     const { indexes } = await get("/v1/indexes");
     names = indexes.map(({ name }) => name);
     which.parentElement.hidden = names.length < 2;
-    show();
+    isRefused = false;
+    show({ detail: "again" });
   } catch (problem) {
-    if (problem.status === 401) fill(main, tokenForm());
-    else fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
+    if (problem.status !== 401) fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
   }
 }
 
+// Whatever is shown, a token that is missing, wrong or no longer valid is asked for.
+function askForToken() {
+  if (isRefused && main.querySelector("#token")) return;
+  isRefused = true;
+  document.getElementById("source").hidden = true;
+  document.body.classList.remove("with-source");
+  fill(main, tokenForm());
+}
+
 function show(event) {
+  if (isRefused) return;
   const state = read();
   const again = event?.detail === "again";
   for (const link of document.querySelectorAll("[data-view]")) {
@@ -75,9 +88,11 @@ function tokenForm() {
   const keep = (event) => {
     event.preventDefault();
     keepToken(field.value.trim());
+    fill(main);
     start();
   };
   return h("form", { onsubmit: keep }, h("h1", {}, "This service needs a token"),
+    hasToken() && h("p", { class: "notice", role: "alert" }, "The token of this tab was not accepted."),
     h("p", { class: "quiet" }, "Whoever runs it gives you one. It is kept until you close this tab."),
     h("p", {}, h("label", { htmlFor: "token" }, "Token "), field, " ", h("button", { class: "main" }, "Go on")));
 }

@@ -1,3 +1,5 @@
+import { Problem } from "./api.js";
+
 // What is asked, as it stands in the page's address: whoever gets the address sees the same.
 
 export const DEFAULTS = { view: "ask", q: "", tab: "passages", mode: "", top: "", index: "", indexes: "", filters: "", doc: "", chunk: "", of: "", other: "" };
@@ -53,9 +55,14 @@ export function conditions(filters) {
 }
 
 export function filtersOf(rows) {
-  const filter = {};
+  const filter = { __proto__: null };
   for (const { field, operator, value } of rows) filter[field] = { ...filter[field], [operator]: value };
   return rows.length ? JSON.stringify(filter) : "";
+}
+
+function parsed(filters) {
+  if (conditions(filters) === null) throw new Problem(400, ["The filter in the address is not valid JSON. Leave it out, or write it anew."]);
+  return filters ? JSON.parse(filters) : undefined;
 }
 
 export function question(state, more = {}) {
@@ -65,7 +72,7 @@ export function question(state, more = {}) {
     indexes: state.indexes ? several(state) : undefined,
     mode: state.mode || undefined,
     top_k: state.top ? Number(state.top) : undefined,
-    filters: state.filters ? JSON.parse(state.filters) : undefined,
+    filters: parsed(state.filters),
     ...more,
   };
 }

@@ -5,6 +5,7 @@ import { change, question, several, sourceIndex } from "./state.js";
 import { timeline } from "./timeline.js";
 
 const MEANING = {
+  __proto__: null,
   version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
   embed: "turns the question into a vector", dense: "searches by meaning", lexical: "searches by words", hybrid: "searches by both", fuse: "puts both orders into one", merge: "puts the orders of all indexes into one", fetch: "reads the passages",
   rerank: "orders the best anew", threshold: "leaves out what is not near enough", diversify: "leaves out what repeats", expand: "adds what stands around", filter: "leaves out what is off the subject",
