@@ -69,7 +69,7 @@ class StubbornEmbedder(FakeEmbedder):
 
 def config(**settings: object) -> Any:
     """Return settings with a short deadline and without a breaker, so that each query meets the plug-in."""
-    return load_config(overrides={"deadline_seconds": 1.0, "breaker.failures": 0, "cache.enabled": False, **settings})
+    return load_config(overrides={"deadline_seconds": 2.0, "breaker.failures": 0, "cache.enabled": False, **settings})
 
 
 def opened(folder: Path, settings: Any = None, **plugins: Any) -> Index:
@@ -146,7 +146,7 @@ def test_a_language_model_leaves_an_extracted_answer(tmp_path: Path) -> None:
                 while True:
                     yield "Too late. "
 
-    with opened(tmp_path, config(**{"answer.abstain_below": 0.0}), llm=Late()) as index:
+    with opened(tmp_path, config(**{"answer.abstain_below": 0.0, "deadline_seconds": 6.0}), llm=Late()) as index:
         answer = index.answer("What bounds a query?")
     assert answer.kind == "extracted"
     assert "Too late" not in answer.text

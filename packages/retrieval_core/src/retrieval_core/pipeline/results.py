@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import SearchError
+from retrieval_core.errors import IncompleteSearchError
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.unmatched import FilterProblems
@@ -109,13 +109,13 @@ async def make_result(
 
 
 def _why_incomplete(searched: Searched) -> str | None:
-    """Return which part of a search did not answer, where nothing was found; it may be what has the hits.
+    """Return which part of a search did not answer, where nothing was found; it may be what has the hits."""
+    return next((item.reason for item in searched.failures if not _has_answered(item.error)), None)
 
-    A :class:`~retrieval_core.errors.SearchError` of one index says what it cannot do, or carries what it found.
-    """
-    return next(
-        (item.reason for item in searched.failures if searched.indexes or not isinstance(item.error, SearchError)), None
-    )
+
+def _has_answered(error: Exception) -> bool:
+    """Whether a part carries what it found, or can never be searched as the program is set up."""
+    return isinstance(error, IncompleteSearchError) or is_static(error)
 
 
 async def evaluated(
