@@ -141,6 +141,21 @@ def test_the_command_line_says_the_same(folder: Path) -> None:
     assert {check["verdict"] for check in json.loads(ended.stdout)["checks"]} == {"exact"}
 
 
+def test_http_says_the_same(folder: Path) -> None:
+    """Of each chunk of the document; one that is not there is 404."""
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
+    import httpx2
+
+    from support.http_process import http_process
+
+    with http_process("--index", "index.db", "--config", "config.toml", folder=folder) as service:
+        place = f"{service.url}/v1/chunks/ports.md%230/quote"
+        told = [httpx2.post(place, json={"quote": quote}, timeout=60).json() for quote, _ in CASES]
+        assert httpx2.post(place.replace("230", "2399"), json={"quote": "x"}, timeout=60).status_code == 404
+    assert [(quote, each["verdict"]) for (quote, _), each in zip(CASES, told, strict=True)] == CASES
+    assert told[len(EXACT)]["text"] == "run `ufw allow 22/tcp` first"
+
+
 def test_mcp_says_the_same(folder: Path) -> None:
     """With the words as they are, and where they are."""
     pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")

@@ -41,6 +41,7 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/answer"): {"json": QUERY},
     ("GET", "/v1/chunks/moon.md%230"): {},
     ("POST", "/v1/chunks/moon.md%230/validate"): {},
+    ("POST", "/v1/chunks/moon.md%230/quote"): {"json": {"quote": "no air"}},
     ("GET", "/v1/indexes"): {},
     ("GET", "/v1/indexes/index"): {},
     ("POST", "/v1/documents"): {"json": {"documents": [{"id": "a.md", "text": "A text."}]}},

@@ -113,6 +113,21 @@ class ChunkAnswer(_Answer):
     """All else that is known of it."""
 
 
+class QuoteAnswer(_Answer):
+    """Whether a quote stands in a passage or its document."""
+
+    verdict: Literal["exact", "equivalent", "not_found"]
+    """``equivalent`` has the same words in other typography or markup, or with omissions that the quote marks."""
+    where: Literal["passage", "document"] | None = None
+    """In the passage, or elsewhere in its document; absent if it is not found."""
+    text: str | None = None
+    """The words as they stand there; of a quote that is not found, the beginning of the passage."""
+    offset: int | None = None
+    """Where they begin in that text, in code points."""
+    file_changed: bool
+    """Whether the file of the passage was changed since it was indexed."""
+
+
 class PageAnswer(_Answer):
     """Where a passage stands on one of its pages. Lengths are points, 72 to an inch."""
 

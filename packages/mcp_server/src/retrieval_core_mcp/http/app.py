@@ -82,6 +82,7 @@ def create_app(
         Route("/v1/explain", to.explain, methods=["POST"]),
         Route("/v1/answer", to.answer, methods=["POST"]),
         Route("/v1/chunks/{chunk_id:path}/validate", to.validate, methods=["POST"]),
+        Route("/v1/chunks/{chunk_id:path}/quote", to.quote, methods=["POST"]),
         Route("/v1/chunks/{chunk_id:path}/page", to.page, methods=["GET"]),
         Route("/v1/chunks/{chunk_id:path}/page.png", to.picture, methods=["GET"]),
         Route("/v1/chunks/{chunk_id:path}", to.chunk, methods=["GET"]),

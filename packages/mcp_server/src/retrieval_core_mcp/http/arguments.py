@@ -21,7 +21,7 @@ from retrieval_core.compat.service import SearchQuery
 from retrieval_core.types.escapes import valid_unicode
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
-from retrieval_core_mcp.tools.tool import whole
+from retrieval_core_mcp.tools.tool import LONGEST_QUOTE, whole
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
@@ -106,6 +106,14 @@ class NewDocuments(BaseModel):
 
     index: _Id | None = None
     documents: Annotated[tuple[NewDocument, ...], Field(min_length=1, max_length=1_000)]
+
+
+class QuoteToCheck(BaseModel):
+    """A quote to look for in a passage, and then in its document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    quote: Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_QUOTE)]
 
 
 def read_query(call: Call, content: Mapping[str, Any], kind: type[M]) -> M:

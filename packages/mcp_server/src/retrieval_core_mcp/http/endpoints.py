@@ -21,6 +21,7 @@ from retrieval_core_mcp.http.arguments import (
     ContextQuery,
     ExplainQuery,
     NewDocuments,
+    QuoteToCheck,
     read_arguments,
     read_query,
 )
@@ -44,6 +45,7 @@ from retrieval_core_mcp.http.reports import read_suite_report
 from retrieval_core_mcp.http.search import search
 from retrieval_core_mcp.http.streaming import EventStream
 from retrieval_core_mcp.tenancy import narrowed, own_event, own_pack
+from retrieval_core_mcp.tools.citation import check_quote
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -200,6 +202,18 @@ class Endpoints:
         served = call.served = self._indexes.named(_parameter(request, "index"))
         chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
         return json_response((await served.validate(chunk)).model_dump(mode="json"))
+
+    @_answered
+    async def quote(self, request: Request, call: Call) -> ASGIApp:
+        """Answer ``POST /v1/chunks/{id}/quote``."""
+        given = read_arguments(await self._body(request), QuoteToCheck)
+        served = call.served = self._indexes.named(_parameter(request, "index"))
+        chunk = await served.chunk(request.path_params["chunk_id"], call.condition)
+        found = await check_quote(served.library, chunk.id, given.quote, call.condition)
+        if found.verdict == "gone":
+            raise RequestError(404, f"Chunk {chunk.id} not found")
+        told = found.model_dump(mode="json", exclude_none=True, exclude={"place"})
+        return json_response({**told, "file_changed": bool(found.file_changed)})
 
     @_answered
     async def page(self, request: Request, call: Call) -> ASGIApp:

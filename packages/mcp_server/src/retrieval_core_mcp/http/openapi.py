@@ -20,13 +20,14 @@ from retrieval_core_mcp.http.answers import (
     Health,
     IndexesAnswer,
     PageAnswer,
+    QuoteAnswer,
     Readiness,
     RemovedAnswer,
     SuiteReportAnswer,
     ValidationAnswer,
     WrittenAnswer,
 )
-from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments
+from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery, NewDocuments, QuoteToCheck
 from retrieval_core_mcp.http.files import KIND, LONGEST_NAME, NAME
 from retrieval_core_mcp.http.filters_schema import FILTER
 from retrieval_core_mcp.http.pages import LAST_PAGE, NARROWEST, WIDEST
@@ -52,7 +53,7 @@ _ERRORS = {
     "503": "The store or the embedder is not available, the service is busy, or it ends; see Retry-After.",
 }
 _QUESTIONS = (SearchQuery, ContextQuery, AnswerQuery, ExplainQuery)
-_REQUESTS = (*_QUESTIONS, NewDocuments)
+_REQUESTS = (*_QUESTIONS, NewDocuments, QuoteToCheck)
 _ANSWERS = (
     RetrievalResponse,
     ContextAnswer,
@@ -60,6 +61,7 @@ _ANSWERS = (
     ChunkAnswer,
     ValidationAnswer,
     PageAnswer,
+    QuoteAnswer,
     DocumentsAnswer,
     DocumentAnswer,
     IndexesAnswer,
@@ -86,6 +88,7 @@ _EXAMPLES: dict[str, Any] = {
     "ContextQuery": {"query_text": "How do I set up a vector database?", "max_tokens": 2000},
     "AnswerQuery": {"query_text": "How do I set up a vector database?"},
     "ExplainQuery": {"query_text": "How do I set up a vector database?", "top_k": 3},
+    "QuoteToCheck": {"quote": "The moon has no air."},
     "NewDocuments": {"documents": [{"id": "setup.md", "text": "To set up a vector database, first install it."}]},
 }
 _INDEX = {
@@ -193,6 +196,15 @@ def _paths() -> dict[str, Any]:
                 "validate_chunk",
                 "Hold a stored passage against what was read, and its file",
                 ValidationAnswer,
+                parameters=[_CHUNK_ID, _INDEX],
+            )
+        },
+        "/v1/chunks/{chunk_id}/quote": {
+            "post": _operation(
+                "check_quote",
+                "Look for a quote in a passage and its document",
+                QuoteAnswer,
+                body=QuoteToCheck,
                 parameters=[_CHUNK_ID, _INDEX],
             )
         },
