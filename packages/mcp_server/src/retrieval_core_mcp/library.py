@@ -14,7 +14,7 @@ from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreEr
 from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.documents import fields_of, joined, kept, may_see
 from retrieval_core_mcp.progress import StageProgress
-from retrieval_core_mcp.tenancy import narrowed, own_pack, own_result
+from retrieval_core_mcp.tenancy import narrowed, own_degraded, own_pack, own_result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -200,7 +200,8 @@ class Library:
         """Answer a question, as :meth:`retrieval_core.Index.aanswer` does; see :meth:`search`."""
         asked = narrowed(filters, condition)
         answer, notice = await self._ask(None, lambda engine, by: engine.aanswer(query, asked, mode=by))
-        return replace(answer, degraded=(*notice, *answer.degraded))
+        degraded = answer.degraded if condition is None else own_degraded(answer.degraded)
+        return replace(answer, degraded=(*notice, *degraded))
 
     async def confidence(self, result: RetrievalResult) -> Confidence | None:
         """Return how likely the passages of a result are on its question's subject; ``None`` where nothing tells."""
