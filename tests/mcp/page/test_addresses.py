@@ -105,8 +105,8 @@ def test_an_answer_is_requested_once(at_page: Opened) -> None:
         at_page.page.wait_for_selector({"passages": ".hit", "answer": "[aria-label='Ask on']", "why": ".stages"}[tab])
     assert asked_for_answers(at_page) == before == 1
     assert at_page.page.inner_text(".answer") == told
-    at_page.page.click("button.main")
-    at_page.page.wait_for_function("performance.getEntriesByName(location.origin + '/v1/answer').length === 2")
+    with at_page.page.expect_request("**/v1/answer"):
+        at_page.page.click("button.main")
     at_page.page.wait_for_selector(".sources li")
 
 
