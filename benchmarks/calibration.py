@@ -1,4 +1,4 @@
-"""Fitting chances and telling how good they are: arithmetic of ``abstention.py``, on arrays.
+"""Fitting chances and telling how good they are: arithmetic of ``answerability.py``, on arrays.
 
 ``values`` are one number a case, ``truths`` are 0 or 1, ``weights`` sum to 1.
 """

@@ -57,7 +57,7 @@ ANALYZER = Analyzer()
 
 def searched(result: RetrievalResult, limit: int, *, as_json: bool = False) -> ToolAnswer:
     """Return the answer to a search that found this."""
-    return SearchPage(result, ANALYZER, lambda text: text, limit, relevance=0.5, as_json=as_json).answer()
+    return SearchPage(result, ANALYZER, lambda text: text, limit, as_json=as_json).answer()
 
 
 @settings(max_examples=times(150))

@@ -205,7 +205,7 @@ def test_what_the_documents_do_not_tell_is_said(talk: Any) -> None:
     found = {"query": "How far is the moon, how long does the light of the sun take, how many ships has the sea?"}
     answer = call(talk, "search", {"query": "quarterly revenue of the zeppelin factory"})
     assert answer.structured_content["relevance"] < 0.15
-    assert answer.structured_content["note"] == "Probably these documents do not tell that."
+    assert answer.structured_content["note"] == "Not in these documents, as far as the search can tell."
     assert answer.structured_content["note"] in answer.content[0].text
     assert "note" not in call(talk, "search", found).structured_content
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,10 +64,7 @@ def test_without_a_model_the_passages_answer_and_it_is_said(indexed: Path) -> No
     assert "Extracted from the passages; no language model is configured." in output
     assert "[1] Doc: moon.md | Section: The moon > Distance" in output
     assert re.search(r"quotes of (\d) of \1 sources are unchanged in the index", output)
-    assert "\nPassages are on the subject: " in output
-    judged = "\nChance that the quotes answer the question: " in output
-    assert judged is (find_spec("onnxruntime") is not None)
-    assert judged or "was not judged" in output
+    assert "\nRelevance: " in output
 
 
 def test_every_event_is_a_line_as_it_comes(indexed: Path) -> None:
@@ -103,9 +99,9 @@ def test_marks_stand_below_the_text(indexed: Path) -> None:
 
 
 def test_verdicts_are_printed_where_they_are_asked_for(indexed: Path) -> None:
-    """Each sentence with its verdict and the passage's words; without --verify, nobody judges."""
+    """Each sentence with its verdict and the passage's words; without --verify, only negations and figures count."""
     assert indexed
-    wrong = "The moon is 20 km away."
+    wrong = "The moon is further away than that."
     given = json.dumps({"contradicted": wrong, "quote": MOON})
     judged = ("--set", "answer.verifier=support.answer_models:verifier", "--set", f"answer.options={given}")
     output = run(QUESTION, "--verify", *judged, *model(f"{wrong} [1] {MOON} [1]")).stdout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retrieval_core.cli.render_answer import PROBLEMS, AnswerPrinter
-from retrieval_core.pipeline.answer.confidence import with_quotes, with_support
+from retrieval_core.pipeline.answer.confidence import with_support
 from retrieval_core.types import (
     Answer,
     AnswerSentence,
@@ -58,30 +58,25 @@ def test_a_source_that_has_changed_is_told(capsys: pytest.CaptureFixture[str]) -
 def test_passages_and_answer_are_two_facts(capsys: pytest.CaptureFixture[str]) -> None:
     """Each with what it was computed from."""
     lines = shown(capsys, answer(confidence=WHOLE)).splitlines()
-    assert "Passages are on the subject: 0.89 (The first 3 hits hold 75% of it.)" in lines
+    assert "Relevance: 0.89 (The first 3 hits hold 75% of it.)" in lines
     assert "Confidence in the answer: 0.50 (5 of 9 sentences have a source.)" in lines
     assert "quotes of 1 of 1 sources are unchanged in the index, 0 ms" in lines
 
 
-def test_quotes_are_told_with_the_chance_that_they_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    """That the subject occurs is no confidence in an answer; where nobody judged the quotes, that is said."""
-    judged = with_quotes(PASSAGES, 0.02, 1.0)
-    output = shown(capsys, answer(kind="extracted", confidence=judged))
-    assert f"Chance that the quotes answer the question: {judged.value:.2f} (The cross-encoder gives" in output
-    assert judged.value < PASSAGES.value / 2
-    output = shown(capsys, answer(kind="extracted", confidence=with_quotes(PASSAGES, None, 1.0)))
-    assert "\nWhether the quotes answer the question was not judged.\n" in output
+def test_quotes_are_told_with_their_relevance_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """An abstention says that nothing was answered."""
+    output = shown(capsys, answer(kind="extracted", confidence=PASSAGES))
+    assert f"Relevance: {PASSAGES.value:.2f} (" in output
     assert "onfidence" not in output
-    refused = with_support(with_quotes(PASSAGES, 0.0001, 0.5), ())
-    output = shown(capsys, answer(kind="abstained", confidence=refused))
-    assert "\nThe cross-encoder gives the best of them 0.0001. Nothing was answered.\n" in output
+    assert "Nothing was answered" not in output
+    assert "\nNothing was answered.\n" in shown(capsys, answer(kind="abstained", confidence=with_support(PASSAGES, ())))
 
 
 @pytest.mark.parametrize("more", [{"kind": "abstained"}, {"error": "answer: it has gone"}, {"text": ""}])
 def test_there_is_no_confidence_in_what_is_no_answer(capsys: pytest.CaptureFixture[str], more: dict[str, Any]) -> None:
     """An abstention, a part of an answer, and none: only the passages are told of."""
     output = shown(capsys, answer(confidence=replace(WHOLE, value=0.0), **more))
-    assert "Passages are on the subject: 0.89" in output
+    assert "Relevance: 0.89" in output
     assert "onfidence" not in output
 
 

@@ -127,6 +127,7 @@ def test_the_passages() -> None:
         "searched": True,
         "passages": [{**as_json(citation_to_json(CITATION)), "role": "primary", "score": None, "shortened": False}],
         "note": None,
+        "relevance": None,
         "confidence": {"value": 0.5, "retrieval": 0.5, "support": None, "explanation": ""},
     }
     assert event_to_json(RetrievalDone(None)) == {
@@ -134,6 +135,7 @@ def test_the_passages() -> None:
         "searched": False,
         "passages": [],
         "note": None,
+        "relevance": None,
         "confidence": None,
     }
 
@@ -152,6 +154,7 @@ def test_a_whole_answer() -> None:
         "searched": True,
         "passages": as_json(event_to_json(RetrievalDone(PACK)))["passages"],
         "note": None,
+        "relevance": None,
         "confidence": {"value": 0.8, "retrieval": 0.8, "support": 1.0, "explanation": "It was found."},
         "fallbacks": [{"step": "dense", "reason": "search: out of order"}],
         "error": "answer: it broke off",

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Answer,
         Chunk,
         ChunkValidation,
-        Confidence,
         ContextPack,
         Degradation,
         RetrievalResult,
@@ -202,21 +201,6 @@ class Library:
         answer, notice = await self._ask(None, lambda engine, by: engine.aanswer(query, asked, mode=by))
         degraded = answer.degraded if condition is None else own_degraded(answer.degraded)
         return replace(answer, degraded=(*notice, *degraded))
-
-    async def confidence(self, result: RetrievalResult) -> Confidence | None:
-        """Return how likely the passages of a result are on its question's subject; ``None`` where nothing tells."""
-        return await asyncio.to_thread(await self.judge(), result)
-
-    async def judge(self) -> Callable[[RetrievalResult], Confidence | None]:
-        """Return what :meth:`confidence` asks in a thread, for who has more to do in one."""
-        from retrieval_core.pipeline.answer.confidence import retrieval_confidence  # noqa: PLC0415 - not at the start
-
-        opened = await self._opened()
-        embedder = opened.index.embedder
-        embedder_id = None if embedder is None else embedder.id
-        return lambda result: retrieval_confidence(
-            result.query, result.hits, embedder_id=embedder_id, analyzer=opened.analyzer
-        )
 
     async def analyzer(self) -> Analyzer:
         """Return what turns the words of the index into terms."""

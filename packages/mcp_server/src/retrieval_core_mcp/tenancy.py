@@ -79,9 +79,10 @@ def own_pack(pack: ContextPack) -> ContextPack:
         candidates: Any = trace["pinecone_candidates"]
         trace["pinecone_candidates"] = [{**each, "score": 1 / rank} for rank, each in enumerate(candidates, 1)]
     passages = tuple(replace(each, hits=tuple(own[hit.id] for hit in each.hits)) for each in pack.passages)
+    note = pack.relevance.note if pack.passages and pack.relevance is not None else None  # of what it sees
     degraded = own_degraded(pack.degraded)
     stages = own_stages(pack.stages)
-    return replace(pack, passages=passages, trace=trace, note=None, stages=stages, degraded=degraded)
+    return replace(pack, passages=passages, trace=trace, note=note, stages=stages, degraded=degraded)
 
 
 def own_event(event: AnswerEvent) -> AnswerEvent:

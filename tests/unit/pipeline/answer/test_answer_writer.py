@@ -12,8 +12,7 @@ from retrieval_core.errors import (
     ServiceError,
 )
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-from retrieval_core.pipeline.answer.confidence import CALIBRATED_SCORER
-from retrieval_core.ports import RerankScores, Verdicts, Verified
+from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.markers import MISSING
 from support.answers import ROLLED_BACK, an_answering_pipeline, answer_in, check_stream, events_of, kinds
@@ -21,7 +20,6 @@ from support.answers import ROLLED_BACK, an_answering_pipeline, answer_in, check
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.types import Answer
 
 PLACE = 'passage 1: {"from": "Doc: phones'
 
@@ -106,43 +104,6 @@ def test_without_a_model_the_passages_answer() -> None:
     assert ROLLED_BACK.replace(" [1].", ". [1]") in answer.text
     assert all(sentence.has_source for sentence in answer.sentences)
     check_stream(events_of(an_answering_pipeline(search__top_k=2)))
-
-
-class Scores:
-    """A scorer that gives every text the same, under a name."""
-
-    batch_size = 100
-
-    def __init__(self, score: float, name: str = CALIBRATED_SCORER) -> None:
-        self.id = name
-        self._score = score
-
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
-        """Give the same score to all."""
-        assert query
-        return RerankScores((self._score,) * len(passages))
-
-
-def test_quotes_are_refused_where_they_are_not_likely_to_answer() -> None:
-    """That the subject occurs is not enough; a score that was not calibrated refuses nothing."""
-
-    def ask(scorer: Scores, abstain_below: float = 0.15) -> Answer:
-        with an_answering_pipeline(scorer=scorer, answer__abstain_below=abstain_below) as pipeline:
-            return pipeline.answer("roll back an application")
-
-    likely, unlikely = ask(Scores(0.99)), ask(Scores(0.0001))
-    assert (likely.kind, unlikely.kind, unlikely.text) == ("extracted", "abstained", MISSING)
-    assert likely.confidence is not None
-    assert likely.confidence.support == likely.confidence.value
-    assert likely.confidence.value > 0.5
-    assert unlikely.confidence is not None
-    assert unlikely.confidence.value == 0
-    assert unlikely.confidence.retrieval == likely.confidence.retrieval
-    assert ask(Scores(0.0001), 0).kind == "extracted"
-    other = ask(Scores(0.0001, "another"))
-    assert other.kind == "extracted"
-    assert other.confidence is not None
-    assert other.confidence.support is None
 
 
 def test_nothing_found_is_said_in_the_specifications_words() -> None:

@@ -131,13 +131,6 @@ def test_words_choose_where_the_scorer_fails(answer: object) -> None:
     assert records[-1].decision == "by words"
 
 
-def test_the_best_score_is_told() -> None:
-    """Whether it is enough is for the confidence to say; where words choose there is none."""
-    assert extracted(whole(MOON), Scripted(RerankScores((0.1, 0.2))))[0].best_score == 0.2
-    assert extracted(whole(MOON))[0].best_score is None
-    assert extracted(whole(MOON), Scripted("high"))[0].best_score is None
-
-
 def test_a_scorer_is_asked_in_its_batches() -> None:
     """No call has more texts than the scorer takes, and all are scored."""
     scorer = Scripted(batch_size=1)

@@ -17,6 +17,7 @@ from retrieval_core.types import (
     EvaluationScores,
     Hit,
     Query,
+    Relevance,
     RetrievalResult,
     RewriteResult,
     Scores,
@@ -40,6 +41,7 @@ def test_nothing_of_a_result_is_lost() -> None:
         trace=(StageRecord("embed", 1.0),),
         rewrites=(RewriteResult("as I ask", "again", 1, "too little was found"),),
         evaluation=EvaluationScores(context_precision=0.5),
+        relevance=Relevance(0.5),
     )
     trace = (StageRecord("cache", 0.1),)
     told = cached_retrieval._told(kept, Query("as I ask", "as i ask"), 2.0, from_cache=True, trace=trace)

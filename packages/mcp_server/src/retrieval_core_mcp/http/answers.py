@@ -73,11 +73,18 @@ class FoundChunk(ScoredChunk):
 
 
 class Relevance(_Answer):
-    """How likely passages are on the subject of a question."""
+    """Whether chunks answer a query."""
 
-    value: Annotated[float, Field(ge=0, le=1)]
+    value: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The probability that they do; null if nothing indicates it."""
     unlikely: bool
-    """Whether an answer would be refused."""
+    """Whether that is so low that an answer abstains."""
+    unknown: tuple[str, ...] = ()
+    """Identifiers, codes and numbers of the query that no chunk contains; an answer abstains then, too."""
+    other_language: bool = False
+    """Whether the query is in another language than the chunks, so that there is no probability."""
+    note: str | None = None
+    """All of that in words; null if nothing speaks against an answer."""
     explanation: str
 
 

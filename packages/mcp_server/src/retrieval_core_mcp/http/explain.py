@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.index.serialization import chunk_to_json
+from retrieval_core.index.serialization import chunk_to_json, relevance_to_json
 from retrieval_core_mcp.expected import among, why_not
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import no_vectors
@@ -52,10 +52,8 @@ async def explain(call: Call, query: ExplainQuery, served: ServedIndex) -> dict[
         answer["why"] = told.why
         if told.hit is not None:
             answer["expected"] = _scored(told.hit, told.rank)
-    if (confidence := await served.confidence(found)) is not None:
-        chance = confidence.retrieval
-        unlikely = bool(found.hits) and chance < served.index.config.answer.abstain_below
-        answer["relevance"] = {"value": chance, "unlikely": unlikely, "explanation": confidence.explanation}
+    if found.relevance is not None:
+        answer["relevance"] = relevance_to_json(found.relevance)
     return {
         **answer,
         "degraded": degraded(found.degraded, served),

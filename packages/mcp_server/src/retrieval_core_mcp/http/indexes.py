@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.pipeline.query_engine import QueryEngine
     from retrieval_core.run.observe import Observer
-    from retrieval_core.types import Chunk, Confidence, Hit, RetrievalResult
+    from retrieval_core.types import Chunk, Hit
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.http.answers import ValidationAnswer
     from retrieval_core_mcp.library import Library
@@ -78,12 +78,6 @@ class ServedIndex:
     def of(self, hit: Hit) -> ServedIndex:
         """Return the index that a hit is from."""
         return next((part for part in self.parts if part.name == hit.source_index), self)
-
-    async def confidence(self, result: RetrievalResult) -> Confidence | None:
-        """Return how likely the passages of a result are on its subject; ``None`` where nothing tells."""
-        if len({getattr(part.index.embedder, "id", None) for part in self.parts}) > 1:
-            return None  # similarities of one embedder say nothing beside those of another
-        return await self.library.confidence(result)
 
     @property
     def store(self) -> str:

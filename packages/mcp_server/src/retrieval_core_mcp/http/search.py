@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import EmbeddingError
-from retrieval_core.index.serialization import chunk_to_json
+from retrieval_core.index.serialization import chunk_to_json, relevance_to_json
 from retrieval_core.types import Degradation
 from retrieval_core_mcp.http.indexes import utc
 from retrieval_core_mcp.http.problems import entry_shown, incomplete, no_vectors, not_embedded, shown
@@ -49,6 +49,8 @@ async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[st
         "execution": call.execution(len(hits), **_times(result, started)),
         "errors": [],
     }
+    if result.relevance is not None and (result.relevance.note or query.explain):
+        answer["relevance"] = relevance_to_json(result.relevance)
     if result.degraded:
         answer["degraded"] = degraded(result.degraded, served)
     if query.explain:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KINDS = {
     "written": "Written by a language model from the passages.",
     "extracted": "Extracted: these are the passages' own sentences; no language model wrote them.",
-    "abstained": "The documents probably do not tell that.",
+    "abstained": "Not answered.",
     "without_documents": "Written by a language model without any document: nothing could be searched.",
 }
 
@@ -43,8 +43,10 @@ class AnswerAnswer(StructuredContent):
     kind: str = Field(description="written, extracted, abstained or without_documents")
     confidence: float | None = None
     sources: list[AnswerSource]
-    unsupported: list[str] = Field(description="Sentences without a source")
+    unsupported: list[str] = Field(description="Without a source")
+    contradicted: list[str]
     degraded: list[str]
+    note: str | None = None
 
 
 async def run(call: ToolCall) -> ToolAnswer:
@@ -65,6 +67,10 @@ def answer_of(found: Answer, degraded: list[str], limit: int) -> ToolAnswer:
         limit: Both forms stay below this many characters of JSON, at least 1,000.
     """
     confidence = None if found.confidence is None else round(found.confidence.value, 2)
+    note = in_one_line(found.note or "", limit // 5) or None
+    checks = [sentence.check for sentence in found.sentences if sentence.check is not None]
+    unsupported = [sentence.text for sentence in found.unsupported if sentence.check is None]
+    contradicted = [found.sentences[check.sentence].text for check in checks if check.verdict == "contradicted"]
 
     def attempt(size: int, quoted: int, sources: int) -> ToolAnswer:
         answer = AnswerAnswer(
@@ -72,8 +78,10 @@ def answer_of(found: Answer, degraded: list[str], limit: int) -> ToolAnswer:
             kind=found.kind,
             confidence=confidence,
             sources=[_source(citation, quoted) for citation in found.sources[:sources]],
-            unsupported=[shorten(clean(sentence.text), 200) for sentence in found.unsupported[:sources]],
+            unsupported=[shorten(clean(text), 200) for text in unsupported[:sources]],
+            contradicted=[shorten(clean(text), 200) for text in contradicted[:sources]],
             degraded=degraded,
+            note=note,
         )
         return ToolAnswer(answer.model_dump(mode="json", exclude_none=True), _as_text(answer))
 
@@ -102,7 +110,9 @@ def _as_text(answer: AnswerAnswer) -> str:
     from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the handshake does not wait for it
 
     lines = [_KINDS[answer.kind]]
+    lines += [answer.note] if answer.note else []
     lines += [f"Note: {line}" for line in answer.degraded]
+    lines += [f"Note: the documents contradict this sentence: {escape_text(text)}" for text in answer.contradicted]
     lines.append(answer.text)
     lines += [
         f"[{source.number}] {source.citation} (id: {', '.join(source.ids)})\n"

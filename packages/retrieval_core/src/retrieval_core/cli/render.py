@@ -141,6 +141,8 @@ def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: boo
     for entry in result.degraded:
         if entry.reason != error:
             console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
+    if result.relevance is not None and (notes := result.relevance.notes):
+        console.print(Text(harmless("\n".join(notes)), style="yellow"), soft_wrap=True)
     if error is not None:
         console_of(stderr=True).print(Text(harmless(f"Error: {error}"), style="red"))
     elif not result.hits:
@@ -225,8 +227,8 @@ def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledge
             console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
     if error is not None:
         console.print(Text(harmless(f"Error: {error}"), style="red"))
-    elif not pack.passages:
-        console.print(Text(harmless(pack.note or "Nothing was found.")))
+    elif pack.note or not pack.passages:
+        console.print(Text(harmless(pack.note or "Nothing was found."), style="yellow"), soft_wrap=True)
     for passage, check in zip(pack.passages, checks, strict=True):
         line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
         size = f"({passage.role.replace('_', ' ')}, {passage.tokens} tokens{', shortened' * passage.shortened})"

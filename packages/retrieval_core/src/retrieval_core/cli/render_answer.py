@@ -92,6 +92,8 @@ class AnswerPrinter:
                 self._warn(told)
         if (pack := answer.pack) is not None and not pack.passages:
             self._print(Text(harmless(pack.note or "nothing was found"), style="dim"))
+        elif answer.note is not None and answer.kind != "abstained":  # whose text says so
+            self._print(Text(harmless(answer.note), style="yellow"))
         if (how := _how(answer)) is not None:
             self._print(Text(f"\n{how}", style="yellow"))
         self._print_sources(answer.sources, checks)
@@ -153,7 +155,7 @@ def _problems(sentence: AnswerSentence) -> Iterator[str]:
     for attribution in sentence.attributions:
         if attribution.problem == "unknown":
             yield f"there is no passage [{attribution.number}]: {said}"
-        elif attribution.problem == "unsupported":
+        elif attribution.problem == "unsupported":  # what is contradicted has a verdict
             yield f"[{attribution.number}] does not hold this: {said}"
     if sentence.needs_source and not sentence.attributions:
         yield f"no source: {said}"
@@ -212,12 +214,10 @@ def _summary(answer: Answer, checks: Sequence[CitationCheck] | None, of_passages
     if (confidence := answer.confidence) is not None:
         of_passages = of_passages or confidence.explanation
         of_answer = confidence.explanation.removeprefix(of_passages)
-        yield f"Passages are on the subject: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
-        if answer.kind == "extracted" and confidence.support is not None:
-            yield f"Chance that the quotes answer the question: {confidence.support:.2f}{_in_brackets(of_answer)}"
-        elif answer.kind in {"extracted", "abstained"}:
-            yield " ".join(harmless(of_answer).split()) or "Nothing was answered."
-        elif answer.text and answer.error is None:
+        yield f"Relevance: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
+        if answer.kind == "abstained":
+            yield "Nothing was answered."
+        elif answer.kind != "extracted" and answer.text and answer.error is None:
             yield f"Confidence in the answer: {confidence.value:.2f}{_in_brackets(of_answer)}"
     if checks:
         unchanged = sum(check.matches for check in checks)

@@ -194,14 +194,16 @@ class ExecutionMetadata(_Model):
 
 
 class RetrievalResponse(_Model):
-    """The answer to a question: results, or why there are none. ``degraded`` and ``trace`` are beyond the file.
+    """The answer to a question: results, or why there are none.
+
+    ``relevance``, ``degraded`` and ``trace`` are beyond the file.
 
     Raises:
         pydantic.ValidationError: It contradicts itself: ranks do not count from 1, scores rise or lie below the applied
             threshold, ``result_count`` is another number, or the status does not fit errors, results and query.
     """
 
-    left_out = frozenset({"query", "degraded", "trace"})
+    left_out = frozenset({"query", "relevance", "degraded", "trace"})
 
     query: StrictStr | None = None
     """The question's ``query_text`` as it came; only an error may lack it, where the request could not be read."""
@@ -211,6 +213,9 @@ class RetrievalResponse(_Model):
     execution: ExecutionMetadata
     errors: tuple[StrictStr, ...] = ()
     """For people; at least one exactly where the status is ``error``."""
+    relevance: dict[str, Any] | None = None
+    """Whether the results answer the query: ``value``, ``unlikely``, ``unknown``, ``other_language``, ``note`` and
+    ``explanation``, as :class:`~retrieval_core.types.Relevance` has them."""
     degraded: tuple[Degradation, ...] = ()
     """What was done without, where the question allowed that."""
     trace: dict[str, Any] | None = None

@@ -466,9 +466,9 @@ class AnswerConfig(WithOptions):
 
     max_tokens: int | None = Field(default=None, ge=1)
     """The longest answer in the model's tokens; the provider's own bound where it is not set."""
-    abstain_below: float = Field(default=0.15, ge=0, le=1)
-    """With less confidence in the passages, or in the quotes of an answer, the answer is that they do not tell; 0 for
-    never."""
+    abstain_below: float = Field(default=0.22, ge=0, le=1)
+    """With a lower probability that the chunks answer, nothing is answered, and searches say so. The same goes for a
+    question with an identifier that no chunk contains. 0 for always answering."""
     without_documents: bool = True
     """Whether the language model answers in general, and says so, when nothing can be searched."""
     verify: bool = False

@@ -118,11 +118,6 @@ class FederatedIndex(QueryEngine):
         return self.sync.run(self.asearch_multiple_indexes(query, index_ids, filters, **options))
 
     @property
-    def _embedder_id(self) -> str | None:
-        embedders = {getattr(pipeline.embedder, "id", None) for pipeline in self.indexes.values()}
-        return embedders.pop() if len(embedders) == 1 else None
-
-    @property
     def token_counter(self) -> TokenCounter:
         """What measures contexts: the first index's.
 

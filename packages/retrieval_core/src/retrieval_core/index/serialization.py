@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ContextPack,
         Hit,
         IntegrityReport,
+        Relevance,
         RetrievalResult,
         TextDifference,
     )
@@ -74,7 +75,22 @@ def result_to_json(result: RetrievalResult, *, with_trace: bool = False) -> dict
         "query": result.query,
         "hits": [hit_to_json(hit, rank) for rank, hit in enumerate(result.hits, start=1)],
         "latency_ms": round(result.latency_ms, 3),
+        "relevance": relevance_to_json(result.relevance),
         **_fields(result, "degraded from_cache metadata rewrites evaluation" + " trace" * with_trace),
+    }
+
+
+def relevance_to_json(relevance: Relevance | None) -> dict[str, Any] | None:
+    """Return whether hits answer their query as JSON; ``None`` if nobody judged them."""
+    if relevance is None:
+        return None
+    return {
+        "value": relevance.value,
+        "unlikely": relevance.is_unlikely,
+        "unknown": list(relevance.unknown),
+        "other_language": relevance.is_of_another_language,
+        "note": relevance.note,
+        "explanation": relevance.explanation,
     }
 
 
@@ -87,7 +103,8 @@ def pack_to_json(pack: ContextPack, checks: Sequence[CitationCheck] | None = Non
     """
     checked = {"checks": [_check_to_json(check) for check in checks]} if checks is not None else {}
     names = "query context_pack token_count max_tokens citations selected_chunks ledger trace stages degraded note"
-    return {**_fields(pack, names), "latency_ms": round(pack.latency_ms, 3), **checked}
+    judged = {"relevance": relevance_to_json(pack.relevance)}
+    return {**_fields(pack, names), **judged, "latency_ms": round(pack.latency_ms, 3), **checked}
 
 
 def _check_to_json(check: CitationCheck) -> dict[str, Any]:
@@ -196,6 +213,7 @@ def _evidence_to_json(pack: ContextPack | None) -> dict[str, Any]:
             {**citation_to_json(passage.citation), **_fields(passage, "role score shortened")} for passage in passages
         ],
         "note": None if pack is None else pack.note,
+        "relevance": None if pack is None else relevance_to_json(pack.relevance),
     }
 
 

@@ -137,8 +137,15 @@ def pack_of(
         stages=result.trace + stages,
         degraded=degraded,
         latency_ms=latency_ms,
-        note=None if assembled.passages else _why_empty(result, max_tokens),
+        note=_note_of(result, assembled, max_tokens),
+        relevance=result.relevance,
     )
+
+
+def _note_of(result: RetrievalResult, assembled: Assembled, max_tokens: int) -> str | None:
+    if not assembled.passages:
+        return _why_empty(result, max_tokens)
+    return None if result.relevance is None else result.relevance.note
 
 
 def _why_empty(result: RetrievalResult, max_tokens: int) -> str:

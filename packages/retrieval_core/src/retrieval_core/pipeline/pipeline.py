@@ -147,10 +147,6 @@ class RetrievalPipeline(QueryEngine):
         }
 
     @property
-    def _embedder_id(self) -> str | None:
-        return None if self.embedder is None else self.embedder.id
-
-    @property
     def token_counter(self) -> TokenCounter:
         """What measures contexts.
 

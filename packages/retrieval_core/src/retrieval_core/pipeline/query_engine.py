@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from retrieval_core.errors import InvalidParameterError
@@ -85,11 +84,6 @@ class QueryEngine(Lifecycle):
         Raises:
             ConfigurationError: There is none.
         """
-
-    @property
-    @abstractmethod
-    def _embedder_id(self) -> str | None:
-        """Names what the cosines of hits are from, where that is one embedder."""
 
     def _answering_with(self, answer_writer: AnswerWriter | Lazy[AnswerWriter] | None) -> Lazy[AnswerWriter]:
         """Return what answers, made when the first question is to be answered: most are only searched for."""
@@ -369,8 +363,7 @@ class QueryEngine(Lifecycle):
             answering = (answer_writer.llm, answer_writer.scorer, answer_writer.verifier if verify else None)
             await self._load((*self._parts_for(given_options), *answering))
             with self._watched():
-                answer = partial(answer_writer.answer, self._run(), question, searches, tell)
-                outcome = await answer(embedder_id=self._embedder_id)
+                outcome = await answer_writer.answer(self._run(), question, searches, tell)
                 if raises and outcome.failed is not None:
                     strict = self.config.strict or self.config.raise_on_error
                     raise_faults((outcome.failed,), strict=strict)

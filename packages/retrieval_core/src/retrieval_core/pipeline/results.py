@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Evaluator
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query
+    from retrieval_core.types import JSON, Query, Relevance
     from retrieval_core.types.filters import Filter
 
 logger = logging.getLogger("retrieval_core")
@@ -39,6 +39,7 @@ async def make_result(
     evaluator: Evaluator | None = None,
     problems: FilterProblems = NO_PROBLEMS,
     logged: set[Degradation] | None = None,
+    relevance: Relevance | None = None,
 ) -> RetrievalResult:
     """Return the best round's hits, with everything that was decided on the way and, with an evaluator, its scores.
 
@@ -51,6 +52,7 @@ async def make_result(
         evaluator: Scores the result.
         problems: What is wrong with the filter.
         logged: What was logged and holds for every query; it is not logged again.
+        relevance: Whether the hits answer the query.
 
     Raises:
         RetrievalError: The evaluator is set up wrongly; or, with ``strict``, it failed.
@@ -102,6 +104,7 @@ async def make_result(
         degraded=degraded,
         trace=run.records,
         rewrites=rewriting.rewrites,
+        relevance=relevance,
     )
     if evaluator is None:
         return result

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Degradation, Hit, Query
+    from retrieval_core.types import JSON, Degradation, Hit, Query, Relevance
 
 T = TypeVar("T")
 
@@ -114,6 +114,7 @@ class Searched:
         note: Why nothing was found, where that is known.
         indexes: What the result tells of each of several indexes that answered, by name.
         weights: Of several indexes: what the scores of a reranker are weighted with.
+        relevance: Of several indexes: whether the hits of one of them answer the query.
     """
 
     query: Query
@@ -126,6 +127,7 @@ class Searched:
     note: str | None = None
     indexes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict[str, "Mapping[str, JSON]"])
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    relevance: Relevance | None = None
 
 
 class SearchOnce(Protocol):

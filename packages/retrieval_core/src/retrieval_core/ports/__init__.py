@@ -31,6 +31,7 @@ from retrieval_core.ports.stores import (
     ChunkRange,
     CollectionState,
     CountsChunks,
+    CountsTerms,
     DescribesCollection,
     Fetched,
     FetchRequest,
@@ -49,6 +50,7 @@ from retrieval_core.ports.stores import (
     Store,
     StoredDamage,
     StoreInfo,
+    TermCounts,
     Versioned,
 )
 from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
@@ -68,6 +70,7 @@ __all__ = [
     "Completion",
     "CompletionRequest",
     "CountsChunks",
+    "CountsTerms",
     "CountsTokens",
     "DescribesCollection",
     "Embedder",
@@ -107,6 +110,7 @@ __all__ = [
     "Store",
     "StoreInfo",
     "StoredDamage",
+    "TermCounts",
     "TokenCounter",
     "Transformed",
     "Variant",

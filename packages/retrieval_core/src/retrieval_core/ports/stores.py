@@ -548,6 +548,37 @@ class CountsChunks(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """How rare terms are.
+
+    Attributes:
+        chunks: How many chunks pass the filter.
+        having: How many of these contain a term, by the term.
+    """
+
+    chunks: int
+    having: Mapping[str, int]
+
+
+@runtime_checkable
+class CountsTerms(Protocol):
+    """An optional protocol of stores: how many of the chunks that pass a filter contain a term."""
+
+    async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
+        """Return how many chunks pass a filter, and how many of these contain each term; 0 before the first write.
+
+        Args:
+            terms: As the store's analyzer makes them.
+            condition: Chunks that do not pass are treated as absent.
+
+        Raises:
+            UnsupportedFilterError: The filter has an operator that the store does not declare.
+            StoreError: The index cannot be read.
+        """
+        ...
+
+
 @runtime_checkable
 class SamplesFields(Protocol):
     """A store of which only some chunks can be looked at to find the names of their fields."""

@@ -15,8 +15,9 @@ AnswerKind: TypeAlias = Literal["written", "extracted", "abstained", "without_do
 the question; or written by a language model without passages, because nothing could be searched."""
 Verdict: TypeAlias = Literal["supported", "contradicted", "not_found"]
 """The passages say the same as a sentence; the opposite or another figure; or nothing of it."""
-AttributionProblem: TypeAlias = Literal["unknown", "unsupported"]
-"""The pack has no passage of that number; or the passage holds nothing that the sentence could be from."""
+AttributionProblem: TypeAlias = Literal["unknown", "unsupported", "contradicted"]
+"""The pack has no passage of that number; the passage contains nothing that the sentence could be from; or its words
+contradict the sentence."""
 FallbackStep: TypeAlias = Literal["dense", "without_documents", "extracted"]
 """The substitute: a dense search alone; an answer without documents; the passages' own sentences."""
 
@@ -40,7 +41,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class SentenceCheck:
-    """A verifier's verdict on a sentence of an answer.
+    """A verdict on a sentence of an answer: a verifier's, or ``contradicted`` by its negations and figures.
 
     Attributes:
         sentence: Index among the answer's sentences, from 0.
@@ -66,7 +67,7 @@ class AnswerSentence:
         says_something: Whether it needs a source. Headings, introductions of a list, and the admission that the
             passages hold no answer, need none.
         attributions: Its sources, in the order of its markers.
-        check: The verifier's; ``None`` where none checked it.
+        check: The verifier's, or that its source contradicts it, which is checked without one; else ``None``.
     """
 
     span: Span
@@ -91,13 +92,12 @@ class Confidence:
     """How far an answer can be relied on.
 
     Attributes:
-        value: In [0, 1]. Of a written answer ``retrieval`` times ``support``; of quotes ``support``, or ``retrieval``
-            where that is ``None``; 0 where nothing was answered.
-        retrieval: Probability that the passages are on the question's subject, whether they answer it or not.
+        value: In [0, 1]. Of a written answer ``retrieval`` times ``support``, of quotes ``retrieval``; 0 if nothing was
+            answered.
+        retrieval: Probability that the passages answer the question: :attr:`Relevance.value`.
         support: Of a written answer, the share of the sentences that say something which a verifier found supported
-            or, without a verifier, which have a source. Of quotes, the probability that they answer the question,
-            calibrated on questions that documentation answers and others that it does not. ``None`` before there is an
-            answer, and for quotes that no calibrated scorer read.
+            or, without a verifier, which have a source and do not contradict it. ``None`` before there is an answer,
+            and of quotes.
         explanation: How it was computed, for people.
     """
 
@@ -150,6 +150,11 @@ class Answer:
                 quotes = citation.quotes if known is None else (*known.quotes, *citation.quotes)
                 found[citation.number] = replace(citation, quotes=tuple(dict.fromkeys(quotes)))
         return tuple(found[number] for number in sorted(found))
+
+    @property
+    def note(self) -> str | None:
+        """What speaks against an answer from the passages, as :attr:`Relevance.note`; ``None`` for nothing."""
+        return None if self.pack is None else self.pack.note
 
     @property
     def unsupported(self) -> tuple[AnswerSentence, ...]:

@@ -11,7 +11,7 @@ from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
     from retrieval_core.types.documents import Chunk, Metadata
-    from retrieval_core.types.results import Degradation, Hit, StageRecord
+    from retrieval_core.types.results import Degradation, Hit, Relevance, StageRecord
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
 """Why a passage is in a pack: it was found; it is the section or page around a found one; it stands beside a found one
@@ -159,7 +159,8 @@ class ContextPack:
         trace: ``pinecone_candidates``, ``rerank_results``, ``final_token_count`` and ``expansion_stats``.
         stages: One record for each stage, in the order they ended.
         degraded: Empty when everything worked as configured.
-        note: Why the pack is empty, where it is and that is known.
+        note: Why the pack is empty, where it is and that is known; else what :attr:`Relevance.note` says of its hits.
+        relevance: Whether the hits answer the query; ``None`` for packs of hits that no pipeline of ours found.
     """
 
     query: str
@@ -173,6 +174,7 @@ class ContextPack:
     degraded: tuple[Degradation, ...] = ()
     latency_ms: float = 0.0
     note: str | None = None
+    relevance: Relevance | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace", freeze(self.trace))

@@ -259,6 +259,58 @@ class EvaluationScores:
         object.__setattr__(self, "methods", freeze(self.methods))
 
 
+NOT_HERE = "Not in these documents, as far as the search can tell."
+"""The note on a query that the documents probably don't answer."""
+
+
+@fast_init
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """Whether the hits of a query answer it: one judgement, which every interface reports and answers act on.
+
+    Attributes:
+        value: Probability that they do, in [0, 1]; ``None`` if nothing indicates it.
+        is_unlikely: Whether ``value`` is below ``answer.abstain_below``.
+        unknown: Identifiers, codes and numbers of the query that no chunk contains which the caller may see.
+        is_of_another_language: Whether the query is in another language than the hits; ``value`` is then ``None``.
+        explanation: How it was computed, for people.
+        coverage: The part of the query's words that one of the hits contains, by their weight; ``None`` without words.
+        cosine: The best of query and chunk, if it is of the default embedder; else ``None``.
+        margin: How much that is above the mean of the first ten.
+    """
+
+    value: float | None = None
+    is_unlikely: bool = False
+    unknown: tuple[str, ...] = ()
+    is_of_another_language: bool = False
+    explanation: str = ""
+    coverage: float | None = None
+    cosine: float | None = None
+    margin: float = 0.0
+
+    @property
+    def is_unanswerable(self) -> bool:
+        """Whether an answer abstains: the hits are unlikely to answer, or an identifier is unknown."""
+        return self.is_unlikely or bool(self.unknown)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what to tell people, the unknown identifiers first; nothing if nothing speaks against an answer."""
+        told: list[str] = []
+        if self.unknown:
+            told.append(f"No chunk contains {' or '.join(self.unknown)}.")
+        if self.is_of_another_language:
+            told.append("The query is in another language than the documents: ask in theirs.")
+        if self.is_unlikely:
+            told.append(NOT_HERE)
+        return tuple(told)
+
+    @property
+    def note(self) -> str | None:
+        """Return all notes in one line; ``None`` if there are none."""
+        return " ".join(self.notes) or None
+
+
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
@@ -275,6 +327,7 @@ class RetrievalResult:
         trace: One record for each stage, in the order they ended.
         rewrites: In order.
         evaluation: ``None`` where evaluation is off.
+        relevance: Whether the hits answer the query; ``None`` for results that no pipeline of ours made.
     """
 
     query: str
@@ -287,6 +340,7 @@ class RetrievalResult:
     trace: tuple[StageRecord, ...] = ()
     rewrites: tuple[RewriteResult, ...] = ()
     evaluation: EvaluationScores | None = None
+    relevance: Relevance | None = None
 
     def __post_init__(self) -> None:
         if type(self.hits) is not tuple:

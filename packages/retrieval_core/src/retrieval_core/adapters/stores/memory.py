@@ -20,7 +20,7 @@ from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
 from retrieval_core.adapters.stores.term_vectors import K1, B
 from retrieval_core.errors import NotYetEmbeddedError, StoreError
-from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.ports import Candidate, Fetched, StoreInfo, TermCounts
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
@@ -223,6 +223,12 @@ class MemoryStore:
         """Return how many chunks pass a filter."""
         with self._lock:
             return sum(entry.passes(condition) for entry in self._open().chunks.values())
+
+    async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
+        """Return how many chunks pass a filter, and how many of these contain each term."""
+        with self._lock:
+            visible = [entry.terms for entry in self._open().chunks.values() if entry.passes(condition)]
+        return TermCounts(len(visible), {term: sum(term in each for each in visible) for term in terms})
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all passages by their paths, those of most passages first."""

@@ -12,8 +12,7 @@ import yaml
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
 from retrieval_core.evaluate.suite.cases import Case, name_of
 from retrieval_core.evaluate.suite.judging import folded
-from retrieval_core.evaluate.suite.running import UNLIKELY
-from retrieval_core.evaluate.suite.targets import LAST, SuiteQuestion
+from retrieval_core.evaluate.suite.targets import LAST, SuiteQuestion, confidence_of, is_unlikely
 from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.ports import Catalog, ChunkRange, FetchRequest
 from retrieval_core.text.excerpts import Excerpter
@@ -101,8 +100,8 @@ async def draft_from_log(target: Target, questions: Iterable[str], count: int, a
     for question in list(dict.fromkeys(questions))[:count]:
         result = await target.retrieve(SuiteQuestion(question, 10))
         fields: dict[str, Any] = {"name": name_of(question, names), "query": question, "skip": TO_CONFIRM}
-        confidence = target.confidence(question, result)
-        if not result.hits or (confidence is not None and confidence < UNLIKELY):
+        confidence = confidence_of(result)
+        if not result.hits or is_unlikely(result):
             told = "nothing was found" if confidence is None else f"confidence {confidence:.2f}"
             cases.append(Case.model_validate({**fields, "finds_nothing": True, "note": f"Found today: {told}."}))
             continue

@@ -29,7 +29,7 @@ from retrieval_core.evaluate.suite.results import (
     specification_name,
     without_times,
 )
-from retrieval_core.evaluate.suite.targets import question_of, versions
+from retrieval_core.evaluate.suite.targets import confidence_of, is_unlikely, question_of, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +46,6 @@ OnProgress: TypeAlias = "Callable[[str, CaseStatus, int, int], None]"
 CONCURRENCY = 4
 FETCHES = 20
 """Passages that are read by their ids to measure how long that takes."""
-UNLIKELY = 0.15
-"""Confidence below which answers abstain by default, and below which nothing counts as found."""
 
 
 async def run_suite(
@@ -205,7 +203,7 @@ async def _asked(target: Target, case: Case) -> CaseResult:
     problems: list[tuple[str, RetrievalError]] = []
     for wording, result, held in zip(wordings, found, texts, strict=True):
         problems += [(wording, error) for error in judged(case, held, result.latency_ms)]
-        if case.finds_nothing and (error := _found_something(target, wording, result)):
+        if case.finds_nothing and (error := _found_something(result)):
             problems.append((wording, error))
     problems += _disagreements(case, wordings, found)
     if problems and (unreachable := await _beyond_reach(target, case, wordings, found)):
@@ -224,7 +222,7 @@ async def _asked(target: Target, case: Case) -> CaseResult:
         ranks=ranks_of(case.expect, texts[0]),
         measures={name: sum(each[name] for each in measures) / len(measures) for name in measures[0]},
         retrieval_time_ms=max(each.latency_ms for each in found),
-        confidence=target.confidence(case.query, result) if case.finds_nothing else None,
+        confidence=confidence_of(result) if case.finds_nothing else None,
         explanation=await explained(target, case, problems, dict(zip(wordings, found, strict=True))),
     )
 
@@ -269,13 +267,11 @@ async def _beyond_reach(
     return None
 
 
-def _found_something(target: Target, wording: str, result: RetrievalResult) -> ExpectationError | None:
-    if not result.hits:
+def _found_something(result: RetrievalResult) -> ExpectationError | None:
+    if not result.hits or is_unlikely(result):
         return None
-    confidence = target.confidence(wording, result)
-    if confidence is not None and confidence < UNLIKELY:
-        return None
-    likely = "" if confidence is None else f", with a confidence of {confidence:.2f} (nothing is below {UNLIKELY})"
+    confidence = confidence_of(result)
+    likely = "" if confidence is None else f", with a confidence of {confidence:.2f}"
     first = result.hits[0]
     return ExpectationError(f"nothing should be found, and {first.id!r} comes first{likely}")
 

@@ -23,9 +23,8 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.evaluate.suite.results import Subject
-from retrieval_core.evaluate.suite.targets import confidence_in, versions
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types import Chunk, Hit, RetrievalResult, Scores, StageRecord
+from retrieval_core.evaluate.suite.targets import versions
+from retrieval_core.types import Chunk, Hit, Relevance, RetrievalResult, Scores, StageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -64,8 +63,6 @@ class ServiceTarget:
             self._headers["Authorization"] = f"Bearer {token}"
         self._seconds = seconds
         self._opener = build_opener(_NoRedirects)
-        self._embedder: str | None = None
-        self._analyzer = Analyzer()
 
     @property
     def location(self) -> str:
@@ -102,16 +99,15 @@ class ServiceTarget:
             trace = told["trace"]
             texts = {result["metadata"]["chunk_id"]: result for result in told["results"]}
             hits = [_hit(known, texts[known["id"]]) for known in trace["hits"] if known["id"] in texts]
-            result = RetrievalResult(
+            return RetrievalResult(
                 query=question.text,
                 hits=tuple(hits),
                 formatted_context="",
                 metadata={},
                 latency_ms=milliseconds,
                 trace=tuple(_stage(stage) for stage in trace["stages"]),
+                relevance=_relevance(told.get("relevance")),
             )
-        self._embedder = next((hit.chunk.embedding_model for hit in hits if hit.chunk.embedding_model), self._embedder)
-        return result
 
     async def fetch(self, chunk_id: str) -> Chunk | None:
         """Return a passage."""
@@ -150,10 +146,6 @@ class ServiceTarget:
         found = await self._call("POST", "/v1/search", asked)
         with self._of_this_form():
             return found["results"][0]["similarity_score"] if found["results"] else 0.0
-
-    def confidence(self, text: str, result: RetrievalResult) -> float | None:
-        """Return how likely what was found bears on a question, by the words of English."""
-        return confidence_in(text, result, self._embedder, self._analyzer)
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
@@ -254,6 +246,13 @@ def _hit(known: Mapping[str, Any], result: Mapping[str, Any]) -> Hit:
         embedding_model=known.get("embedding_model"),
     )
     return Hit(chunk, known["score"], Scores(**known["scores"]))
+
+
+def _relevance(told: Mapping[str, Any] | None) -> Relevance | None:
+    if told is None:
+        return None
+    unlikely, unknown, other = told["unlikely"], tuple(told["unknown"]), told["other_language"]
+    return Relevance(told["value"], unlikely, unknown, other, told["explanation"])
 
 
 def _stage(told: Mapping[str, Any]) -> StageRecord:

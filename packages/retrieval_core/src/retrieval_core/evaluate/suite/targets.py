@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
 from retrieval_core.evaluate.suite.results import Subject
-from retrieval_core.index.builders.backends import build_analyzer, place_of
-from retrieval_core.pipeline.answer.confidence import retrieval_confidence
+from retrieval_core.index.builders.backends import place_of
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from retrieval_core.evaluate.suite.cases import Case
     from retrieval_core.index.index import Index
     from retrieval_core.ports import SourceState, Store
-    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, RetrievalResult, SearchMode
 
 LAST = 10**6
@@ -116,10 +114,6 @@ class Target(Protocol):
         """
         ...
 
-    def confidence(self, text: str, result: RetrievalResult) -> float | None:
-        """Return how likely what was found bears on a question, in [0, 1]; ``None`` where nothing tells that."""
-        ...
-
 
 class IndexTarget:
     """An index in this process; whoever made it closes it.
@@ -134,7 +128,6 @@ class IndexTarget:
             raise InvalidParameterError(msg)
         self._index = index
         self._calls = Calls(index.config)
-        self._analyzer = build_analyzer(index.config.analysis)
 
     @property
     def location(self) -> str:
@@ -208,11 +201,6 @@ class IndexTarget:
         found = value_of(await run.on("store").call("dense", self._index.store.search, request))
         return max(0.0, min(1.0, found[0].score)) if found else 0.0
 
-    def confidence(self, text: str, result: RetrievalResult) -> float | None:
-        """Return how likely what was found bears on a question."""
-        embedder = self._index.embedder
-        return confidence_in(text, result, None if embedder is None else embedder.id, self._analyzer)
-
 
 def _alike(name: str, known: Sequence[str]) -> str | None:
     """Return the document whose path ends most like a name, in its last part at least."""
@@ -244,10 +232,14 @@ async def documents_lacking(store: Store, documents: Sequence[str]) -> list[str]
     return absent
 
 
-def confidence_in(text: str, result: RetrievalResult, embedder_id: str | None, analyzer: Analyzer) -> float | None:
-    """Return how likely passages bear on a question, in [0, 1]; see docs/confidence.md."""
-    found = retrieval_confidence(text, result.hits, embedder_id=embedder_id, analyzer=analyzer)
-    return None if found is None else found.retrieval
+def confidence_of(result: RetrievalResult) -> float | None:
+    """Return the probability that a result's hits answer its query, in [0, 1]; see docs/confidence.md."""
+    return None if result.relevance is None else result.relevance.value
+
+
+def is_unlikely(result: RetrievalResult) -> bool:
+    """Return whether a result's hits probably do not answer its query."""
+    return result.relevance is not None and result.relevance.is_unlikely
 
 
 def check_complete(question: SuiteQuestion, degraded: Sequence[tuple[str, str]]) -> None:

@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, plain
-from retrieval_core.pipeline.answer.confidence import (
-    CALIBRATED_SCORER,
-    LEAST_CHANCE,
-    retrieval_confidence,
-    signals_of,
-    with_quotes,
-    with_support,
-)
+from retrieval_core.pipeline.answer.confidence import confidence_in, with_support
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, request_without_documents
 from retrieval_core.pipeline.answer.values import AnswerOutcome
-from retrieval_core.pipeline.answer.verifying import verify
+from retrieval_core.pipeline.answer.verifying import Checked, verify
 from retrieval_core.pipeline.answer.writing import AnswerDraft, write
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
@@ -33,11 +26,14 @@ from retrieval_core.types import (
     AnswerChunk,
     AnswerDone,
     AnswerFailed,
+    AnswerSentence,
     Degradation,
     Fallback,
+    Relevance,
     RetrievalDone,
     SentenceCited,
     SentenceVerified,
+    Span,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import (
         AnswerEvent,
         AnswerKind,
-        AnswerSentence,
         Confidence,
         ContextPack,
         FallbackStep,
@@ -58,6 +53,8 @@ if TYPE_CHECKING:
 
 SEARCH_SHARE = 0.5
 """The part of the time that is left which each search may take, so that there is time to answer."""
+NOT_ANSWERED = "So the question is not answered."
+"""Follows the name of an identifier that no chunk contains."""
 WRITING_SHARE = 0.9
 """The part of the deadline by which an answer must be written, so that its end is told in time."""
 
@@ -153,8 +150,6 @@ class AnswerWriter:
         question: Question,
         searches: Sequence[Search],
         emit: Callable[[AnswerEvent], None],
-        *,
-        embedder_id: str | None = None,
     ) -> AnswerOutcome:
         """Answer a question, and tell what happens as it happens; the last event is ``done``.
 
@@ -163,7 +158,6 @@ class AnswerWriter:
             question: What to answer.
             searches: Where the passages are from: each stands in for those before it.
             emit: Takes the events, in order.
-            embedder_id: Of the embedder of the index, for the confidence.
 
         Raises:
             RetrievalError: The search is set up or asked wrongly; or, where the question is strict, it failed.
@@ -176,11 +170,12 @@ class AnswerWriter:
         pack = evidence.pack
         told.searched, told.result = len(run.records), evidence.result
         query = str(evidence.result.metadata.get("query_searched") or question.text)
-        confidence = retrieval_confidence(query, evidence.result.hits, embedder_id=embedder_id, analyzer=self._analyzer)
+        relevance = evidence.result.relevance or Relevance()
+        confidence = confidence_in(relevance)
         emit(RetrievalDone(pack, confidence))
         grounded = Made(pack=pack, confidence=confidence)
-        if not pack.passages or self._is_unlikely(confidence):
-            return self._end(run, question, self._abstained(grounded, told), told)
+        if not pack.passages or (self.config.abstain_below and relevance.is_unanswerable):
+            return self._end(run, question, self._abstained(grounded, told, relevance), told)
         if self.llm is None:
             return self._end(run, question, await self._extracted(run, query, evidence, grounded, told), told)
         request = answer_request(
@@ -195,23 +190,14 @@ class AnswerWriter:
         failed = await write(run.until(WRITING_SHARE), self.llm, request, draft)
         if failed is None:
             made = grounded.drafted(draft, "abstained" if _admits(draft.text) else "written")
-            if question.verify and made.kind == "written":
-                made = await self._verified(run, query, evidence, made, told)
+            if made.kind == "written":
+                made = await self._verified(run, query, evidence, made, told, has_verifier=question.verify)
         elif draft.has_begun or question.strict or is_callers_fault(failed.error):
             made = replace(grounded.drafted(draft, "written"), failed=failed)
         else:
             told.fall_back("extracted", failed)
             made = await self._extracted(run, query, evidence, grounded, told)
         return self._end(run, question, made, told)
-
-    def _is_unlikely(self, confidence: Confidence | None, least_chance: float = 0.0) -> bool:
-        """Whether to abstain: below the configured bound or, with quotes that were judged, below theirs."""
-        if confidence is None or not self.config.abstain_below:
-            return False
-        bound = (
-            self.config.abstain_below if confidence.support is None else max(self.config.abstain_below, least_chance)
-        )
-        return confidence.value < bound
 
     async def _find(
         self, run: Run, question: Question, searches: Sequence[Search], told: _Told
@@ -232,11 +218,15 @@ class AnswerWriter:
                 return found
         return failed
 
-    def _abstained(self, grounded: Made, told: _Told) -> Made:
-        draft = self._draft_without_sources(told)
-        draft.take(MISSING, "")
-        draft.end()
-        return grounded.drafted(draft, "abstained")
+    def _abstained(self, grounded: Made, told: _Told, relevance: Relevance) -> Made:
+        """Say that there is no answer, or, where only an identifier is unknown, which one that is."""
+        text = MISSING
+        if relevance.unknown:
+            text = f"{relevance.notes[0]} {MISSING if relevance.is_unlikely else NOT_ANSWERED}"
+        sentence = AnswerSentence(Span(0, len(text)), text, says_something=False)
+        told.emit(AnswerChunk(text))
+        told.emit(SentenceCited(0, sentence))
+        return replace(grounded, text=text, sentences=(sentence,), kind="abstained")
 
     def _draft_without_sources(self, told: _Told) -> AnswerDraft:
         return AnswerDraft(AttributionIndex((), self._analyzer), told.emit)
@@ -254,15 +244,11 @@ class AnswerWriter:
         return replace(Made().drafted(draft, "without_documents"), failed=failed_too)
 
     async def _extracted(self, run: Run, query: str, evidence: AnswerEvidence, grounded: Made, told: _Told) -> Made:
-        """Answer with the passages' own words, where they are likely to answer."""
+        """Answer with the passages' own words."""
         extracted = await extract(run, self.scorer, query, evidence.pack, self._analyzer)
         told.failures.extend(extracted.failures)
-        if grounded.confidence is not None:
-            score = extracted.best_score if getattr(self.scorer, "id", None) == CALIBRATED_SCORER else None
-            signals = signals_of(query, evidence.result.hits, embedder_id=None, analyzer=self._analyzer)
-            grounded = replace(grounded, confidence=with_quotes(grounded.confidence, score, signals.coverage))
-        if not extracted.text or self._is_unlikely(grounded.confidence, LEAST_CHANCE):
-            return self._abstained(grounded, told)
+        if not extracted.text:
+            return self._abstained(grounded, told, Relevance())
         end = 0
         for index, sentence in enumerate(extracted.sentences):
             told.emit(AnswerChunk(extracted.text[end : sentence.span.end]))
@@ -270,10 +256,12 @@ class AnswerWriter:
             end = sentence.span.end
         return replace(grounded, text=extracted.text, sentences=extracted.sentences, kind="extracted")
 
-    async def _verified(self, run: Run, query: str, evidence: AnswerEvidence, made: Made, told: _Told) -> Made:
-        if self.verifier is None:
-            return made
-        checked = await verify(run, self.verifier, query, made.sentences, evidence.pack)
+    async def _verified(
+        self, run: Run, query: str, evidence: AnswerEvidence, made: Made, told: _Told, *, has_verifier: bool
+    ) -> Made:
+        checked = Checked(made.sentences)
+        if has_verifier and self.verifier is not None:
+            checked = await verify(run, self.verifier, query, made.sentences, evidence.pack)
         for check in checked.checks:
             told.emit(SentenceVerified(check))
         told.failures.extend(checked.failures)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.claims import figures_in
+from retrieval_core.text.contradictions import find_contradiction
 from retrieval_core.text.markers import Marker, markers_of, noted, plain, says_something
 from retrieval_core.text.matching import (
     FEW,
@@ -28,7 +29,7 @@ from retrieval_core.text.matching import (
     union,
 )
 from retrieval_core.text.names import Writing
-from retrieval_core.types import AnswerSentence, Attribution, Span, format_citation
+from retrieval_core.types import AnswerSentence, Attribution, Quote, SentenceCheck, Span, format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +105,38 @@ class AttributionIndex:
         elif says:
             attributions = self._found(text)
         return AnswerSentence(span, text, says, attributions)
+
+    def check(self, sentence: AnswerSentence, index: int) -> AnswerSentence:
+        """Return a sentence without its sources and with a verdict, if the words that it is from contradict it.
+
+        Args:
+            sentence: With its sources; a passage that holds too little of it is compared where it holds most.
+            index: Of the sentence in its answer, from 0.
+        """
+        if not sentence.says_something:
+            return sentence
+        text = plain(sentence.text)
+        quotes = [(each.number, quote) for each in sentence.attributions for quote in self._quotes(each, text)]
+        found = find_contradiction(text, [quote.text for _, quote in quotes]) if quotes else None
+        if found is None:
+            return sentence
+        number, quote = next((number, quote) for number, quote in quotes if found.quote in quote.text)
+        start, span = quote.text.index(found.quote), None
+        if quote.span is not None:
+            span = Span(quote.span.start + start, quote.span.start + start + len(found.quote))
+        attributions = tuple(
+            each if each.problem == "unknown" else replace(each, citation=None, problem="contradicted")
+            for each in sentence.attributions
+        )
+        check = SentenceCheck(index, "contradicted", number, Quote(found.quote, span), found.reason)
+        return replace(sentence, attributions=attributions, check=check)
+
+    def _quotes(self, attribution: Attribution, text: str) -> tuple[Quote, ...]:
+        if attribution.citation is not None:
+            return attribution.citation.quotes
+        if (passage := self._passages.get(attribution.number)) is None:
+            return ()
+        return passage.quotes(passage.match(self._claim(text)).windows)
 
     def _cited(self, text: str, markers: Sequence[Marker], offset: int) -> tuple[Attribution, ...]:
         where: dict[int, Span] = {}

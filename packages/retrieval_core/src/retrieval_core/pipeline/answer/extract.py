@@ -49,13 +49,11 @@ class ExtractedAnswer:
             own: the sentences' attributions say which are not.
         sentences: One for each stretch, in order.
         failures: Calls that failed; words chose instead.
-        best_score: What the scorer gave the block that it found best, in [0, 1]; ``None`` where words chose.
     """
 
     text: str = ""
     sentences: tuple[AnswerSentence, ...] = ()
     failures: tuple[Failed, ...] = ()
-    best_score: float | None = None
 
 
 async def extract(
@@ -91,7 +89,7 @@ async def extract(
     text, sentences = compose(chosen)
     how = "words" if scores is None or scorer is None else scorer.id
     run.note("extract", started, len(found), len(chosen), f"by {how}" if found else "no passage says anything")
-    return ExtractedAnswer(text, sentences, failures, None if scores is None else max(scores))
+    return ExtractedAnswer(text, sentences, failures)
 
 
 async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) -> tuple[float, ...] | Failed:

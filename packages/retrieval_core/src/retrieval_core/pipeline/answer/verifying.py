@@ -40,7 +40,7 @@ class Checked:
 async def verify(
     run: Run, verifier: Verifier, query: str, sentences: Sequence[AnswerSentence], pack: ContextPack
 ) -> Checked:
-    """Have every sentence that says something held against the passages.
+    """Have every sentence that says something, and has no verdict yet, held against the passages.
 
     Args:
         run: Makes the calls.
@@ -53,7 +53,7 @@ async def verify(
         All sentences; those of a call that failed have no check.
     """
     quoted = [(passage.citation.number, quote) for passage in pack.passages for quote in passage.citation.quotes]
-    numbers = [number for number, sentence in enumerate(sentences) if sentence.says_something]
+    numbers = [number for number, each in enumerate(sentences) if each.says_something and each.check is None]
     if not quoted or not numbers:
         return Checked(tuple(sentences))
     texts = [quote.text for _, quote in quoted]

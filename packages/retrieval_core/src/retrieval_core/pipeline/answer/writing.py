@@ -152,6 +152,7 @@ class AnswerDraft:
     def _cite(self, spans: tuple[Span, ...]) -> None:
         for span in spans:
             sentence = self._sources.attribute(self._growing.text[span.start : span.end], span)
+            sentence = self._sources.check(sentence, len(self.sentences))
             self._emit(SentenceCited(len(self.sentences), sentence))
             self.sentences.append(sentence)
 

@@ -14,6 +14,7 @@ from retrieval_core.pipeline.planning import make_plan, sides_of
 from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
 from retrieval_core.pipeline.search_loop import raise_faults
+from retrieval_core.pipeline.stages.judge import judge
 from retrieval_core.pipeline.stages.unmatched import FilterProblems, examine_filter
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache, Side
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import JSON, Degradation, Query, StageRecord
 
 
@@ -203,6 +205,13 @@ class CachedRetrieval:
         return freeze(identities)
 
     @cached_property
+    def _analyzer(self) -> Analyzer:
+        from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - brings an extension module
+
+        analysis = self._config.analysis
+        return Analyzer(analysis.language, stop_words=analysis.stop_words)
+
+    @cached_property
     def _fingerprint(self) -> str | None:
         return fingerprint_of(self._parts, self._config)
 
@@ -236,6 +245,20 @@ class CachedRetrieval:
         if searched.found is not None and plan.condition is not None:
             seen = (chunk_fields(hit.chunk) for hit in searched.hits)
             problems = await examine_filter(run, self._parts.store, plan.condition, seen, found=searched.found)
+        relevance = None
+        if searched.found is not None:
+            embedder = self._parts.embedder
+            relevance = await judge(
+                run,
+                self._parts.store,
+                searched.found,
+                rewriting.best.hits,
+                embedder_id=None if embedder is None else embedder.id,
+                analyzer=self._analyzer,
+                condition=plan.condition,
+                abstain_below=self._config.answer.abstain_below,
+                has_words=plan.has_words,
+            )
         evaluator = self._parts.evaluator
         return await make_result(
             run,
@@ -246,6 +269,7 @@ class CachedRetrieval:
             evaluator=evaluator,
             problems=problems,
             logged=self._logged,
+            relevance=relevance,
         )
 
 
@@ -268,4 +292,5 @@ def _told(
         trace,
         result.rewrites,
         result.evaluation,
+        result.relevance,
     )

@@ -30,7 +30,7 @@ SECTIONS = {
     "evaluation",
 }
 """The settings that change what is found."""
-_FORMAT = "retrieval-core result 2"
+_FORMAT = "retrieval-core result 3"
 _PARTITION = "retrieval-core questions 2"
 
 
@@ -98,6 +98,7 @@ def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
     if "" in ids:
         return None
     options = {name: getattr(getattr(config, name), "options", None) for name in sorted(SECTIONS)}
+    ids.append(f"{config.answer.abstain_below!r} {config.analysis.model_dump_json()}")  # of what judges the hits
     text = f"{config.model_dump_json(include=SECTIONS)}\n{to_json(options)!r}\n{ids!r}"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -19,7 +19,7 @@ from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Side
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, RetrievalResult
+    from retrieval_core.types import JSON, Query, Relevance, RetrievalResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,15 @@ class FederatedRetrieval:
             run, self.stages, plan, first.query.text, search_once=search_once, config=self.config
         )
         rewriting = replace(rewriting, failures=first.failures + rewriting.failures)
-        return await make_result(run, query, rewriting, plan.condition, self.config, evaluator=self.stages.evaluator)
+        return await make_result(
+            run,
+            query,
+            rewriting,
+            plan.condition,
+            self.config,
+            evaluator=self.stages.evaluator,
+            relevance=rewriting.best.searched.relevance,
+        )
 
     async def _search_once(
         self, query: Query, plan: FederatedPlan, first: TransformedQuery, bounds: Bounds, again: Query | None
@@ -116,6 +124,7 @@ class FederatedRetrieval:
             ),
             metadata=_metadata(results, merged.by, self.config.search.mode),
             note=_note(results),
+            relevance=_relevance(results.values(), is_complete=not failures),
             indexes={
                 name: {
                     "found": len(result.hits),
@@ -175,6 +184,22 @@ def _metadata(results: Mapping[str, RetrievalResult], merged_by: str, mode: str)
     if expansions:
         metadata["query_expansion"] = list({(item["kind"], item["text"]): item for item in expansions}.values())
     return metadata
+
+
+def _relevance(results: Iterable[RetrievalResult], *, is_complete: bool) -> Relevance | None:
+    """Return the judgement of the index that most likely answers; no index may contain what is unknown.
+
+    Args:
+        results: Of the indexes that answered.
+        is_complete: Whether all of them did; an index that failed may contain what the others do not.
+    """
+    judged = [result.relevance for result in results if result.relevance is not None]
+    if not judged:
+        return None
+    best = max(judged, key=lambda each: (not each.is_unlikely, each.value or 0.0))
+    is_unknown = [is_complete and all(each in other.unknown for other in judged) for each in best.unknown]
+    unknown = tuple(each for each, is_so in zip(best.unknown, is_unknown, strict=True) if is_so)
+    return replace(best, unknown=unknown)
 
 
 def _note(results: Mapping[str, RetrievalResult]) -> str | None:

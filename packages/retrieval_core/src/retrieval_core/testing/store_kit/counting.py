@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import StoreError, UnsupportedFilterError
-from retrieval_core.ports import Change, CountsChunks
+from retrieval_core.ports import Change, CountsChunks, CountsTerms, TermCounts
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, on_new_store, put, units
 from retrieval_core.types.filters import OPERATORS, Eq, chunk_fields, matches
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
     class _CountingStore(Store, CountsChunks, Protocol): ...
+
+    class _TermStore(Store, CountsTerms, Protocol): ...
 
 
 EXAMPLES = 100
@@ -47,6 +49,20 @@ class CountTests(StoreTestBase):
         assert await store.count_chunks(is_a) == 4
         await store.delete(["d0"])
         assert await store.count_chunks(is_a) == 3
+
+    @on_new_store(needs=CountsTerms)
+    async def test_terms_are_counted_among_the_chunks_that_pass(self, store: _TermStore) -> None:
+        """Each chunk counts once for a term, however often it has it; what was removed does not count."""
+        assert await store.count_terms(["moon"]) == TermCounts(0, {"moon": 0})
+        rows = [
+            chunk(f"c{row}", "moon moon" if row < 3 else "sun", document=f"d{row}", metadata={"kind": "ab"[row % 2]})
+            for row in range(5)
+        ]
+        await put(store, *rows, documents=tuple(document(f"d{row}") for row in range(5)))
+        assert await store.count_terms(["moon", "sun", "star"]) == TermCounts(5, {"moon": 3, "sun": 2, "star": 0})
+        assert await store.count_terms(["moon", "sun"], Eq("kind", "a")) == TermCounts(3, {"moon": 2, "sun": 1})
+        await store.delete(["d0"])
+        assert await store.count_terms(["moon"]) == TermCounts(4, {"moon": 2})
 
     def test_counts_agree_with_the_oracle(self, tmp_path: Path) -> None:
         """For any metadata and any filter, exactly the chunks that match are counted."""

@@ -14,6 +14,7 @@ from retrieval_core.adapters.stores.sqlite.damage import count_chunks
 from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
 from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
 from retrieval_core.adapters.stores.term_vectors import K1, B
+from retrieval_core.ports import TermCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +102,18 @@ class InvertedIndex:
         """Return how many chunks have one term, or both of two."""
         first, *others = terms
         return len(self._both(connection, (first, *others))[0][0] if others else self._find(connection, first)[0])
+
+    def count_terms(self, connection: Connection, terms: Sequence[str], allowed: Snapshot | None) -> TermCounts:
+        """Return how many chunks there are, and how many of them contain each term.
+
+        Args:
+            allowed: The chunks that match the filter; only these count.
+        """
+        if allowed is None:
+            return TermCounts(self.chunks, {term: len(self._find(connection, term)[0]) for term in terms})
+        passing = self._passing(allowed)
+        having = {term: int(np.count_nonzero(passing[self._find(connection, term)[0]])) for term in terms}
+        return TermCounts(int(np.count_nonzero(passing)), having)
 
     def _both(self, connection: Connection, pair: Sequence[str]) -> Sequence[_Found]:
         """Return what each of two terms has in the chunks that have both."""

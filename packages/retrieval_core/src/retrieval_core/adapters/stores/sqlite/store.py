@@ -14,7 +14,7 @@ from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
 from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError
-from retrieval_core.ports import Candidate
+from retrieval_core.ports import Candidate, TermCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -177,6 +177,17 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         if await self._exists():
             await self._current().write(work, self._prepare)
+
+    async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
+        """Return how many chunks pass a filter, and how many of these contain each term, from the postings."""
+
+        def work(view: Connection) -> TermCounts:
+            self._checked_manifest(view)
+            allowed = None if condition is None else session.snapshot(view, condition, None)
+            return session.words(view).count_terms(view, terms, allowed)
+
+        session = self._current()
+        return await self._read_or(TermCounts(0, dict.fromkeys(terms, 0)), work)
 
     async def version(self) -> str | None:
         """Name the state of the index, which every write changes; ``None`` before the first one.

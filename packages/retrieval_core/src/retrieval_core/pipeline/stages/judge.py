@@ -1,0 +1,321 @@
+"""Judging whether the hits of a query answer it: the one judgement of searches, contexts and answers.
+
+The probability is a logistic curve of three signals:
+
+- the coverage: the part of the query's words that one of the first :data:`DEPTH` hits contains, by its title, headings
+  and text. A rare word weighs more than a common one, if the store counts its terms. All missing words together weigh
+  no more than one that no chunk contains: a long question has words around it that no document repeats;
+- the best cosine of query and chunk, if the embedder is :data:`CALIBRATED_EMBEDDER`: a cosine of another model means
+  something else;
+- its margin over the mean of the first :data:`BESIDE`.
+
+The curves are regressions on questions about nine public collections, answerable ones and others on the same subjects,
+see ``benchmarks/answerability.py``, which prints them again, and ``docs/confidence.md``.
+
+Beside that, an identifier of the query that no chunk contains is looked up in the store and named, and a query in
+another language than its hits gets no probability, since its words say nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from math import log, tanh
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from retrieval_core.pipeline.stages.search import candidates_problem
+from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.ports import CountsTerms, FetchRequest, SearchRequest, TermCounts
+from retrieval_core.run.outcomes import Ok
+from retrieval_core.text.identifiers import absent_from, identifiers_in
+from retrieval_core.types import Relevance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.ports import Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Hit
+    from retrieval_core.types.filters import Filter
+
+Kind: TypeAlias = Literal["hybrid", "dense", "lexical"]
+"""Which sides found something."""
+
+CALIBRATED_EMBEDDER: Final = "bge-small-en-v1.5-int8@4d60820e6ba7"
+"""The id of the default embedder, whose cosines the curves were fitted to."""
+DEPTH: Final = 5
+"""Hits whose words count."""
+BESIDE: Final = 10
+"""Candidates of the dense side whose mean cosine the best one is compared with."""
+FEWEST_CHUNKS: Final = 1000
+"""Of a smaller index words are weighed as if it had so many chunks: in a few chunks, rare words are not yet told from
+common ones."""
+UNWEIGHTED_LOSS: Final = 2.0
+"""What all missing words weigh at most, if every word weighs 1."""
+SHARE: Final = 0.1
+"""The part of the deadline that looking up may take."""
+LOOKED_AT: Final = 50
+"""Chunks in which an identifier is looked for, the best of a keyword search for it."""
+LOW_COVERAGE: Final = 0.5
+"""The coverage below which it is asked whether the query is in another language."""
+MOST_ON_LOOP: Final = 20_000
+"""Code points of text whose words are compared on the event loop; more of them are compared in a thread."""
+_NAMED: Final = 5
+_PROBE: Final = "xqzj"
+"""A word of no language, beside which stop words are no terms of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a probability is computed from.
+
+    Attributes:
+        kind: Which sides found something.
+        cosine: The best, in [0, 1]; ``None`` without one of :data:`CALIBRATED_EMBEDDER`.
+        margin: How much it is above the mean, in [0, 1].
+        coverage: In [0, 1]; ``None`` for a query of stop words only.
+        is_weighted: Whether rare words weigh more.
+        missing: Words of the query that none of the hits contains, as they are written.
+    """
+
+    kind: Kind
+    cosine: float | None
+    coverage: float | None
+    is_weighted: bool = True
+    missing: tuple[str, ...] = ()
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A probability as a logistic function of the signals.
+
+    Attributes:
+        start: The log odds if both signals are 0.
+        coverage: What a coverage of 1 adds to them.
+        cosine: What a cosine of 1 adds.
+        margin: What a margin of 1 adds.
+    """
+
+    start: float
+    coverage: float = 0.0
+    cosine: float = 0.0
+    margin: float = 0.0
+
+    def probability(self, signals: Signals) -> float:
+        """Return a probability in [0, 1], which never falls if a signal rises."""
+        height = self.start + self.coverage * (signals.coverage or 0.0)
+        height += self.cosine * (signals.cosine or 0.0) + self.margin * signals.margin
+        return 0.5 + 0.5 * tanh(height / 2)
+
+
+WITH_COSINE: Final[Mapping[tuple[Kind, bool], Curve]] = {
+    ("hybrid", True): Curve(-10.2, 5.2, 8.4, 9.2),
+    ("hybrid", False): Curve(-9.7, 5.7, 6.6, 12.5),
+    ("dense", True): Curve(-9.0, 4.8, 7.5, 7.0),
+    ("dense", False): Curve(-8.7, 5.1, 6.3, 11.0),
+}
+"""By the kind of search, and whether rare words weigh more."""
+BY_WORDS: Final[Mapping[tuple[Kind, bool], Curve]] = {
+    ("hybrid", True): Curve(-5.1, 7.6),
+    ("hybrid", False): Curve(-5.5, 7.7),
+    ("dense", True): Curve(-4.3, 6.8),
+    ("dense", False): Curve(-4.9, 7.2),
+    ("lexical", True): Curve(-5.1, 7.2),
+    ("lexical", False): Curve(-5.8, 7.9),
+}
+"""Without a calibrated cosine."""
+BY_COSINE: Final = Curve(-9.0, cosine=11.3, margin=12.6)
+"""For a query of stop words only."""
+
+
+async def judge(
+    run: Run,
+    store: Store,
+    found: SearchResults,
+    hits: Sequence[Hit],
+    *,
+    embedder_id: str | None,
+    analyzer: Analyzer,
+    condition: Filter | None,
+    abstain_below: float,
+    has_words: bool,
+) -> Relevance:
+    """Return whether the hits of a search answer its query.
+
+    What cannot be looked up is left out, and is in the trace.
+
+    Args:
+        run: Makes the calls.
+        store: Where terms and identifiers are looked up.
+        found: What its sides found.
+        hits: Best first.
+        embedder_id: Of the index; ``None`` without one.
+        analyzer: Makes the terms of the index, of single words.
+        condition: What every chunk must pass to be seen.
+        abstain_below: The probability below which the hits are unlikely to answer.
+        has_words: Whether the store can be searched by keywords.
+    """
+    query = found.query.text
+    identifiers = identifiers_in(query)
+    unknown = absent_from(identifiers, [hit.chunk.indexed_text for hit in hits]) if identifiers else ()
+    if unknown and has_words:
+        unknown = await _unknown(run, store, unknown, condition)
+    elif unknown:
+        unknown = ()  # nobody can tell whether a chunk that was not found contains it
+    if not hits:
+        # A filter that lets nothing pass says nothing about the documents, and neither does a search that failed.
+        is_unlikely = condition is None and not found.failures and abstain_below > 0
+        return Relevance(0.0, is_unlikely, unknown, explanation="Nothing was found.")
+    for each in unknown:  # which is said of them, and says nothing about the rest
+        query = query.replace(each, " ")
+    terms = content_terms(query, analyzer)
+    counts = await _counts(run, store, sorted(terms), condition) if terms else None
+    read = hits[:DEPTH]
+    texts = [hit.chunk.indexed_text for hit in read]
+    if sum(map(len, texts)) > MOST_ON_LOOP:
+        held = await asyncio.to_thread(_held, texts, terms, analyzer)
+    else:
+        held = _held(texts, terms, analyzer)
+    cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
+    signals = Signals(
+        _kind_of(found, hits),
+        cosine,
+        coverage_of(terms, held, counts) if terms else None,
+        counts is not None,
+        _words(query, terms.difference(*held), analyzer),
+        margin,
+    )
+    if signals.coverage is not None and signals.coverage < LOW_COVERAGE:
+        from retrieval_core.text.language import is_of_another_language  # noqa: PLC0415 - chardet is slow to import
+
+        if await asyncio.to_thread(is_of_another_language, query, texts):
+            told = "The query is in another language than the documents, so that its words say nothing."
+            return Relevance(None, unknown=unknown, is_of_another_language=True, explanation=told)
+    curve = curve_for(signals)
+    if curve is None:
+        return Relevance(unknown=unknown, explanation="There are neither words nor cosines to judge by.")
+    value = curve.probability(signals)
+    return Relevance(
+        value,
+        value < abstain_below,
+        unknown,
+        explanation=" ".join(_explained(signals, len(read))),
+        coverage=signals.coverage,
+        cosine=signals.cosine,
+        margin=signals.margin,
+    )
+
+
+def coverage_of(terms: frozenset[str], held: Sequence[frozenset[str]], counts: TermCounts | None) -> float:
+    """Return the part of some terms that one of several chunks contains at most, by their weight, in [0, 1].
+
+    Args:
+        terms: At least one.
+        held: Which of them each chunk contains.
+        counts: Weigh the terms as BM25 does; without them all weigh the same.
+    """
+    weights, loss = dict.fromkeys(sorted(terms), 1.0), UNWEIGHTED_LOSS
+    if counts is not None:
+        chunks = max(counts.chunks, FEWEST_CHUNKS)
+        weights = {term: _rarity(chunks, counts.having.get(term, 0)) for term in weights}
+        loss = _rarity(chunks, 0)
+    found = max((sum(weights[term] for term in sorted(each)) for each in held), default=0.0)
+    missing = min(max(0.0, sum(weights.values()) - found), loss)
+    return found / (found + missing) if found else 0.0
+
+
+def content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
+    """Return the terms of the query's single words, without stop words; none if there are only these."""
+    # A full stop between words keeps neighbours from becoming terms of several words, which would count words twice.
+    terms = analyzer.query_terms(" . ".join((*query.split(), _PROBE)))
+    return frozenset(term for term in terms if not term.startswith("_")) - {*analyzer.query_terms(_PROBE)}
+
+
+def curve_for(signals: Signals) -> Curve | None:
+    """Return the curve for the signals that there are; ``None`` without any."""
+    key = signals.kind, signals.is_weighted
+    if signals.coverage is None:
+        return None if signals.cosine is None else BY_COSINE
+    return BY_WORDS[key] if signals.cosine is None or key not in WITH_COSINE else WITH_COSINE[key]
+
+
+async def _counts(run: Run, store: Store, terms: Sequence[str], condition: Filter | None) -> TermCounts | None:
+    if not isinstance(store, CountsTerms):
+        return None
+    outcome = await run.within(SHARE).without_retries().call("terms", store.count_terms, terms, condition)
+    outcome = sound(outcome, "terms", "the store", TermCounts)
+    return outcome.value if isinstance(outcome, Ok) and outcome.value.chunks else None
+
+
+async def _unknown(run: Run, store: Store, identifiers: Sequence[str], condition: Filter | None) -> tuple[str, ...]:
+    """Return which identifiers no chunk contains: neither has the best of a keyword search for it."""
+    bound = run.within(SHARE).without_retries()
+
+    async def is_unknown(identifier: str) -> bool:
+        request = SearchRequest(limit=LOOKED_AT, text=identifier, filter=condition)
+        outcome = await bound.call("identifiers", store.search, request)
+        outcome = sound(outcome, "identifiers", "the store", problem=candidates_problem)
+        if not isinstance(outcome, Ok):
+            return False
+        texts = [each.chunk.indexed_text for each in outcome.value if each.chunk is not None]
+        ids = tuple(each.chunk_id for each in outcome.value if each.chunk is None)
+        if ids:
+            fetched = await fetch(bound, store, FetchRequest(chunk_ids=ids, filter=condition), stage="identifiers")
+            if not isinstance(fetched, Ok):
+                return False
+            texts += [chunk.indexed_text for chunk in fetched.value.chunks.values()]
+        return bool(await asyncio.to_thread(absent_from, (identifier,), texts))
+
+    are_unknown = await asyncio.gather(*map(is_unknown, identifiers))
+    return tuple(each for each, is_so in zip(identifiers, are_unknown, strict=True) if is_so)
+
+
+def _held(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[frozenset[str]]:
+    return [terms.intersection(analyzer.terms(text)) for text in texts]
+
+
+def _rarity(chunks: int, having: int) -> float:
+    """Return BM25's weight of a term, which is never negative."""
+    return log(1 + max(0, chunks - having + 0.5) / (having + 0.5))
+
+
+def _cosines(found: SearchResults, hits: Sequence[Hit]) -> tuple[float | None, float]:
+    """Return the best cosine, and its margin over the mean of the first."""
+    if found.combined is None and found.dense:
+        cosines = [min(1.0, max(0.0, float(each.score))) for each in found.dense[:BESIDE]]
+    else:
+        cosines = [hit.scores.dense for hit in hits[:BESIDE] if hit.scores.dense is not None]
+    best = max(cosines, default=None)
+    return best, 0.0 if best is None else best - sum(cosines) / len(cosines)
+
+
+def _kind_of(found: SearchResults, hits: Sequence[Hit]) -> Kind:
+    if found.both is not None or (found.dense is not None and found.lexical is not None):
+        return "hybrid"
+    has_cosines = found.dense is not None or any(hit.scores.dense is not None for hit in hits)
+    return "dense" if has_cosines and found.lexical is None else "lexical"
+
+
+def _words(query: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str, ...]:
+    found = (query[term.span.start : term.span.end] for term in analyzer.spans(query) if term.text in wanted)
+    return tuple(dict.fromkeys(found))
+
+
+def _explained(signals: Signals, read: int) -> Iterator[str]:
+    """Yield sentences on what a probability rests on; ``read`` is how many hits were looked into for words."""
+    if signals.cosine is not None:
+        yield f"The best cosine of query and chunk is {signals.cosine:.2f}, {signals.margin:.2f} above the mean."
+    if signals.coverage is None:
+        yield "The query has only stop words, so that the words of the chunks say nothing."
+    else:
+        first = "The first chunk" if read == 1 else f"The best of the first {read} chunks"
+        weight = ", rare ones weighing more" if signals.is_weighted else ""
+        yield f"{first} covers {signals.coverage:.0%} of the query's words{weight}."
+    if signals.missing:
+        rest = " …" if len(signals.missing) > _NAMED else "."
+        yield f"Missing: {', '.join(signals.missing[:_NAMED])}{rest}"
+    if signals.cosine is None:
+        yield "There is no calibrated cosine, so only the words count."

@@ -1,0 +1,141 @@
+"""Judging whether hits answer their query: signals, curves, and what happens if something cannot be looked up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.errors import StoreError
+from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.stages.judge import (
+    BY_COSINE,
+    BY_WORDS,
+    CALIBRATED_EMBEDDER,
+    WITH_COSINE,
+    Signals,
+    content_terms,
+    coverage_of,
+    curve_for,
+)
+from retrieval_core.ports import Change, TermCounts
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types import Chunk, Relevance, RetrievalResult
+from support.plugins import approx
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.ports import Candidate, SearchRequest
+    from retrieval_core.types.filters import Filter
+
+ANALYZER = Analyzer()
+TEXTS = ("The night train to Vienna leaves at nine.", "Bread is baked until the crust is brown.", "Trains have wheels.")
+
+
+def store_of(*texts: str, kind: type[MemoryStore] = MemoryStore) -> MemoryStore:
+    store = kind()
+    chunks = tuple(Chunk(f"{place}#0", str(place), text) for place, text in enumerate(texts))
+    asyncio.run(store.upsert(Change(chunks=chunks)))
+    return store
+
+
+def retrieve(query: str, store: MemoryStore) -> RetrievalResult:
+    with RetrievalPipeline(store) as pipeline:
+        return pipeline.retrieve(query, mode="lexical", use_cache=False)
+
+
+def relevance_of(query: str, store: MemoryStore | None = None) -> Relevance:
+    relevance = retrieve(query, store or store_of(*TEXTS)).relevance
+    assert relevance is not None
+    return relevance
+
+
+def test_the_curves_are_those_of_the_default_embedder() -> None:
+    """With other vectors the cosines mean something else: measure anew, see ``benchmarks/answerability.py``."""
+    assert LocalEmbedder().id == CALIBRATED_EMBEDDER
+
+
+def test_fitting_chunks_are_trusted_and_others_are_not() -> None:
+    """The explanation names what is missing."""
+    fitting, other = relevance_of("when does the night train to Vienna leave"), relevance_of("rotate Kafka train logs")
+    assert fitting.value is not None
+    assert other.value is not None
+    assert fitting.value > 0.8
+    assert other.value < 0.22
+    assert (fitting.is_unlikely, other.is_unlikely) == (False, True)
+    assert "Missing: rotate, Kafka, logs." in other.explanation
+
+
+def test_rare_words_weigh_more_and_missing_ones_no_more_than_one() -> None:
+    """A long question has words around it that no document repeats."""
+    counts = TermCounts(1000, {"rare": 1, "common": 500})
+    terms = frozenset({"rare", "common"})
+    assert coverage_of(terms, [frozenset({"rare"})], counts) > 0.8
+    assert coverage_of(terms, [frozenset({"common"})], counts) < 0.2
+    assert coverage_of(terms, [frozenset({"common"})], None) == approx(0.5)
+    long = frozenset({"rare", *(f"unknown{number}" for number in range(50))})
+    assert coverage_of(long, [frozenset({"rare"})], counts) > 0.4
+    assert coverage_of(long, [frozenset({"rare"})], None) == approx(1 / 3)
+    assert coverage_of(terms, [frozenset()], counts) == 0
+
+
+def test_what_no_lookup_can_tell_is_not_said() -> None:
+    """If the store fails when it is asked about an identifier, nothing is unknown; all words weigh the same then."""
+
+    class Failing(MemoryStore):
+        async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
+            raise StoreError("it is gone")
+
+        async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+            if request.text == "NIGHT_MODE":
+                raise StoreError("it is gone")
+            return await super().search(request)
+
+    query = "does NIGHT_MODE change the night train to Vienna"
+    assert relevance_of(query).unknown == ("NIGHT_MODE",)
+    failing = relevance_of(query, store_of(*TEXTS, kind=Failing))
+    assert failing.unknown == ()
+    assert "rare ones" not in failing.explanation
+    assert retrieve(query, store_of(*TEXTS, kind=Failing)).degraded == ()
+
+
+@pytest.mark.parametrize("query", ["What is it?", "?!"])
+def test_a_query_of_stop_words_has_no_probability_without_a_cosine(query: str) -> None:
+    """There is nothing to judge by."""
+    relevance = relevance_of(query, store_of("What is it about?"))
+    assert relevance.value is None or relevance.explanation == "Nothing was found."
+
+
+def test_terms_of_several_words_and_parts_of_words_do_not_count_twice() -> None:
+    """An analysis with both has the same words as one without."""
+    fine = Analyzer(word_ngrams=3, character_ngrams=3)
+    assert content_terms("rotate the logs of Kafka", fine) == content_terms("rotate the logs of Kafka", ANALYZER)
+
+
+@given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
+def test_a_higher_signal_never_lowers_the_probability(values: list[float]) -> None:
+    """Whatever the kind of search; and it is a probability."""
+    low, high = ([order(values[place : place + 2]) for place in (0, 2, 4)] for order in (min, max))
+    for curve in (*WITH_COSINE.values(), *BY_WORDS.values(), BY_COSINE):
+        before, after = (
+            curve.probability(Signals("hybrid", cosine, coverage, margin=margin))
+            for cosine, coverage, margin in (low, high)
+        )
+        assert 0 <= before <= after <= 1
+
+
+def test_there_is_a_curve_for_every_kind_of_search() -> None:
+    """With and without a cosine, and for words that all weigh the same."""
+    kinds: Any = ("hybrid", "dense", "lexical")
+    for kind in kinds:
+        for is_weighted in (True, False):
+            assert curve_for(Signals(kind, None, 0.5, is_weighted)) is BY_WORDS[kind, is_weighted]
+            assert curve_for(Signals(kind, 0.5, 0.5, is_weighted)) is not None
+    assert curve_for(Signals("dense", 0.5, None)) is BY_COSINE
+    assert curve_for(Signals("dense", None, None)) is None
