@@ -27,6 +27,9 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
         # memory that SQLite's connections share.
         for name in ("os.stat", "sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):
             blocker.functions[name].can_block_in("sqlite/changes.py", {"file_id", "mark"})
+        # The message of an error that ends a set-up names where this copy was installed from: one small file is read.
+        for function in blocker.functions.values():
+            function.can_block_in("retrieval_core/installation.py", {"install_command"})
         # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
         blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
         yield blocker
