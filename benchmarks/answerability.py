@@ -65,9 +65,12 @@ def read_questions(path: Path, name: str = "") -> list[dict[str, Any]]:
     if path.suffix == ".json":
         both: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))[name]
         kinds = {True: both["answerable"], False: both["unanswerable"]}
-        texts = [(each["question"] if isinstance(each, dict) else each, kind) for kind in kinds for each in kinds[kind]]
-        return [{"question": text, "answerable": kind} for text, kind in texts]
+        return [{"question": _text_of(each), "answerable": kind} for kind in kinds for each in kinds[kind]]
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _text_of(question: Any) -> str:
+    return question if isinstance(question, str) else question["question"]
 
 
 def is_folder(place: Path) -> bool:

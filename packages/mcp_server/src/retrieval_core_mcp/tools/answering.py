@@ -43,7 +43,7 @@ class AnswerAnswer(StructuredContent):
     kind: str = Field(description="written, extracted, abstained or without_documents")
     confidence: float | None = None
     sources: list[AnswerSource]
-    unsupported: list[str] = Field(description="Without a source")
+    unsupported: list[str]
     contradicted: list[str]
     degraded: list[str]
     note: str | None = None

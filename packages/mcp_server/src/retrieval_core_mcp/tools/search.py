@@ -93,8 +93,8 @@ class SearchAnswer(StructuredContent):
     """Passages, best first."""
 
     results: list[SearchHit]
-    relevance: float | None = Field(default=None, description="How likely they answer the question, 0 to 1")
-    degraded: list[str] = Field(description="What was done without")
+    relevance: float | None = Field(default=None, description="How likely they answer, 0 to 1")
+    degraded: list[str]
     note: str | None = None
     next_cursor: str | None = None
 
