@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import sqlite3
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
 
 from mcp import Client
-from retrieval_core import RetrievalConfig, open_index
-from retrieval_core.errors import IndexNotFoundError, UnreadableFileError
+from retrieval_core import Chunk, Document, RetrievalConfig, open_index
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError, UnreadableFileError
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.http_process import http_process
 from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from pathlib import Path
 
     from retrieval_core import Index
 
@@ -196,3 +201,204 @@ def test_the_tool_index_path_removes_a_deleted_file(tmp_path: Path) -> None:
                 assert "there is no file or folder moon.md" in unknown.content[0].text
 
         asyncio.run(conversation())
+
+
+def test_a_document_needs_an_id_and_a_text(tmp_path: Path) -> None:
+    """Its source is its id and its hash is computed, also if somebody hands over None."""
+    with index_in(tmp_path) as index:
+        index.add_documents([Document("d1", "The moon is far."), Document("d2", "A star.", source=cast("Any", None))])
+        hits = index.retrieve("moon").hits
+        assert [(hit.chunk.document_id, hit.chunk.source) for hit in hits[:1]] == [("d1", "d1")]
+        assert index.ingest([]).documents == 2
+
+
+WRONG = {
+    "id": 5,
+    "document_id": None,
+    "text": b"text",
+    "chunk_index": "5",
+    "total_chunks": 1.5,
+    "page_span": (1, 2),
+    "section_path": "Moon",
+    "span": (0, 4),
+    "parent_id": 7,
+    "row_range": "12",
+    "item_range": (1,),
+    "title": ["Moon"],
+    "source": 3.5,
+    "content_hash": 8,
+    "timestamp": "2026-01-01",
+    "embedding_model": object,
+    "metadata": [("a", 1)],
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Chunk)])
+def test_a_chunk_with_a_wrong_type_is_refused(name: str) -> None:
+    """The error names the field and the value, when the chunk is made."""
+    right: dict[str, Any] = {"id": "c", "document_id": "d", "text": "The moon is far."}
+    with pytest.raises(InvalidParameterError, match=f"^{name} .*got ") as caught:
+        Chunk(**(right | {name: WRONG[name]}))
+    value = WRONG[name]
+    assert (repr(value) if not isinstance(value, type) else "object") in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["id", "text", "source", "content_hash", "title", "timestamp", "metadata"])
+def test_a_document_with_a_wrong_type_is_refused(name: str) -> None:
+    """As for chunks."""
+    right: dict[str, Any] = {"id": "d", "text": "The moon is far."}
+    with pytest.raises(InvalidParameterError, match=f"^{name} .*got 5 "):
+        Document(**(right | {name: 5}))
+
+
+def test_other_values_than_those_that_a_method_takes(tmp_path: Path) -> None:
+    """One value in place of a list, and values of another type, are named."""
+    chunk, document = Chunk("c", "d", "text"), Document("d", "text")
+    with index_in(tmp_path) as opened:
+        index: Any = opened
+        for call, given in (
+            (index.add, chunk),
+            (index.add, ["text"]),
+            (index.add_documents, document),
+            (index.add_documents, "text"),
+            (index.ingest, None),
+            (index.ingest, [5]),
+            (index.delete, 5),
+        ):
+            with pytest.raises(InvalidParameterError, match=rf"^{call.__name__}\(\) takes "):
+                call(given)
+
+
+def old_index(folder: Path) -> Path:
+    """Return an index as an earlier version wrote it: without some tables of today."""
+    (folder / "moon.md").write_text("The moon is far.")
+    with index_in(folder) as index:
+        index.ingest(folder)
+    file = folder / ".retrieval/index.db"
+    with closing(sqlite3.connect(file)) as connection:
+        for table in ("word_segments", "word_blocks", "stale_words", "late_vectors"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 2")
+        connection.commit()
+        connection.execute("PRAGMA journal_mode = DELETE")
+    return file
+
+
+AS_NOBODY = """
+import os, sys
+from retrieval_core import Chunk, Document, RetrievalConfig, open_index
+from retrieval_core.errors import StoreError
+from retrieval_core.testing.fakes import FakeEmbedder
+with open_index(sys.argv[1] + "/none.db", embedder=FakeEmbedder()) as index:
+    try:
+        index.retrieve("moon")  # loads all modules, which nobody may not read everywhere
+    except StoreError:
+        pass
+os.setgid(65534)
+os.setuid(65534)
+with open_index(sys.argv[1] + "/index.db", embedder=FakeEmbedder()) as index:
+    try:
+        print(index.retrieve("moon").hits)
+    except StoreError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_index_of_an_old_format_in_a_read_only_folder() -> None:
+    """The error says what has to happen, not what SQLite calls it."""
+    with TemporaryDirectory() as place:  # that of pytest is for its user alone
+        file = old_index(Path(place))
+        for path in (Path(place), file.parent, file):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        command = [sys.executable, "-c", AS_NOBODY, str(file.parent)]
+        ended = subprocess.run(command, env=with_our_modules(), capture_output=True, text=True, check=True)
+    assert "index.db has index format 2, which this version of retrieval-core has to convert" in ended.stdout
+    assert "Open it once with permission to write in its folder, or copy it" in ended.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SQLite tells files apart by their names there")
+def test_an_index_that_is_open_under_another_name(tmp_path: Path) -> None:
+    """SQLite calls it a disk I/O error; we name the hard link."""
+    (tmp_path / "moon.md").write_text("The moon is far.")
+    with index_in(tmp_path) as index:
+        index.ingest(tmp_path)
+        other = tmp_path / ".retrieval/other.db"
+        other.hardlink_to(tmp_path / ".retrieval/index.db")
+        with index_in(tmp_path, index=str(other)) as linked, pytest.raises(StoreError, match="a hard link, and SQLite"):
+            linked.retrieve("moon")
+        assert index.retrieve("moon").hits
+
+
+def test_a_hard_link_to_an_indexed_file_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Each name has its document, and one that is deleted takes only its own along."""
+    (tmp_path / "moon.md").write_text("The moon is far.")
+    (tmp_path / "copy.md").hardlink_to(tmp_path / "moon.md")
+    with index_in(tmp_path) as index:
+        assert index.ingest(tmp_path).added == 2
+        (tmp_path / "moon.md").unlink()
+        assert index.ingest(tmp_path).removed == 1
+        assert {hit.chunk.document_id for hit in index.retrieve("moon").hits} == {"copy.md"}
+
+
+def test_the_report_counts_empty_files_and_types_that_are_not_read(tmp_path: Path) -> None:
+    """Neither makes the command fail; text and JSON name the suffixes, most frequent first."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("a.png", "b.PNG", "c.zip", "Makefile", ".hidden.png", "out.log"):
+        (docs / name).write_bytes(b"x")
+    (docs / ".gitignore").write_text("*.log\n")
+    (docs / "moon.md").write_text("The moon is far.")
+    (docs / "empty.md").write_text("")
+    ended = run(tmp_path, "index", "docs")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "1 document, 1 chunk in .retrieval/index.db" in ended.stdout
+    assert "! 1 file is empty\n" in ended.stdout
+    assert "4 files of types that are not read were skipped: 2 .png, 1 without suffix, 1 .zip" in ended.stdout
+    (docs / "moon.md").write_text("")
+    ended = run(tmp_path, "index", "docs", "--json")
+    report = json.loads(ended.stdout)
+    assert (ended.returncode, report["empty"], report["removed"], report["documents"]) == (0, 2, 1, 0)
+    assert report["skipped_types"] == {".png": 2, ".zip": 1, "": 1}
+    assert report["store"] == ".retrieval/index.db"
+
+
+def test_the_report_names_the_store_that_was_filled(tmp_path: Path) -> None:
+    """It never names a file that does not exist."""
+    (tmp_path / "docs").mkdir()
+    ended = run(tmp_path, "index", "docs")
+    assert "0 documents, 0 chunks (" in ended.stdout
+    assert ".db" not in ended.stdout
+    (tmp_path / "docs/moon.md").write_text("The moon is far.")
+    ended = run(tmp_path, "index", "docs", "--store", "memory")
+    assert "1 chunk in memory, which is lost when the process ends" in ended.stdout
+    assert ".db" not in ended.stdout
+
+
+def test_the_report_names_a_folder_of_lancedb(tmp_path: Path) -> None:
+    """The default place becomes a folder."""
+    pytest.importorskip("lancedb")
+    (tmp_path / "moon.md").write_text("The moon is far.")
+    ended = run(tmp_path, "index", "moon.md", "--store", "lancedb")
+    assert "1 chunk in .retrieval/index.lance" in ended.stdout
+
+
+def test_the_report_names_a_collection_of_qdrant(tmp_path: Path) -> None:
+    """With the address of its server, or the folder of its local mode."""
+    pytest.importorskip("qdrant_client")
+    (tmp_path / "moon.md").write_text("The moon is far.")
+    qdrant = ("--store", "qdrant", "--set", "store.qdrant.path=folder", "--set", "store.qdrant.collection=notes")
+    ended = run(tmp_path, "index", "moon.md", *qdrant)
+    assert "1 chunk in the Qdrant collection notes at folder (" in ended.stdout
+
+
+def test_the_only_hit_does_not_have_the_score_zero(tmp_path: Path) -> None:
+    """Of one value nothing can be normalized, so it is the best there is."""
+    with index_in(tmp_path) as index:
+        index.add_documents([Document("moon", "The moon is far.")])
+        (hit,) = index.retrieve("moon").hits
+        assert hit.score == 1
+        index.add_documents([Document("sun", "The sun is hot.")])
+        first, *_ = index.retrieve("moon").hits
+        assert first.chunk.document_id == "moon"
+        assert first.score > 0

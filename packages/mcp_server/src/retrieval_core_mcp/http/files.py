@@ -140,13 +140,13 @@ async def _indexed(served: ServedIndex, incoming: Path, name: str) -> AsyncGener
             if passages:
                 yield _progress(step)
         report = indexing.result()
-        is_kept = not report.failed
+        is_kept = not report.failed and not report.empty
     finally:
         indexing.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await indexing
         await asyncio.shield(asyncio.to_thread(_settle, place, former, is_kept))
-    if report.failed and passages:
+    if (report.failed and passages) or report.empty:
         await _undo(served.index, place, f"{FOLDER}/{name}")
     yield _ended(report, passages, name, served)
 
@@ -172,6 +172,8 @@ def _progress(step: IndexProgress) -> Mapping[str, Any]:
 def _ended(report: IndexReport, passages: int, name: str, served: ServedIndex) -> Mapping[str, Any]:
     if report.failed:
         return {"type": "failed", "name": name, "reason": shown(report.failed[0].error, served)}
+    if report.empty:
+        return {"type": "failed", "name": name, "reason": "it is empty"}
     counts = {each: getattr(report, each) for each in ("added", "updated", "unchanged", "removed")}
     notes = {"notes": [shown(note.message, served) for note in report.notes]} if report.notes else {}
     return {"type": "done", "name": name, "source": f"{FOLDER}/{name}", "passages": passages, **counts, **notes}

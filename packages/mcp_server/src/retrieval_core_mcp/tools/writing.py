@@ -65,6 +65,8 @@ class IndexedAnswer(StructuredContent):
     passages: int
     failed: list[FailedPath]
     notes: list[NotedPath] = Field(description="Warnings, such as a guessed encoding")
+    empty: int = Field(0, description="Empty files")
+    skipped_types: dict[str, int] = Field({}, description="Files of types that are not read, by suffix")
 
 
 class RemoveArguments(Arguments):
@@ -124,6 +126,8 @@ def indexed_answer(report: IndexReport, call: ToolCall) -> ToolAnswer:
             passages=report.chunks,
             failed=failed[:count],
             notes=notes[:count],
+            empty=report.empty,
+            skipped_types=dict(list(report.skipped_types.items())[:MOST_FAILURES]),
         )
         return ToolAnswer(answer.model_dump(), _as_text(answer, len(report.failed), len(report.notes)))
 
@@ -183,6 +187,11 @@ def _below(path: str, roots: Sequence[Path]) -> str:
 def _as_text(answer: IndexedAnswer, failed: int, notes: int) -> str:
     counts = ", ".join(f"{getattr(answer, name):,} {name}" for name in ("added", "updated", "unchanged", "removed"))
     lines = [f"{counts}; the index holds {answer.documents:,} documents, {answer.passages:,} passages."]
+    if answer.empty:
+        lines.append(f"{answer.empty:,} file{'s are' if answer.empty > 1 else ' is'} empty.")
+    if answer.skipped_types:
+        counts = ", ".join(f"{count:,} {suffix or 'without suffix'}" for suffix, count in answer.skipped_types.items())
+        lines.append(f"Skipped, since files of these types are not read: {in_one_line(counts, 300)}.")
     if failed:
         lines.append(f"{failed:,} could not be read:")
     lines += [f"- {file.path}: {file.error}" for file in answer.failed]

@@ -75,7 +75,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
     """
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import place_of  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import place_of, store_name  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
 
@@ -95,9 +95,9 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     def tell(report: IndexReport) -> None:
         if given.as_json:
-            (print_json_line if watch else print_json)(report_to_json(report))
+            (print_json_line if watch else print_json)({**report_to_json(report), "store": store_name(config)})
         else:
-            print_report(report, str(place))
+            print_report(report, store_name(config))
 
     with open_index(config=config) as index:
         if watch:

@@ -17,7 +17,7 @@ from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import CONTROLS, escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from retrieval_core.cli.probes import Finding
     from retrieval_core.evaluate import EvaluationReport, SettingsComparison
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Span,
     )
 
+MOST_TYPES = 8
+"""Suffixes of skipped files that are named; ``--json`` names all."""
 EXCERPT = 600
 MOST_FILES = 5
 """Files that a warning names."""
@@ -63,26 +65,23 @@ def harmless(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def print_report(report: IndexReport, location: str) -> None:
-    """Print the report of an indexing run."""
+def print_report(report: IndexReport, store: str | None) -> None:
+    """Print the report of an indexing run.
+
+    Args:
+        store: The name of the store that was filled, if there is one.
+    """
     console = console_of()
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     console.print(
-        f"{report.documents:,} documents, {report.chunks:,} chunks in {location} ({report.seconds:.1f} s): "
-        + ", ".join(f"{count:,} {name}" for name, count in counts.items()),
+        f"{report.documents:,} document{'s' * (report.documents != 1)}, "
+        f"{report.chunks:,} chunk{'s' * (report.chunks != 1)}{f' in {store}' * (store is not None)} "
+        f"({report.seconds:.1f} s): " + ", ".join(f"{count:,} {name}" for name, count in counts.items()),
         highlight=False,
         markup=False,
     )
-    if report.skipped_links:
-        told = f"! {report.skipped_links:,} symbolic links lead out of their folder and were skipped (--follow-links)"
-        console.print(Text(told, style="yellow"), soft_wrap=True)
-    if report.ignored:
-        told = f"! {report.ignored:,} files and folders are excluded by .gitignore and were skipped (--no-ignore)"
-        lost = f"; {report.removed_as_ignored:,} documents of theirs were removed from the index"
-        console.print(Text(told + lost * bool(report.removed_as_ignored), style="yellow"), soft_wrap=True)
-    for message, paths in _files_by_message(report).items():
-        files = ", ".join(paths[:MOST_FILES]) + f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
-        console.print(Text(harmless(f"! {files}: {message}"), style="yellow"), soft_wrap=True)
+    for warning in _warnings(report):
+        console.print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
     if report.failed:
         table = Table("File", "Why it was not read", title=f"{len(report.failed)} failed", title_justify="left")
         for file in report.failed:
@@ -90,11 +89,35 @@ def print_report(report: IndexReport, location: str) -> None:
         console.print(table)
 
 
-def _files_by_message(report: IndexReport) -> dict[str, list[str]]:
+def _warnings(report: IndexReport) -> Iterator[str]:
+    if report.skipped_links:
+        yield f"{report.skipped_links:,} symbolic links lead out of their folder and were skipped (--follow-links)"
+    if report.ignored:
+        told = f"{report.ignored:,} files and folders are excluded by .gitignore and were skipped (--no-ignore)"
+        lost = f"; {report.removed_as_ignored:,} documents of theirs were removed from the index"
+        yield told + lost * bool(report.removed_as_ignored)
+    if report.empty:
+        yield f"{report.empty:,} file{'s are' if report.empty > 1 else ' is'} empty"
+    if report.skipped_types:
+        yield _skipped_files(report.skipped_types)
     files: dict[str, list[str]] = {}
     for note in report.notes:
         files.setdefault(note.message, []).append(note.path)
-    return files
+    for message, paths in files.items():
+        more = f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
+        yield f"{', '.join(paths[:MOST_FILES])}{more}: {message}"
+
+
+def _skipped_files(types: Mapping[str, int]) -> str:
+    """Return how many files were skipped, by suffix, the most frequent ones by name.
+
+    Args:
+        types: How many have a suffix, the most frequent one first.
+    """
+    total, named = sum(types.values()), list(types.items())[:MOST_TYPES]
+    counts = [f"{count:,} {suffix or 'without suffix'}" for suffix, count in named]
+    counts += [f"{rest:,} others"] if (rest := total - sum(count for _, count in named)) else []
+    return f"{total:,} file{'s' * (total != 1)} of types that are not read were skipped: {', '.join(counts)}"
 
 
 def print_integrity(report: IntegrityReport) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from reprlib import repr  # noqa: A004 - shortens long values
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import checked_count
+from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.index.incomplete import IncompleteIndex, note_of_progress
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.index.pages import Pages
@@ -16,9 +18,10 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
+from retrieval_core.types import Chunk, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from retrieval_core.adapters.graph.builder import GraphBuilder
@@ -26,7 +29,29 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.ports import Embedder, Store, StoreInfo
-    from retrieval_core.types import Chunk, ChunkValidation, Degradation, Document, IntegrityReport
+    from retrieval_core.types import ChunkValidation, Degradation, IntegrityReport
+
+T = TypeVar("T")
+
+
+def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str) -> Iterator[T]:
+    """Yield values after their types are checked.
+
+    Args:
+        taker: Names the method that takes them.
+
+    Raises:
+        InvalidParameterError: One is of another type, or they are no list.
+    """
+    name = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"{taker} takes a list with values of the type {name}, got {repr(values)} ({type(values).__name__})"
+        raise InvalidParameterError(msg)
+    for value in values:
+        if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"{taker} takes values of the type {name}, and one is {repr(value)} ({type(value).__name__})"
+            raise InvalidParameterError(msg)
+        yield value
 
 
 class Index(RetrievalPipeline):
@@ -98,11 +123,12 @@ class Index(RetrievalPipeline):
                 nothing else with it. To start it takes some tenths of a second.
 
         Raises:
+            InvalidParameterError: One of the paths is neither text nor a ``Path``.
             UnreadableFileError: There is nothing to do: no path is there, and the index has no document of any.
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
-        several = (paths,) if isinstance(paths, (str, Path)) else paths
+        several = [paths] if isinstance(paths, (str, Path)) else each_of((str, Path), paths, "ingest()")
         return await self._ingest(
             [Path(path) for path in several],
             on_progress,
@@ -133,10 +159,11 @@ class Index(RetrievalPipeline):
         """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
 
         Raises:
+            InvalidParameterError: One of them is no chunk.
             EmbeddingError: A text could not be embedded.
             StoreError: The index cannot be written.
         """
-        await self._ingester.add(chunks)
+        await self._ingester.add(list(each_of(Chunk, chunks, "add()")))
         await self._after_writing()
 
     def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
@@ -153,11 +180,12 @@ class Index(RetrievalPipeline):
             on_progress: Called after each write with the number of documents written so far.
 
         Raises:
+            InvalidParameterError: One of them is no document; everything written until then stays.
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
         try:
-            await self._ingester.add_documents(documents, on_progress)
+            await self._ingester.add_documents(each_of(Document, documents, "add_documents()"), on_progress)
         finally:
             await self._after_writing()
 
@@ -167,6 +195,9 @@ class Index(RetrievalPipeline):
 
     async def adelete(self, document_id: str) -> int:
         """Remove a document with all its chunks, and return how many chunks went."""
+        if not isinstance(document_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"delete() takes the id of a document, which is text, got {document_id!r}"
+            raise InvalidParameterError(msg)
         gone = await self._ingester.delete(document_id)
         await self._after_writing()
         return gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import file_digest
 from pathlib import Path
@@ -38,6 +39,7 @@ class Discovery:
         folders: Those that were walked: what was indexed below them and is not among the files is gone.
         refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
         gone: Paths that were named and are not there, by their names in the index.
+        skipped_types: How many files of other types the folders have, by suffix; ignored ones do not count.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
         ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
     """
@@ -49,6 +51,7 @@ class Discovery:
     skipped_links: int = 0
     ignored: frozenset[Path] = frozenset()
     gone: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
         """Return those of some sources that were looked for and not found."""
@@ -110,6 +113,7 @@ def discover(
         finder.skipped_links,
         frozenset(finder.ignored),
         finder.gone,
+        dict(sorted(((s, n) for s, n in finder.skipped_types.items() if n), key=lambda item: (-item[1], item[0]))),
     )
 
 
@@ -122,6 +126,7 @@ class _Finder:
         self.skipped_links = 0
         self.ignored: set[Path] = set()
         self.gone: dict[str, Path] = {}
+        self.skipped_types: Counter[str] = Counter()
         self._base = base
         self._suffixes = suffixes
         self._follow_links = follow_links
@@ -137,8 +142,11 @@ class _Finder:
             rules.update((path, self._rules_below(here, path)) for path in (Path(parent, name) for name in below))
             for name in names:
                 path = Path(parent, name)
-                is_wanted = not name.startswith(".") and path.suffix.lower() in self._suffixes
-                if is_wanted and not self._ignores(here, path, is_folder=False) and not self._leads_out(path, root):
+                if name.startswith("."):
+                    continue
+                if (suffix := path.suffix.lower()) not in self._suffixes:
+                    self.skipped_types[suffix] += not here.ignore(os.fsencode(name), is_folder=False)
+                elif not self._ignores(here, path, is_folder=False) and not self._leads_out(path, root):
                     self.add(path, named=False)
 
     def _rules_at(self, folder: Path) -> IgnoreRules:

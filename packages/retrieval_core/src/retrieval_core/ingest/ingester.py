@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from retrieval_core.ports import CataloguedStore, Embedder, StoredDamage
     from retrieval_core.types import Chunk, Document, Section, Vector
 
+EMPTY = sha256(b"").hexdigest()
+"""The hash of an empty file."""
+
 
 logger = logging.getLogger("retrieval_core")
 
@@ -203,6 +206,8 @@ class Ingester:
             skipped_links=discovery.skipped_links,
             ignored=len(discovery.ignored),
             removed_as_ignored=ignored,
+            empty=sum(not file.size for file in discovery.files),
+            skipped_types=discovery.skipped_types,
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
@@ -399,6 +404,10 @@ class Ingester:
                 yield Finished(file, unchanged=state.documents)
                 return
             existing = await self._store.documents_of(file.source)
+            if digest == EMPTY:
+                state = SourceState(file.source, digest, self._recipe, 0)
+                yield Finished(file, state, removed=tuple(sorted(existing)))
+                return
             seen: set[str] = set()
             unchanged = 0
             notes: list[Note] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,9 @@ class IndexReport:
         skipped_links: Symbolic links that lead out of their folder, and were not followed.
         ignored: Files and folders that a ``.gitignore`` excludes.
         removed_as_ignored: How many of the ``removed`` belonged to files that are ignored.
+        empty: Empty files; they are read, and have no documents.
+        skipped_types: How many files of types that are not read were skipped, by suffix, such as ``.png``. Files
+            without a suffix have an empty one.
         graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
 
@@ -91,6 +94,8 @@ class IndexReport:
     ignored: int = 0
     removed_as_ignored: int = 0
     graph_failures: tuple[str, ...] = ()
+    empty: int = 0
+    skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

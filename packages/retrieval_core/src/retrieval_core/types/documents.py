@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from math import isfinite
+from reprlib import repr  # noqa: A004 - shortens long values
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
@@ -13,7 +16,6 @@ from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray
@@ -58,7 +60,8 @@ def freeze_metadata(value: Any) -> FrozenDict:
         InvalidParameterError: It is no mapping, or holds something that JSON cannot express.
     """
     if not isinstance(value, dict):
-        msg = f"metadata is a mapping of names to values, such as {{'price': 9.9}}, got a {type(value).__name__}"
+        told = f"got {repr(value)} ({type(value).__name__})"
+        msg = f"metadata is a mapping of names to values, such as {{'price': 9.9}}, {told}"
         raise InvalidParameterError(msg)
     return freeze(value)
 
@@ -120,11 +123,38 @@ def content_hash(text: str) -> str:
 
 
 def clean_texts(record: object, *names: str) -> None:
-    """Replace the lone surrogates in the named fields of a frozen value that is being made."""
+    """Replace the lone surrogates in the named fields of a frozen value that is being made.
+
+    Raises:
+        InvalidParameterError: One of them is neither text nor ``None``.
+    """
     for name in names:
         text = getattr(record, name)
-        if text and not text.isascii():
+        if not isinstance(text, str):
+            if text is not None:
+                raise wrong_type(record, name, "text")
+        elif not text.isascii():
             object.__setattr__(record, name, valid_unicode(text))
+
+
+def wrong_type(record: object, name: str, expected: str) -> InvalidParameterError:
+    """Return the error for a field of a value that is being made.
+
+    Args:
+        expected: What it takes, such as ``a whole number``.
+    """
+    kind, value, own_id = type(record).__name__.lower(), getattr(record, name), getattr(record, "id", None)
+    whose = f"the {kind} {own_id!r}" if isinstance(own_id, str) and own_id else f"a {kind}"
+    return InvalidParameterError(f"{name} of {whose} is {expected}, got {repr(value)} ({type(value).__name__})")
+
+
+def _checked_pair(record: object, name: str) -> None:
+    """Check a field with two whole numbers, which a list may have."""
+    value = getattr(record, name)
+    numbers: tuple[Any, ...] = tuple(cast("list[Any]", value)) if isinstance(value, (tuple, list)) else ()
+    if len(numbers) != 2 or not all(isinstance(number, int) for number in numbers):
+        raise wrong_type(record, name, "a pair of whole numbers or None")
+    object.__setattr__(record, name, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +182,30 @@ class Document:
     Attributes:
         id: Unique in its index; for files the path relative to the index, for rows that path with ``#`` and the row.
         text: The text that all spans of its chunks and sections point into.
-        source: Path or URL of what was read; several documents (rows of a table) may share one.
-        content_hash: :func:`content_hash` of ``text`` and, for rows, their metadata.
+        source: Path or URL of what was read; several documents (rows of a table) may share one. The id if it is not
+            given.
+        content_hash: :func:`content_hash` of ``text`` and, for rows, their metadata; computed if it is not given.
     """
 
     id: str
     text: str
-    source: str
-    content_hash: str
+    source: str = ""
+    content_hash: str = ""
     title: str | None = None
     metadata: Metadata = field(default_factory=FrozenDict)
     timestamp: datetime | None = None
 
     def __post_init__(self) -> None:
         clean_texts(self, "id", "text", "source", "content_hash", "title")
+        for name, value in (("id", self.id), ("text", self.text)):
+            if value is None:  # pyright: ignore[reportUnnecessaryComparison]
+                raise wrong_type(self, name, "text")
+        if not self.source:
+            object.__setattr__(self, "source", self.id)
+        if not self.content_hash:
+            object.__setattr__(self, "content_hash", content_hash(self.text))
+        if not isinstance(self.timestamp, (datetime, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise wrong_type(self, "timestamp", "a datetime or None")
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
@@ -236,16 +276,45 @@ class Chunk:
 
     def __post_init__(self) -> None:
         clean_texts(self, *_CHUNK_TEXTS)
+        self._check_types()
         if self.section_path != ():
             object.__setattr__(self, "section_path", tuple(map(valid_unicode, self.section_path)))
         if type(self.metadata) is not FrozenDict:
             object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
-        for name, value, kind in (("page_span", self.page_span, PageSpan), ("span", self.span, Span)):
-            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-                msg = f"{name} of the chunk {self.id!r} is a {kind.__name__} or None, got a {type(value).__name__}"
-                raise InvalidParameterError(msg)
         if not self.content_hash:
             object.__setattr__(self, "content_hash", content_hash(self.text))
+
+    def _check_types(self) -> None:
+        """Check the fields that are no text; written out, since it runs for each chunk that is read.
+
+        Raises:
+            InvalidParameterError: One is of another type.
+        """
+        if self.id is None or self.document_id is None or self.text is None:  # pyright: ignore[reportUnnecessaryComparison]
+            names = ("id", "document_id", "text")
+            raise wrong_type(self, next(name for name in names if getattr(self, name) is None), "text")
+        if not isinstance(self.chunk_index, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise wrong_type(self, "chunk_index", "a whole number")
+        if not isinstance(self.total_chunks, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise wrong_type(self, "total_chunks", "a whole number")
+        if (pages := self.page_span) is not None and not (
+            isinstance(pages, PageSpan) and isinstance(pages.first, int) and isinstance(pages.last, int)  # pyright: ignore[reportUnnecessaryIsInstance]
+        ):
+            raise wrong_type(self, "page_span", "a PageSpan of whole numbers or None")
+        if (span := self.span) is not None and not (
+            isinstance(span, Span) and isinstance(span.start, int) and isinstance(span.end, int)  # pyright: ignore[reportUnnecessaryIsInstance]
+        ):
+            raise wrong_type(self, "span", "a Span of whole numbers or None")
+        if self.section_path != () and not (
+            isinstance(self.section_path, (tuple, list)) and all(isinstance(part, str) for part in self.section_path)  # pyright: ignore[reportUnnecessaryIsInstance]
+        ):
+            raise wrong_type(self, "section_path", "a tuple of texts")
+        if self.row_range is not None:
+            _checked_pair(self, "row_range")
+        if self.item_range is not None:
+            _checked_pair(self, "item_range")
+        if self.timestamp is not None and not isinstance(self.timestamp, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise wrong_type(self, "timestamp", "a datetime or None")
 
     @property
     def indexed_text(self) -> str:

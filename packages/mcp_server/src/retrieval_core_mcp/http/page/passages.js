@@ -87,11 +87,11 @@ function entry(hit, found, state) {
     (hit.found_by ?? []).length > 0 && h("p", { class: "small soft" }, `Found for ${hit.found_by.map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ")} too`));
 }
 
-// What each side gave a passage: its place there, and how its score stands to the best one's.
+// What each side gave a passage: its rank there, and its score as a share of the best one, or of 1 if all are below.
 export function scores(hit, found) {
-  const best = Math.max(...found.results.map((each) => each.scores.lexical ?? 0), hit.scores.lexical ?? 0, 1e-9);
+  const best = Math.max(...found.results.map((each) => each.scores.lexical ?? 0), hit.scores.lexical ?? 0, 1);
   const { dense, dense_rank, lexical, lexical_rank, rerank } = hit.scores;
-  const first = Math.max(...found.results.map((each) => each.scores.rerank ?? 0), 1e-9);
+  const first = Math.max(...found.results.map((each) => each.scores.rerank ?? 0), 1);
   const line = (name, rank, value, share, kind) => [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, value === undefined || value === null ? "not found" : `${shortNumber(value)}${rank ? ` · place ${rank}` : ""}`)];
   return h("div", { class: "sides" }, line("meaning", dense_rank, dense, dense ?? 0, "dense"), line("words", lexical_rank, lexical, (lexical ?? 0) / best, "lexical"),
     rerank === undefined || rerank === null ? [] : line("reranked", null, rerank, rerank / first, ""));

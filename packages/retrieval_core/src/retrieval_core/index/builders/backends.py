@@ -74,6 +74,25 @@ def place_on_disk(config: RetrievalConfig, location: Path) -> Path | None:
     return lancedb_folder(location) if config.store.kind == "lancedb" else location
 
 
+def store_name(config: RetrievalConfig) -> str | None:
+    """Return the name of the store that is filled, for people; ``None`` for a file or folder that is not there."""
+    store = config.store
+    match store.kind:
+        case "sqlite" | "lancedb":
+            place = place_of(config)
+            return str(place) if place.exists() else None
+        case "qdrant":
+            where = store.qdrant.path or store.qdrant.url
+            return f"the Qdrant collection {store.qdrant.collection} at {where}"
+        case "pinecone":
+            namespace = f", namespace {store.pinecone.namespace}" * bool(store.pinecone.namespace)
+            return f"the Pinecone index {store.pinecone.index_name or store.pinecone.host}{namespace}"
+        case "memory":
+            return "memory, which is lost when the process ends"
+        case kind:
+            return f"the store {kind}"
+
+
 def totals_of(config: RetrievalConfig) -> Path | None:
     """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
     from retrieval_core.run.observe import totals_beside  # noqa: PLC0415 - most programs do not count

@@ -13,8 +13,8 @@ dbsf       ``(score - (mean - 3 deviations)) / 6 deviations``, with the sample's
            counts as 0
 ========== =========================================================================================================
 
-A side whose scores are all the same cannot tell its chunks apart: z-score counts them as 0, min-max as 1 and
-distribution-based fusion as 0.5.
+A side whose scores are all the same, such as one with a single chunk, cannot tell its chunks apart: z-score and min-max
+count them as 1, and distribution-based fusion as 0.5. So the only hit of a search never has the score 0.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _mean_and_deviation(scores: Sequence[float], degrees_of_freedom: int) -> tup
 
 def _zscore(scores: Sequence[float]) -> list[float]:
     mean, deviation = _mean_and_deviation(scores, len(scores))
-    return [(score - mean) / deviation if deviation else 0.0 for score in scores]
+    return [(score - mean) / deviation if deviation else 1.0 for score in scores]
 
 
 def _minmax(scores: Sequence[float]) -> list[float]:

@@ -314,7 +314,8 @@ class Connections:
         if version != FORMAT and not writing:
             connection.close()
             if version:
-                raise OldFormatError(version)
+                msg = f"{self._path} has index format {version}"
+                raise OldFormatError(msg)
             raise self._not_found()
         return connection
 
@@ -352,11 +353,27 @@ class Connections:
                     )
                     raise IndexFormatError(msg) from error
                 case _:
-                    msg = f"{self._path}: {error}"
-                    raise StoreError(msg) from error
+                    raise StoreError(f"{self._path}: {error}{_advice_on(error, self._path)}") from error
         except OSError as error:
             msg = f"{self._path}: {error.strerror}"
             raise StoreError(msg) from error
+
+
+def is_write_refused(error: StoreError) -> bool:
+    """Return whether a write failed since this process may not write there."""
+    cause = error.__cause__
+    refusals = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+    return isinstance(cause, PermissionError) or (isinstance(cause, sqlite3.Error) and _code(cause) in refusals)
+
+
+def _advice_on(error: sqlite3.Error, path: Path) -> str:
+    with suppress(OSError):
+        if _code(error) == sqlite3.SQLITE_IOERR and path.stat().st_nlink > 1:
+            return (
+                ". The file has another name too, a hard link, and SQLite can't use both at a time. "
+                "Use one name everywhere, or make a copy"
+            )
+    return ""
 
 
 def _uri(path: Path, mode: str) -> str:

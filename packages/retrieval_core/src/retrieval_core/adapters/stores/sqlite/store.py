@@ -12,8 +12,8 @@ from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.sqlite import late, read, schema
-from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError
-from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError
+from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
+from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, TermCounts
 
 if TYPE_CHECKING:
@@ -292,9 +292,26 @@ class _Session(Connections):
         """As its base does; an index of an older format is converted first."""
         try:
             return await super().read(function)
-        except OldFormatError:
-            await self.write(lambda _: None, self._prepare)
+        except OldFormatError as error:
+            await self._convert(error)
             return await super().read(function)
+
+    async def _convert(self, reason: OldFormatError) -> None:
+        """Bring the tables to the present format.
+
+        Raises:
+            StoreError: The index cannot be written.
+        """
+        try:
+            await self.write(lambda _: None, self._prepare)
+        except StoreError as error:
+            if not is_write_refused(error):
+                raise
+            msg = (
+                f"{reason}, which this version of retrieval-core has to convert, and it may not write there "
+                f"({error.__cause__}). Open it once with permission to write in its folder, or copy it elsewhere"
+            )
+            raise StoreError(msg) from error
 
     def snapshot(
         self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
