@@ -53,7 +53,7 @@ def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:
     """The keys are exactly those that are documented, and a second run finds everything unchanged."""
     report = shell.json("index", "docs", "phones.csv")
     assert report.keys() == {
-        "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds", "notes",
+        "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds", "notes", "store",
     }  # fmt: skip
     assert (report["documents"], report["added"], report["failed"]) == (4, 4, [])
     assert report["notes"] == []
@@ -123,12 +123,12 @@ def test_a_column_that_one_cell_makes_text_is_told(shell: Shell) -> None:
 
 def test_failed_files_are_listed_as_json(shell: Shell) -> None:
     """Path and reason; everything else is indexed all the same."""
-    (shell.folder / "docs/empty.md").write_bytes(b"")
+    (shell.folder / "docs/blank.md").write_bytes(b" ")
     report = shell.json("index", "docs", code=1)
     assert report["added"] == 2
     (failed,) = report["failed"]
     assert failed.keys() == {"path", "error"}
-    assert failed["path"].endswith("empty.md")
+    assert failed["path"].endswith("blank.md")
 
 
 def test_searching_gives_hits_with_their_origin_as_json(shell: Shell) -> None:

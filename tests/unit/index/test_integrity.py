@@ -246,11 +246,11 @@ def test_a_file_that_is_gone(index: Index, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_any_more(index: Index, tmp_path: Path) -> None:
     """That it has changed is certain, and a repair keeps what is there."""
-    (tmp_path / GUIDE).write_bytes(b"")
+    (tmp_path / GUIDE).write_bytes(b" ")
     report = index.check_integrity(repair=True)
     (found,) = report.differences
     assert found.document_id is None
-    assert "cannot be compared: it is empty" in found.problem
+    assert "cannot be compared: it holds no text" in found.problem
     assert index.describe().documents == 4
 
 

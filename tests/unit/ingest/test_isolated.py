@@ -87,11 +87,11 @@ def test_a_reader_that_is_over_is_ended_and_not_late() -> None:
 
 
 def test_an_index_lists_it_among_the_failures(tmp_path: Path) -> None:
-    (tmp_path / "empty.md").write_bytes(b"")
+    (tmp_path / "empty.md").write_bytes(b" ")
     (tmp_path / "full.md").write_text("# Full\n\nOf words.\n", "utf-8")
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
         report = index.ingest([tmp_path / "empty.md", tmp_path / "full.md"], isolated=True)
-    assert (report.added, [failed.error for failed in report.failed]) == (1, ["it is empty"])
+    assert (report.added, [failed.error for failed in report.failed]) == (1, ["it holds no text"])
 
 
 def test_who_has_left_ends_the_process_and_frees_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def test_extreme_scores_fuse_like_ordinary_ones(method: FusionMethod, unit: floa
 def test_equal_scores_are_exactly_equal(number: float, count: int) -> None:
     """A side whose scores are all the same says nothing, however its mean is rounded."""
     same = tuple(Candidate(f"{position:03}", number) for position in range(count))
-    for method, value in zip(AFFINE_METHODS, (0.0, 0.0, 1.0, 0.5), strict=True):
+    for method, value in zip(AFFINE_METHODS, (1.0, 1.0, 1.0, 0.5), strict=True):
         assert {item.score for item in fuse(same, (), method=method, dense_weight=1.0)} == {value}
 
 
