@@ -230,6 +230,7 @@ WRONG: dict[str, Any] = {
     "timestamp": "2026-01-01",
     "embedding_model": object,
     "metadata": [("a", 1)],
+    "missing_fields": 5,
 }
 
 

@@ -284,7 +284,7 @@ class Chunk:
         if not self.content_hash:
             object.__setattr__(self, "content_hash", content_hash(self.text))
 
-    def _check_types(self) -> None:
+    def _check_types(self) -> None:  # noqa: C901 - one check for each field
         """Check the fields that are no text; written out, since it runs for each chunk that is read.
 
         Raises:
@@ -309,6 +309,8 @@ class Chunk:
             isinstance(self.section_path, (tuple, list)) and all(isinstance(part, str) for part in self.section_path)  # pyright: ignore[reportUnnecessaryIsInstance]
         ):
             raise wrong_type(self, "section_path", "a tuple of texts")
+        if not isinstance(self.missing_fields, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise wrong_type(self, "missing_fields", "a tuple of names")
         if self.row_range is not None:
             _checked_pair(self, "row_range")
         if self.item_range is not None:
