@@ -38,7 +38,7 @@ EQUIVALENT = [
     "“To open a port, run ufw allow 22/tcp first.”",
     "See the user guide for information on firewalls",
     "See  the\nuser guide",
-    "To open a port […] it's reject",
+    "To open a port […] The default policy is",
     "To open a port ... for information on firewalls",
     "To open a port, … The moon is 384,400 km away",
     "[T]he default policy",
@@ -72,6 +72,41 @@ CASES = [
     *((quote, "equivalent") for quote in EQUIVALENT),
     *((quote, "not_found") for quote in NOT_FOUND if quote),
 ]
+
+
+CHANGED = [
+    ("The drug is … safe for use", "The drug is new, e.g. for adults, and not safe for use."),
+    ("The drug is … safe for use", "The drug is new. It is not safe for use."),
+    ("The drug is … It works", "The drug is not new. It works."),
+    ("You should … use root", "You should hardly ever use root."),
+    ("Das ist … erlaubt hier", "Das ist keinesfalls erlaubt hier."),
+    ("это можно … удалить файл", "это можно никогда не удалить файл"),
+    ("Users may … read it", "Users may under NOBODY\u2019s authority read it."),
+    ("the board is 6\u2032 wide", "the board is 6\u2033 wide"),
+    ("the board is 6' wide", 'the board is 6" wide'),
+    ("run it with -force", "run it with `--force`"),
+    (" … ".join(["a b"] * 40), "a b " * 80),
+]
+SAME = [
+    ("The drug is new … it works", "The drug is new. It is not dear. It costs 5. But it works."),
+    ("the 'version 5' is", "the “version 5” is"),
+    ("6' and 6\" wide", "6\u2032 and 6\u2033 wide"),
+    ("it is -- as we know -- good", "it is—as we know—good"),
+]
+
+
+@pytest.mark.parametrize(("quote", "text"), CHANGED)
+def test_a_quote_that_says_something_else_is_not_found(quote: str, text: str) -> None:
+    """Neither an omitted negation, also after an abbreviation, nor another unit or option is a matter of typography."""
+    assert find_quote(quote, text) is None
+
+
+@pytest.mark.parametrize(("quote", "text"), SAME)
+def test_a_quote_that_says_the_same_is_equivalent(quote: str, text: str) -> None:
+    """Negations in whole sentences that are left out, and other marks around or after numbers, change nothing."""
+    found = find_quote(quote, text)
+    assert found is not None
+    assert found.verdict == "equivalent"
 
 
 @pytest.mark.parametrize(("quote", "verdict"), [*CASES, ("", "not_found")])

@@ -20,6 +20,8 @@ MOST_OMITTED = 2_000
 """Characters that an ellipsis of a quote may stand for."""
 FEWEST_WORDS = 2
 """Words of each part of a quote with an ellipsis: single words can be put together to any sentence."""
+MOST_PARTS = 12
+"""Parts of a quote with ellipses: each is looked for in the whole text."""
 _LONGEST_ADDRESS = 500
 _TRIED = 8
 _AROUND = 100
@@ -44,10 +46,16 @@ _NEGATIONS = frozenset({
     "not", "no", "never", "none", "nor", "neither", "without", "cannot", "nicht", "kein", "keine", "keinen", "keinem",
     "keiner", "keines", "nie", "niemals", "ohne", "ne", "pas", "jamais", "sans", "aucun", "aucune", "nunca", "sin",
     "ningún", "ninguna", "non", "mai", "senza", "nessun", "nessuna", "não", "sem", "niet", "geen", "zonder", "inte",
-    "ingen", "aldrig", "utan", "ikke", "aldri", "uden", "uten",
+    "ingen", "aldrig", "utan", "ikke", "aldri", "uden", "uten", "nobody", "nothing", "nowhere", "hardly", "scarcely",
+    "barely", "rarely", "seldom", "unless", "except", "nichts", "niemand", "nirgends", "weder", "kaum", "keinesfalls",
+    "keineswegs", "rien", "personne", "guère", "nada", "nadie", "ninguno", "tampoco", "niente",
+    "nulla", "nessuno", "mica", "ninguém", "nenhum", "nenhuma", "niets", "nooit", "не", "ни",
+    "нет", "никогда", "без", "nigdy", "bez", "nikt",
 })  # fmt: skip
 _BRACKETS = {"[": "]", "(": ")"}
 _ENDS = frozenset(".!?")
+_MARKS = frozenset("'\"")
+_CLOSING = frozenset('")][')
 _SIGNS_OF_ADDRESSES = frozenset("/.#:")
 
 
@@ -85,7 +93,7 @@ def find_quote(quote: str, text: str) -> QuoteMatch | None:
     Markdown's emphasis, code, headings and addresses of links, ligatures and soft hyphens, the case of the first
     letter, a full stop or comma at the end, and the headings and numbers that this library puts before its results. An
     ellipsis (``…``, ``...``, in brackets or not) stands for at most :data:`MOST_OMITTED` characters, and never for a
-    negation within a sentence.
+    negation within a sentence that the quote has a part of. There are at most :data:`MOST_PARTS` parts.
 
     Args:
         quote: The words to look for.
@@ -188,7 +196,7 @@ def _parts(tokens: Sequence[str]) -> list[list[str]]:
             parts[-1].append(word)
     parts = [part for part in parts if part]
     is_told = all(sum(word[-1].isalnum() for word in part) >= FEWEST_WORDS for part in parts)
-    return parts if len(parts) == 1 or is_told else []
+    return parts if len(parts) == 1 or (is_told and len(parts) <= MOST_PARTS) else []
 
 
 def _unquoted(part: list[str]) -> list[str]:
@@ -205,7 +213,7 @@ def _places(parts: Sequence[Sequence[str]], there: Sequence[_Token]) -> tuple[Sp
         first = next(_matches(parts[0], there), None)
         return None if first is None else (_span(there, first, len(parts[0])),)
     negations = list(accumulate((_is_negation(token.text) for token in there), initial=0))
-    ends = list(accumulate((token.text in _ENDS for token in there), initial=0))
+    first_ends, last_ends = _sentence_ends(there)
     # Of each place of a part that can be reached, the place of the part before it.
     chains: list[dict[int, int]] = [dict.fromkeys(_matches(parts[0], there), -1)]
     for before, part in pairwise(parts):
@@ -220,7 +228,9 @@ def _places(parts: Sequence[Sequence[str]], there: Sequence[_Token]) -> tuple[Sp
                 continue
             gap = last + len(before)
             is_near = there[place].start - there[gap - 1].end <= MOST_OMITTED
-            if is_near and (negations[gap] == negations[place] or ends[gap] < ends[place]):
+            begun = min(first_ends[gap - 1], place)
+            begin = max(last_ends[place], gap)
+            if is_near and negations[begun] <= negations[gap] and negations[begin] == negations[place]:
                 chain[place] = last
         chains.append(chain)
     if not chains[-1]:
@@ -233,12 +243,27 @@ def _places(parts: Sequence[Sequence[str]], there: Sequence[_Token]) -> tuple[Sp
     return tuple(reversed(spans))
 
 
+def _sentence_ends(tokens: Sequence[_Token]) -> tuple[list[int], list[int]]:
+    """Return, for each token, where its sentence ends, and where the sentence of the token begins."""
+    is_end = [
+        token.text in _ENDS
+        and (following.start > token.end or following.text in _CLOSING)
+        and not following.text[0].islower()
+        for token, following in pairwise(tokens)
+    ]
+    begins = list(accumulate((at + 1 if end else 0 for at, end in enumerate(is_end)), max, initial=0))
+    ends = [len(tokens)] * len(tokens)
+    for at in range(len(is_end) - 1, -1, -1):
+        ends[at] = at if is_end[at] else ends[at + 1]
+    return ends, begins
+
+
 def _span(tokens: Sequence[_Token], first: int, count: int) -> Span:
     return Span(tokens[first].start, tokens[first + count - 1].end)
 
 
 def _is_negation(word: str) -> bool:
-    return word.lower() in _NEGATIONS or word.endswith("n't")
+    return word.lower().removesuffix("'s") in _NEGATIONS or word.lower().endswith("n't")
 
 
 def _matches(part: Sequence[str], there: Sequence[_Token], *, same_case: bool = False) -> Iterator[int]:
@@ -276,16 +301,23 @@ def _tokens(text: str, *, joins_lines: bool = False) -> list[_Token]:
         joins_lines: Whether a hyphen at the end of a line is taken for the division of a word.
     """
     folded, places = _folded(text, joins_lines=joins_lines)
-    return [
-        _Token(_in_one_form(found[0]), places[found.start()], places[found.end() - 1] + 1)
-        for found in _TOKEN.finditer(folded)
-    ]
-
-
-def _in_one_form(word: str) -> str:
-    if word == "'":
-        return '"'
-    return "-" if not word.strip("-") else "..." if len(word) > 2 and not word.strip(".") else word
+    tokens: list[_Token] = []
+    is_open = False
+    for found in _TOKEN.finditer(folded):
+        word, (start, end) = found[0], found.span()
+        if word in _MARKS:
+            # 6' are feet, 6" inches; a mark that closes a quotation says nothing.
+            is_unit = not is_open and start > 0 and folded[start - 1].isdigit()
+            is_open = not is_open and not is_unit
+            word = word if is_unit else '"'
+        elif not word.strip("-"):
+            # --force is an option, and -force is another one.
+            is_option = folded[start - 1 : start].strip() == "" and folded[end : end + 1].isalnum()
+            word = word if is_option else "-"
+        elif len(word) > 2 and not word.strip("."):
+            word = "..."
+        tokens.append(_Token(word, places[start], places[end - 1] + 1))
+    return tokens
 
 
 def _folded(text: str, *, joins_lines: bool) -> tuple[str, list[int]]:
