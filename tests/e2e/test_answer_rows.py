@@ -160,11 +160,12 @@ def test_confidence_scoring(opened: Opened) -> None:
 
 
 def test_verify_flag(opened: Opened) -> None:
-    """Without the flag nobody verifies; with it each sentence has a verdict, a passage and its words."""
+    """Without the flag only what its source contradicts has a verdict; with it each sentence has one, and its words."""
     wrong = "The moon is 12 km away from the earth."
     llm = FakeLLM(lambda _request: f"{MOON} [1] {wrong} [1]")
     index = opened(llm, answer__verifier="local")
-    assert all(sentence.check is None for sentence in index.answer(QUESTION).sentences)
+    checks = [sentence.check for sentence in index.answer(QUESTION).sentences]
+    assert [check and check.verdict for check in checks] == [None, "contradicted"]
     events = list(index.answer_stream(QUESTION, verify=True))
     answer = check_stream(events)
     verdicts = [sentence.check.verdict for sentence in answer.sentences if sentence.check is not None]

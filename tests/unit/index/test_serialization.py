@@ -55,6 +55,7 @@ def test_a_result() -> None:
         "hits": [as_json(hit_to_json(HIT, 1))],
         "degraded": [{"stage": "embed", "reason": "out of order"}],
         "latency_ms": 1.235,
+        "relevance": None,
         "from_cache": False,
         "metadata": {"mode": "hybrid"},
         "rewrites": [],
