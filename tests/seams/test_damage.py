@@ -141,6 +141,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str, str | None]] = {
     "all blocks deleted": (on("DELETE FROM word_blocks"), "its postings were changed", MOON),
     "one term lost": (lose_one_term, "its postings were changed", MOON),
     "postings garbled": (on("UPDATE word_blocks SET block = zeroblob(40)"), "its postings were changed", MOON),
+    "terms of blocks changed": (
+        on("UPDATE word_segments SET first_terms = first_terms || 'zzz'"),
+        "its postings were changed",
+        MOON,
+    ),
     "title": (on(f"UPDATE chunks SET title = 'The sea' {OF_CHUNK}"), "its title was changed", MOON),
     "all titles": (on("UPDATE chunks SET title = NULL"), "its title was changed", MOON),
     "metadata": (on("""UPDATE chunks SET metadata = '{"price":1}'"""), "its metadata was changed", MOON),

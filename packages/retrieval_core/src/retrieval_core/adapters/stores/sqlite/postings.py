@@ -175,9 +175,11 @@ def read_bags(connection: Connection) -> dict[int, int]:
     for segment in read_segments(connection):
         bags = np.zeros(len(segment.numbers), np.uint32)
         lengths = np.zeros(len(segment.numbers), np.int64)
-        for place in range(len(segment.first_terms)):
+        for place, first_term in enumerate(segment.first_terms):
             with suppress(DamagedError, *_UNREADABLE):
                 block = _unpacked(_block(connection, segment.id, place))
+                if block.terms[:1] != [first_term]:  # no search would find its terms
+                    continue
                 np.add.at(bags, block.positions, _checksums(block))
                 np.add.at(lengths, block.positions, block.frequencies)
         bags[lengths != segment.lengths] ^= np.uint32(1)
