@@ -32,7 +32,7 @@ class Shares:
 
     @contextmanager
     def held(self, caller: str | None, message: str) -> Generator[None]:
-        """Hold a place.
+        """Take a place for as long as the context lasts.
 
         Args:
             caller: Whose share it is of; ``None`` if there is only one caller.

@@ -75,7 +75,7 @@ async def read_parts(request: Request, most_bytes: int) -> AsyncIterator[bytes]:
             check_length(length, most_bytes)
             yield part
     except ClientDisconnect:
-        raise RequestError(400, "the body ended before its end") from None
+        raise RequestError(400, "the connection ended before the body was complete") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

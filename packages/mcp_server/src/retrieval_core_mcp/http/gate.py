@@ -157,7 +157,7 @@ class Gate:
             scope["user"] = AuthenticatedUser(owner)
 
     async def _received(self, scope: Scope, headers: Headers, receive: Receive, call: Call) -> Receive:
-        """Return what gives a request's body: received in whole, but for a file, which is taken as it comes.
+        """Return a function that gives a request's body: as a whole, or for a file in parts.
 
         Raises:
             RequestError: It is too large or too slow, or the process ends.
@@ -173,7 +173,7 @@ class Gate:
         return received(body, receive)
 
     def _place(self, scope: Scope, headers: Headers, call: Call) -> AbstractContextManager[None]:
-        """Return what a request holds while it is worked on: one of the places, or if it only listens, a stream."""
+        """Return the context that takes a place for a request, or a stream if the request only listens."""
         if not scope["path"].startswith(SERVED):
             return nullcontext()
         is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
@@ -234,7 +234,7 @@ def check_framing(headers: Headers) -> None:
 
 
 def share_of(token: BearerToken) -> str:
-    """Return what names the callers who share places with a token: its tenant, or itself."""
+    """Return the key of all callers that share places with a token: its tenant, or itself."""
     return token.digest.hex() if token.tenant is None else f"tenant {token.tenant}"
 
 

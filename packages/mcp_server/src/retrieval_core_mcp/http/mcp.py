@@ -134,7 +134,7 @@ class _Sessions(StreamableHTTPSessionManager):
 
 @dataclass(slots=True)
 class _Use:
-    """What is known of a session's use.
+    """The use of a session.
 
     Attributes:
         caller: Whose share it is of.

@@ -43,7 +43,7 @@ class Pace:
 
 
 class Bodies:
-    """Receives bodies before anything is done for their requests, so that slow ones hold no place.
+    """Receives bodies before their requests are worked on, so that slow bodies take no place.
 
     Args:
         most: The most at a time. For one more, the caller with the most of them loses its oldest.
@@ -81,7 +81,7 @@ class Bodies:
         while True:
             message = await receive()
             if message["type"] != "http.request":
-                raise RequestError(400, "the body ended before its end")
+                raise RequestError(400, "the connection ended before the body was complete")
             if limit not in own:
                 raise TimeoutError
             parts.append(message.get("body", b""))
@@ -132,7 +132,7 @@ def check_length(length: int | str | None, most_bytes: int) -> None:
 
 
 def received(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was received, and after it what follows."""
+    """Return a receive function that gives a received body first, and later messages after it."""
     is_given = False
 
     async def again() -> Message:
@@ -146,7 +146,7 @@ def received(body: bytes, receive: Receive) -> Receive:
 
 
 def paced(receive: Receive, pace: Pace) -> Receive:
-    """Return what gives a body as it comes, and raises :class:`RequestError` once it comes too slowly."""
+    """Return a receive function that raises :class:`RequestError` if the body comes too slowly."""
     begun = asyncio.get_running_loop().time()
     length = 0
     is_whole = False

@@ -91,12 +91,15 @@ def _found(
 
 
 _TOLD: dict[tuple[str, str | None], str] = {
-    ("exact", "passage"): "The quote stands in the passage, word for word.",
-    ("exact", "document"): "The quote stands in the document, word for word, but not in this passage.",
-    ("equivalent", "passage"): "The words of the quote stand in the passage, written like this:",
-    ("equivalent", "document"): "The words of the quote stand in the document, but not in this passage, like this:",
-    ("not_found", None): "The quote does not stand in the passage or its document. The passage begins with:",
-    ("gone", None): "There is no passage of this id any more.",
+    ("exact", "passage"): "The passage contains the quote, word for word.",
+    ("exact", "document"): "The document contains the quote, word for word, but this passage does not.",
+    ("equivalent", "passage"): "The passage contains the words of the quote, written like this:",
+    (
+        "equivalent",
+        "document",
+    ): "The document, but not this passage, contains the words of the quote, written like this:",
+    ("not_found", None): "Neither the passage nor its document contains the quote. The passage begins with:",
+    ("gone", None): "There is no passage with this id any more.",
 }
 
 
@@ -111,7 +114,7 @@ def _answer(answer: CitationAnswer) -> ToolAnswer:
 TOOL = DeclaredTool(
     "verify_citation",
     "Check a quote",
-    "Check whether a quote stands in a passage, or its document, and whether its file was changed since.",
+    "Check whether a passage or its document contains a quote, and if its file was changed since.",
     CitationArguments,
     CitationAnswer,
     run,

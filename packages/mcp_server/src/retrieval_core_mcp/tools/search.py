@@ -237,7 +237,7 @@ class SearchPage:
 
     @cached_property
     def _note(self) -> str:
-        """What speaks against an answer from what was found, or why nothing was."""
+        """Why the hits may not answer the question, or why there are no hits."""
         notes = list(self._relevance.notes)
         if not self.found.hits:  # which is said as it is
             notes = [*notes[: bool(self._relevance.unknown)], self.scrub(str(self.found.metadata.get("note") or ""))]

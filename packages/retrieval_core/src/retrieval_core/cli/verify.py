@@ -19,10 +19,10 @@ UNVERIFIABLE = 2
 @click.command("verify")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Compare N documents drawn at random, not all.")
 @click.option("--seed", type=int, metavar="N", help="Draw the same documents as the last time with this number.")
-@click.option("--repair", is_flag=True, help="Repair what differs, and nothing else; then compare again.")
+@click.option("--repair", is_flag=True, help="Repair differences only, then compare again.")
 @index_options
 def verify_command(*, sample: int | None, seed: int | None, repair: bool, given: Given) -> None:
-    """Compare everything that is stored with what was read.
+    """Check everything that is stored for damage.
 
     Checks text, fields, vectors and postings of each chunk, and each document with its file if that has changed. Ends
     with 0 if nothing differs, 1 if anything does, and 2 if nothing does but something could not be compared.

@@ -134,7 +134,7 @@ def _report(
         if folder not in places and folder not in missing:
             missing.add(folder)
             what = "was replaced by an empty one" if folder.is_dir() else "is not there"
-            warn(f"the folder {folder} {what}; its documents stay in the index, and it is followed when it has files")
+            warn(f"the folder {folder} {what}; its documents stay in the index, and it is indexed when it has files")
         elif folder in places and folder in missing:
             missing.remove(folder)
             warn(f"the folder {folder} is back and is followed again")

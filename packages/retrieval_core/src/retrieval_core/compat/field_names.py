@@ -24,7 +24,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "total_chunks": (),
     "embedding_model": (),
 }
-"""What stores call the fields that the specification names; nothing for those that a store does not filter by."""
+"""The stores' names of the specification's fields; empty for fields that a store can't filter by."""
 
 
 def uses_other_names(condition: Filter) -> bool:

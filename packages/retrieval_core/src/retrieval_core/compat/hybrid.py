@@ -455,7 +455,7 @@ class RetrievalPipeline(Closing):
 
     @property
     def text_embedder(self) -> Any:
-        """What embeds queries. Set it to use another one; ``None`` opens the present one again."""
+        """The embedder of queries. Set it to use another one; ``None`` opens the present one again."""
         return self.index.embedder
 
     @text_embedder.setter
@@ -468,7 +468,7 @@ class RetrievalPipeline(Closing):
 
     @property
     def ai_reranker(self) -> Any:
-        """What reranks results. Set it to use another one; ``None`` uses the configured one."""
+        """The reranker. Set it to use another one; ``None`` uses the configured one."""
         return self._reranker
 
     @ai_reranker.setter

@@ -235,7 +235,7 @@ class SearchResult:
     query_embedding: list[float]
     filters_applied: dict[str, Any] = field(default_factory=dict[str, Any])
     degraded: tuple[Degradation, ...] = ()
-    """What the search did without, and warnings about its filter."""
+    """The parts that the search had to do without, and warnings about its filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class RetrievalResult:
     from_cache: bool = False
     evaluation_scores: dict[str, float | None] | None = None
     degraded: tuple[Degradation, ...] = ()
-    """What did not work as configured, and warnings about the filter."""
+    """The parts that did not work as configured, and warnings about the filter."""
 
 
 class QueryProcessor:
@@ -623,7 +623,7 @@ class RetrievalPipeline(Closing):
         )
 
     async def _retrieve_by_components(self, query: str, filters: Filters, started: float) -> RetrievalResult:
-        """Find what answers a query with the components as they are, of which some were replaced."""
+        """Search with the present components, including replaced ones."""
         config = cast("LibraryPipeline", self._pipeline).config
         asked = normalize(query, config.query)
         async with Calls(config) as calls:
@@ -685,7 +685,7 @@ class RetrievalPipeline(Closing):
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """What one search and compression came to."""
+    """The outcome of one search and its compression."""
 
     documents: list[Any] = field(default_factory=list[Any])
     scores: list[float | None] = field(default_factory=list["float | None"])
@@ -770,7 +770,7 @@ class RetrievalMetadata(_Model):
     error: str | None = None
     """What failed, where the search did: then that nothing was found says nothing of the documents."""
     degraded: tuple[Degradation, ...] = ()
-    """What did not work as configured, and warnings about the filter."""
+    """The parts that did not work as configured, and warnings about the filter."""
 
 
 class EvaluationScores(_Model):

@@ -136,7 +136,7 @@ class RetrievalResult:
     vector: list[float] | None = None
     retrieval_time_ms: float = 0.0
     degraded: tuple[Degradation, ...] = ()
-    """What the search did without, and warnings about its filter."""
+    """The parts that the search had to do without, and warnings about its filter."""
 
     def __post_init__(self) -> None:
         if isinstance(self.id, bool) or not isinstance(self.id, (str, int)) or self.id == "":  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -226,7 +226,7 @@ class TestSuiteResult:
 
 @dataclass(frozen=True)
 class CollectionInfo:
-    """What a collection contains: ``green`` is complete, ``yellow`` lacks vectors, ``red`` cannot be read.
+    """The contents of a collection: ``green`` is complete, ``yellow`` lacks vectors, ``red`` cannot be read.
 
     A collection that another program filled has the status, size and distance that its service reports.
 
@@ -344,11 +344,11 @@ class RetrievalTester:
         )
 
     def info(self, collection_name: str) -> CollectionInfo:
-        """Return what a collection contains; see :meth:`ainfo`."""
+        """Return size, distance, status and counts of a collection, synchronously."""
         return self._sync.run(self.ainfo(collection_name))
 
     async def ainfo(self, collection_name: str) -> CollectionInfo:
-        """Return what a collection contains.
+        """Return size, distance, status and counts of a collection.
 
         Raises:
             CollectionNotFoundError: There is no such collection.

@@ -322,7 +322,7 @@ class Index(RetrievalPipeline):
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
-        """Compare everything that the index stores with what was read.
+        """Check everything that the index stores for damage.
 
         It finds changed, missing and stray chunks, damaged vectors and postings, and files that were edited since. Text
         is compared byte by byte, with the first byte that differs. Nothing is changed unless ``repair`` is set. What is

@@ -213,7 +213,7 @@ class IntegrityCheck:
                 await self._add_rest((name,), tally)
 
     async def _damage(self, document_ids: Sequence[str] | None) -> StoredDamage:
-        """Return what the store finds by its checksums; nothing for one that keeps none."""
+        """Return the damage that the store finds by its checksums; none if it has no checksums."""
         if not isinstance(self._store, SelfChecking):
             return StoredDamage()
         outcome = await self._begin().on("store").call("find_damage", self._store.find_damage, document_ids)

@@ -356,7 +356,7 @@ class DescribesCollection(Protocol):
     """A store that can describe a collection without being able to search it."""
 
     async def describe_collection(self) -> CollectionState | None:
-        """Return what the service says of the collection; ``None`` for an index of this library.
+        """Return the service's report on the collection; ``None`` for an index of this library.
 
         Raises:
             IndexNotFoundError: There is no such collection.

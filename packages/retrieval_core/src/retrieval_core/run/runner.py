@@ -37,7 +37,7 @@ CALLED = {
     "relevance": "the relevance filter",
     "load": "loading",
 }
-"""What stages are called in messages, where their names do not say it."""
+"""Names of stages in messages, if they differ from the names in code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,11 @@ _LIKE_NEGATION = re.compile(
 )
 """Stems that may say the same as a negation."""
 _BREAK = re.compile("[,;:()]|and|but|which|because|if|although|though|while")
-"""What ends the scope of a negation."""
+"""The ends of a negation's scope."""
 
 
 class Contradiction(NamedTuple):
-    """What of a quote a sentence contradicts, and how."""
+    """The part of a quote that a sentence contradicts, and how."""
 
     quote: str
     reason: str
@@ -66,7 +66,7 @@ class _Figure(NamedTuple):
 
 
 def find_contradiction(sentence: str, quotes: Sequence[str]) -> Contradiction | None:
-    """Return what of some quotes an English sentence contradicts; ``None`` if nothing certainly does.
+    """Return the part of some quotes that an English sentence certainly contradicts, or ``None``.
 
     Args:
         sentence: Without the numbers of its sources.

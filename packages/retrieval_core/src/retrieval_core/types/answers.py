@@ -153,7 +153,7 @@ class Answer:
 
     @property
     def note(self) -> str | None:
-        """What speaks against an answer from the passages, as :attr:`Relevance.note`; ``None`` for nothing."""
+        """Why the passages may not answer the question, as :attr:`Relevance.note`; or ``None``."""
         return None if self.pack is None else self.pack.note
 
     @property

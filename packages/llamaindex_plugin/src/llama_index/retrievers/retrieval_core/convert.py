@@ -87,7 +87,7 @@ class PassageNode(TextNode):
 
 
 class NodeHit(NodeWithScore):
-    """A node with its score, and with what the query found out about it.
+    """A node with its score, and everything that the query found out about it.
 
     Attributes:
         rank: Position in the result, from 1; ``None`` for a neighbour.

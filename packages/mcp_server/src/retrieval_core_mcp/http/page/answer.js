@@ -3,7 +3,7 @@ import { fill, h, offsets, say } from "./dom.js";
 import { pages, problems, without } from "./passages.js";
 import { change, openChunk, question } from "./state.js";
 
-const KINDS = { __proto__: null, extracted: "In the documents' own words; no language model is configured.", abstained: "The documents do not seem to tell that.", generated: "" };
+const KINDS = { __proto__: null, extracted: "In the documents' own words; no language model is configured.", abstained: "The documents don't seem to contain the answer.", generated: "" };
 const PROBLEMS = { __proto__: null, unsupported: "no passage supports it", unknown: "it cites a passage that does not exist", contradicted: "a passage says something else" };
 const MOST_PROBLEMS = 10;
 let history = [];

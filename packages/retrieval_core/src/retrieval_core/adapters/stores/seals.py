@@ -32,7 +32,7 @@ _CLAIMS = {
     "page_last": "page",
     **dict.fromkeys(("id", "document_id", "kind", "content_hash", "timestamp", "embedding_model"), "identity"),
 }
-"""What a column says about a record, in one word for people; the columns that are not here say its place."""
+"""A word for people for each column; columns without one describe the position."""
 
 
 OWN = frozenset({"identity", "place", "text"})
@@ -119,7 +119,7 @@ def is_like(vector: Vector, kept: Sequence[float]) -> bool:
 def damage_of(
     document_id: str, seal: Seal, row: Row, kept: bytes, parts: Mapping[str, bool | None]
 ) -> RecordDamage | None:
-    """Return what is wrong with a record; ``None`` for nothing.
+    """Return the damage of a record, or ``None``.
 
     Args:
         document_id: Of its document.

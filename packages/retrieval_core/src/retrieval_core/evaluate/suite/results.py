@@ -98,7 +98,7 @@ SPECIFICATION_NAMES: Mapping[type[Exception], str] = {
     ServiceTimeoutError: "TimeoutError",
     ServiceConnectionError: "ConnectionError",
 }
-"""What the specification calls errors that have another name in this library."""
+"""The specification's names of errors that have another name in this library."""
 
 
 def specification_name(error: Exception) -> str:

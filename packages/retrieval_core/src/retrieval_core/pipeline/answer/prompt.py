@@ -35,7 +35,7 @@ _FORM = (
     "and is no source."
 )
 _PLACES = re.compile(r"\{facts\}|\{query\}")
-"""What a custom prompt may contain in place of the passages and of the question."""
+"""The placeholders of a custom prompt for the passages and the question."""
 _WITHOUT_DOCUMENTS = (
     "The search of the user's documents is unavailable at the moment, so you see none of them. Acknowledge that "
     "briefly, then help with the question as far as general knowledge goes, and say what should be looked up once the "

@@ -53,7 +53,7 @@ FEWEST_CHUNKS: Final = 1000
 """Of a smaller index words are weighed as if it had so many chunks: in a few chunks, rare words are not yet told from
 common ones."""
 UNWEIGHTED_LOSS: Final = 2.0
-"""What all missing words weigh at most, if every word weighs 1."""
+"""The largest weight of all missing words together, if every word weighs 1."""
 SHARE: Final = 0.1
 """The part of the deadline that looking up may take."""
 LOOKED_AT: Final = 50
@@ -69,7 +69,7 @@ _PROBE: Final = "xqzj"
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a probability is computed from.
+    """The signals that a probability is computed from.
 
     Attributes:
         kind: Which sides found something.

@@ -1,4 +1,4 @@
-"""What is wrong with a filter: it names a field that no chunk has, or lets nothing pass because of a value's type."""
+"""Find problems of a filter: a field that no chunk has, or a value whose type lets nothing pass."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _KNOWN_TYPES = frozenset({*LIST_TYPES, *LIST_TYPES.values(), "list", "object"})
 
 @dataclass(frozen=True, slots=True)
 class FilterProblems:
-    """What is wrong with a filter.
+    """The problems of a filter.
 
     Attributes:
         note: Why it lets nothing pass; ``None`` if something was found, or if that is unknown.
@@ -83,7 +83,7 @@ async def examine_filter(
     found: SearchResults | None = None,
     known: Iterable[str] = (),
 ) -> FilterProblems:
-    """Find what is wrong with the filter of a search.
+    """Find the problems of a search's filter.
 
     The store is asked for its fields once, and only if nothing was found or if no chunk found has a field of the
     filter. If the store fails, or takes too long, there is no problem to report.

@@ -103,7 +103,7 @@ def seal_rows(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector
 
 
 def damage_of_row(row: Row, vector: Vector | None, *, has_vectors: bool) -> RecordDamage | None:
-    """Return what is wrong with a row that has checksums; ``None`` for nothing.
+    """Return the damage of a row that has checksums, or ``None``.
 
     Args:
         row: Of a chunk, document or section.

@@ -149,7 +149,7 @@ class PineconeStore(LoadsPackage):
         )
 
     async def describe_collection(self) -> CollectionState:
-        """Return what Pinecone says of the namespace, also of one that cannot be searched.
+        """Return Pinecone's report on the namespace, even if it can't be searched.
 
         Raises:
             ServiceError: Pinecone failed.

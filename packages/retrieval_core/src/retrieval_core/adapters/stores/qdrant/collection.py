@@ -137,7 +137,7 @@ class QdrantCollection:
         return opened
 
     async def described(self) -> CollectionState | None:
-        """Return what Qdrant says of a collection that another program filled; ``None`` for an index of this library.
+        """Return Qdrant's report on a collection that another program filled; ``None`` for an index of this library.
 
         Raises:
             IndexNotFoundError: There is no such collection.
@@ -312,7 +312,7 @@ class QdrantCollection:
 
 
 def state_of(info: Any, vector: str) -> CollectionState:
-    """Return what Qdrant says of a collection, with the size and distance of one of its vectors."""
+    """Return Qdrant's report on a collection, with the size and distance of one of its vectors."""
     parameters = _by_name(info.config.params.vectors).get(vector)
     distance = "Cosine" if parameters is None else str(parameters.distance.value)
     status = str(info.status.value)

@@ -125,7 +125,7 @@ def parts_of(vector: Sequence[float] | None, words: Any) -> dict[str, Any]:
 
 
 def damage_of_point(point: Any) -> RecordDamage | None:
-    """Return what is wrong with a point of a chunk, document or section that has checksums; ``None`` for nothing."""
+    """Return the damage of a chunk's, document's or section's point that has checksums, or ``None``."""
     payload: dict[str, Any] = point.payload
     own = payload[OWN]
     form = _FORMS[own["kind"]]

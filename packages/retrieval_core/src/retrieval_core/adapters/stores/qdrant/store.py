@@ -149,7 +149,7 @@ class QdrantStore(LoadsPackage):
         )
 
     async def describe_collection(self) -> CollectionState | None:
-        """Return what Qdrant says of the collection, also of one that cannot be searched.
+        """Return Qdrant's report on the collection, even if it can't be searched.
 
         Raises:
             IndexNotFoundError: There is no such collection.

@@ -63,7 +63,7 @@ def is_sealed(connection: Connection) -> bool:
 
 
 def seal(connection: Connection) -> None:
-    """Make what an older version of this library left without: tables, checksums and counts."""
+    """Add the tables, checksums and counts that older versions of this library did not write."""
     if not has_seals(connection):
         for statement in filter(str.strip, _TABLES.split(";")):
             connection.execute(statement)
@@ -149,7 +149,7 @@ def _any_text(connection: Connection) -> Generator[None]:
 
 
 class _Damage:
-    """Collects what is wrong with chunks, by their numbers."""
+    """Collects the damage of chunks, by their numbers."""
 
     def __init__(self, connection: Connection, analyzer: Analyzer, document_ids: Collection[str] | None) -> None:
         self._connection = connection
@@ -241,7 +241,7 @@ class _Damage:
                 self._problems.append(f"the index has {there} {name}, and {written} were written")
 
     def told(self) -> StoredDamage:
-        """Return what was found, by ids."""
+        """Return the damage found, by ids."""
         numbers = {*self.changed, *self.strays, *self.of_postings, *self.of_vectors}
         chunks: dict[str, RecordDamage] = {}
         sql = "SELECT number, id, document_id FROM chunks WHERE number IN (SELECT value FROM json_each(?))"

@@ -198,7 +198,7 @@ def rebuild_postings(connection: Connection, analyzer: Analyzer) -> None:
 
 
 def _checksums(postings: _Postings) -> NDArray[np.uint32]:
-    """Return what each posting adds to the checksum of its chunk."""
+    """Return the part of each posting in the checksum of its chunk."""
     terms = np.fromiter(map(crc32, map(str.encode, postings.terms)), np.uint32, len(postings.terms))
     return np.repeat(terms, postings.counts) * postings.frequencies.astype(np.uint32)
 
