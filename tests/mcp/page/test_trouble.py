@@ -96,7 +96,7 @@ def forget_failures(at: Opened) -> None:
 @pytest.mark.parametrize(
     ("trouble", "says"),
     [
-        ("embedder", "Searched by words alone: the model is not there"),
+        ("embedder", "Keyword search only: the model is not there"),
         ("reranker", "Not reranked: fake-reranker: the reranker has no such model"),
         ("deadline", ""),
     ],

@@ -63,7 +63,7 @@ export const INCOMPLETE = "The search was incomplete, and what was searched has 
 
 const PASSING = [0, 429, 500, 503];
 
-const WITHOUT = { __proto__: null, embed: "Searched by words alone", dense: "Without the search by meaning", lexical: "Without the search by words", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
+const WITHOUT = { __proto__: null, embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
 
 function nothing(state, found) {
   if (found.degraded?.length) return h("div", { class: "quiet" }, h("p", {}, INCOMPLETE), h("button", { type: "button", onclick: again }, "Try again"));
