@@ -161,6 +161,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str, str | None]] = {
     "document deleted": (on("DELETE FROM documents WHERE id = 'docs/moon.md'"), "the index lacks it", None),
     "document's title": (on("UPDATE documents SET title = 'x' WHERE id = 'docs/moon.md'"), "title was changed", None),
     "section's path": (on("""UPDATE sections SET path = '["x"]'"""), "section's section was changed", None),
+    "sections deleted": (on("DELETE FROM sections"), "section is missing", None),
     "stray chunk": (
         on(STRAY.format("'stray#0', 'stray', 0")),
         "it was not written by retrieval-core",

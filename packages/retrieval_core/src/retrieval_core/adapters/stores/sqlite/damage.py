@@ -49,6 +49,11 @@ UPDATE state SET chunks = (SELECT count(*) FROM chunks), documents = (SELECT cou
     counted = generation
 """
 _INDEXED = tuple(map(CHUNKS.columns.index, ("title", "section_path", "text")))
+_WITHOUT_SECTION = """
+SELECT DISTINCT document_id FROM chunks WHERE parent_id IS NOT NULL AND parent_id NOT IN (SELECT id FROM sections)
+    AND document_id IN (SELECT id FROM documents WHERE source IN (SELECT source FROM sources))
+"""
+"""Documents of files; chunks that were added one by one may name a section that was never there."""
 _WAITING = "SELECT number FROM late_vectors WHERE generation IS NULL"
 
 
@@ -161,6 +166,7 @@ class _Damage:
         self._bags: dict[int, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._documents: dict[str, list[str]] = {}
+        self._without_section: set[str] = set()
         self._problems: list[str] = []
         self.unsealed = 0
         self.changed: dict[int, tuple[str, ...]] = {}
@@ -229,6 +235,10 @@ class _Damage:
             for name, seal, *row in self._rows(select, "id" if form is DOCUMENT_SEAL else "document_id"):
                 if changed := form.changed(row, seal):
                     self._documents.setdefault(name, []).extend(what + claim for claim in changed)
+        for (name,) in self._connection.execute(_WITHOUT_SECTION):
+            if self._ids is None or name in self._ids:
+                self._documents.setdefault(name, [])
+                self._without_section.add(name)
 
     def compare_counts(self) -> None:
         """Compare how many chunks and documents there are with how many there should be."""
@@ -255,7 +265,12 @@ class _Damage:
             )
         return StoredDamage(
             chunks,
-            {name: RecordDamage(name, tuple(dict.fromkeys(changed))) for name, changed in self._documents.items()},
+            {
+                name: RecordDamage(
+                    name, tuple(dict.fromkeys(changed)), ("section",) if name in self._without_section else ()
+                )
+                for name, changed in self._documents.items()
+            },
             frozenset(self._incomplete()),
             tuple(self._problems),
             self.unsealed,
