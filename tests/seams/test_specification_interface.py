@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def embeddings() -> Any:
 
     class Embeddings(core.Embeddings):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return [(2 * fake._vector(text)).tolist() for text in texts]
+            return (2 * asyncio.run(fake.embed_texts(texts))).tolist()
 
         def embed_query(self, text: str) -> list[float]:
             return self.embed_documents([text])[0]
@@ -204,7 +205,7 @@ def test_every_result_says_what_it_did_without(index: Index, made: pipeline.Retr
     warned = made.retrieve(QUERY, {"prize": {"$ne": 1}})
     assert "'price'" in warned.degraded[0].reason
     searcher = pipeline.VectorSearcher(pipeline.SearchConfig(score_threshold=0.0), index.store)
-    vector = FakeEmbedder(DIMENSION)._vector(QUERY).tolist()
+    vector = asyncio.run(FakeEmbedder(DIMENSION).embed_query(QUERY)).tolist()
     assert searcher.search(vector).degraded == ()
     assert "'price'" in searcher.search(vector, {"prize": {"$ne": 1}}).degraded[0].reason
     compressor = pipeline.ContextCompressor(pipeline.CompressorConfig(), Broken())
