@@ -78,8 +78,9 @@ def find_contradiction(sentence: str, quotes: Sequence[str]) -> Contradiction | 
     if not parts or _shared(words, everything) < LEAST_SHARED:
         return None
     known = {(figure.value, _digits(figure.value)) for figure in _figures(everything)}
-    said = {figure.value for figure in _figures(words)}
-    for figure in _figures(words):
+    figures = list(_figures(words))
+    said = {figure.value for figure in figures}
+    for figure in figures:
         if any(figure.value == value or _digits(figure.value) == digits != "" for value, digits in known):
             continue
         for part, tokens in parts:

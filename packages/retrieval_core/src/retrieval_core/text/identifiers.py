@@ -32,6 +32,8 @@ _PROSE = re.compile(
     r"|\d\d?:\d\d(?::\d\d)?"  # times
 )
 _SIGNS = re.compile(r"[-_]+")
+_FEW = 5
+"""Up to so many code points, an identifier must stand by itself: ``9.4`` is not in ``19.45``."""
 
 
 def identifiers_in(query: str) -> tuple[str, ...]:
@@ -56,10 +58,6 @@ def absent_from(identifiers: Iterable[str], texts: Iterable[str]) -> tuple[str, 
         if not any(map(_pattern_of(each).search, folded))
         and not any(_SIGNS.sub("", each.casefold()) in text for text in squeezed if len(each) > _FEW)
     )
-
-
-_FEW = 5
-"""Up to so many code points, an identifier must stand by itself: ``9.4`` is not in ``19.45``."""
 
 
 def _pattern_of(identifier: str) -> re.Pattern[str]:
