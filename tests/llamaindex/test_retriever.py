@@ -234,7 +234,7 @@ def test_a_filter_that_nothing_can_pass_is_told(
     for number, (filters, told) in enumerate(
         [
             (MetadataFilters(filters=[contains]), "'title' is text in all 6 passages that have it, and $contains"),
-            ({"kidn": "moon"}, "no passage has a field 'kidn'; did you mean 'kind'?"),
+            ({"kidn": "moon"}, "no chunk has a field 'kidn'; did you mean 'kind'?"),
         ],
         start=1,
     ):

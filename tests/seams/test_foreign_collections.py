@@ -139,7 +139,12 @@ def service(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield a function that fills one of the two services with payloads."""
     made = QdrantService() if request.param == "qdrant" else PineconeService(DIMENSION)
     with WireServer(made) as server:
-        yield lambda payload: (qdrant if request.param == "qdrant" else pinecone)(server, payload)
+        fill = qdrant if request.param == "qdrant" else pinecone
+
+        def filled(payload: list[dict[str, Any]]) -> Written:
+            return fill(server, payload)
+
+        yield filled
 
 
 def search(index: Index, **more: Any) -> list[Any]:

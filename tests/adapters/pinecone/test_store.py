@@ -20,7 +20,7 @@ from retrieval_core.errors import (
     StoreError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest, SourceState, StoreInfo
+from retrieval_core.ports import ChunkRange, CollectionState, FetchRequest, SearchRequest, SourceState, StoreInfo
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_vector, chunk, document, put, unit, units
@@ -68,7 +68,14 @@ def test_a_store_describes_the_index() -> None:
     async def test(store: PineconeStore) -> None:
         await put(store, chunk("a", document="d"), chunk("b", document="e"), documents=(document("d"),))
         assert await store.describe() == StoreInfo(
-            f"Pinecone index {server.url}, namespace __default__", None, None, 2, 2, frozenset({"dense"}), OPERATORS
+            f"Pinecone index {server.url}, namespace __default__",
+            None,
+            None,
+            2,
+            2,
+            frozenset({"dense"}),
+            OPERATORS,
+            collection=CollectionState(DIMENSION, "Cosine", 2, 2, "green"),
         )
 
     with WireServer(PineconeService(DIMENSION)) as server:

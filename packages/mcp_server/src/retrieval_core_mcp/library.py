@@ -14,7 +14,7 @@ from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreEr
 from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.documents import fields_of, joined, kept, may_see
 from retrieval_core_mcp.progress import StageProgress
-from retrieval_core_mcp.tenancy import narrowed, own_degraded, own_pack, own_result
+from retrieval_core_mcp.tenancy import narrowed, own_answer, own_pack, own_result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -199,8 +199,8 @@ class Library:
         """Answer a question, as :meth:`retrieval_core.Index.aanswer` does; see :meth:`search`."""
         asked = narrowed(filters, condition)
         answer, notice = await self._ask(None, lambda engine, by: engine.aanswer(query, asked, mode=by))
-        degraded = answer.degraded if condition is None else own_degraded(answer.degraded)
-        return replace(answer, degraded=(*notice, *degraded))
+        answer = answer if condition is None else own_answer(answer)
+        return replace(answer, degraded=(*notice, *answer.degraded))
 
     async def analyzer(self) -> Analyzer:
         """Return what turns the words of the index into terms."""

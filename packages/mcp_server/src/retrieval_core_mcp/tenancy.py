@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from retrieval_core.types import AnswerEvent, ContextPack, Degradation, Hit, RetrievalResult, StageRecord
+    from retrieval_core.types import Answer, AnswerEvent, ContextPack, Degradation, Hit, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
 
@@ -93,11 +93,15 @@ def own_event(event: AnswerEvent) -> AnswerEvent:
         case RetrievalDone(pack=pack) if pack is not None:
             return replace(event, pack=own_pack(pack))
         case AnswerDone(answer=answer):
-            pack = None if answer.pack is None else own_pack(answer.pack)
-            stages, degraded = own_stages(answer.stages), own_degraded(answer.degraded)
-            return replace(event, answer=replace(answer, pack=pack, stages=stages, degraded=degraded))
+            return replace(event, answer=own_answer(answer))
         case _:
             return event
+
+
+def own_answer(answer: Answer) -> Answer:
+    """Return an answer without what it says of more than its passages."""
+    pack = None if answer.pack is None else own_pack(answer.pack)
+    return replace(answer, pack=pack, stages=own_stages(answer.stages), degraded=own_degraded(answer.degraded))
 
 
 def own_stages(records: Iterable[StageRecord]) -> tuple[StageRecord, ...]:

@@ -71,6 +71,7 @@ def test_the_kits_result_has_a_value_in_every_field() -> None:
             record.failed[0],
             result.rewrites[0],
             result.evaluation,
+            result.relevance,
             first.evidence,
             first.found_by[0],
         ),
@@ -83,8 +84,8 @@ def test_the_kits_result_has_a_value_in_every_field() -> None:
         for field in fields(value)
         if getattr(value, field.name) not in (None, (), "", {}, False)
     }
-    # The chunk counts from 0; where a result came from has a test of its own.
-    assert empty == {("Chunk", "chunk_index"), ("RetrievalResult", "from_cache")}
+    # The chunk counts from 0 and lacks no field; where a result came from has a test of its own.
+    assert empty == {("Chunk", "chunk_index"), ("Chunk", "missing_fields"), ("RetrievalResult", "from_cache")}
 
 
 @settings(max_examples=times(100))

@@ -35,6 +35,7 @@ from retrieval_core.types import (
     Hit,
     Origin,
     PageSpan,
+    Relevance,
     RetrievalResult,
     RewriteResult,
     Scores,
@@ -119,6 +120,16 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
         ),
         rewrites=(RewriteResult(query, text, 1, text, 0.5), RewriteResult(query, text, 2, "")),
         evaluation=EvaluationScores(0.5, 0.25, {"context_precision": text}, Usage(3, 4)),
+        relevance=Relevance(
+            0.125,
+            is_unlikely=True,
+            unknown=(text,),
+            is_of_another_language=True,
+            explanation=text,
+            coverage=0.5,
+            cosine=0.75,
+            margin=0.25,
+        ),
     )
 
 

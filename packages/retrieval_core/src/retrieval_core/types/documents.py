@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import sha256
 from math import isfinite
 from reprlib import repr  # noqa: A004 - shortens long values
@@ -16,6 +16,7 @@ from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime  # not at run time: the cache's codec puts its own form of it in this place
 
     import numpy as np
     from numpy.typing import NDArray
@@ -204,7 +205,7 @@ class Document:
             object.__setattr__(self, "source", self.id)
         if not self.content_hash:
             object.__setattr__(self, "content_hash", content_hash(self.text))
-        if not isinstance(self.timestamp, (datetime, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(self.timestamp, (dt.datetime, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise wrong_type(self, "timestamp", "a datetime or None")
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
@@ -315,7 +316,7 @@ class Chunk:
             _checked_pair(self, "row_range")
         if self.item_range is not None:
             _checked_pair(self, "item_range")
-        if self.timestamp is not None and not isinstance(self.timestamp, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if self.timestamp is not None and not isinstance(self.timestamp, dt.datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise wrong_type(self, "timestamp", "a datetime or None")
 
     @property

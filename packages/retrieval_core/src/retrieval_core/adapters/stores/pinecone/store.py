@@ -301,7 +301,7 @@ class PineconeStore(LoadsPackage):
         found: dict[str, RecordDamage] = {}
         unsealed = 0
         async for record_id, record in self._connection.matching(self._namespace, condition):
-            metadata = record.metadata or {}
+            metadata: dict[str, Any] = record.metadata or {}
             if RECORD not in metadata:
                 continue
             try:
