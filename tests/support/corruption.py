@@ -59,9 +59,13 @@ class Damage:
         return sorted(self.stored(document_id).chunks.values(), key=lambda chunk: chunk.chunk_index)
 
     def replace(self, document_id: str, chunks: Sequence[Chunk]) -> None:
-        """Store a document as it is with other chunks."""
-        documents = tuple(self.stored(document_id).documents.values())
-        self.index.sync.run(self.index.store.upsert(Change(chunks=tuple(chunks), documents=documents)))
+        """Store a document and its sections as they are with other chunks."""
+        stored = self.stored(document_id)
+        named = {chunk.parent_id for chunk in (*stored.chunks.values(), *chunks) if chunk.parent_id is not None}
+        request = FetchRequest(section_ids=tuple(sorted(named)))
+        sections = tuple(self.index.sync.run(self.index.store.fetch(request)).sections.values())
+        change = Change(chunks=tuple(chunks), documents=tuple(stored.documents.values()), sections=sections)
+        self.index.sync.run(self.index.store.upsert(change))
 
 
 def swapped(chunks: list[Chunk], place: int, _offset: int) -> list[Chunk]:
