@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import Answer, Document, RetrievalConfig, load_config, open_index
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from retrieval_core.ports import CompletionRequest
+
+pytestmark = needs_tokenizer
 
 PAGE = (
     "It is not possible to restore a backup while the server runs. "

@@ -14,6 +14,7 @@ import pytest
 from retrieval_core import Chunk, load_config, open_index
 from retrieval_core.compat.retrieval_tests import RetrievalQuery, RetrievalTester
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +83,7 @@ def test_a_filter_by_content_looks_far_enough(tmp_path: Path) -> None:
         assert found(opened, {"content": {"$text": "entirely"}}, top_k=1) == ["far#0"]
 
 
+@needs_tokenizer
 @pytest.mark.parametrize(
     "filters",
     [{"brnd": "open"}, {"brnd": {"$ne": "open"}}, {"$or": [{"brnd": "open"}, {"source": URL}]}],

@@ -17,13 +17,12 @@ from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
-import httpx
 import pytest
 
-from mcp import Client
 from retrieval_core import Chunk, Document, RetrievalConfig, open_index
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError, UnreadableFileError
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.extras import needs_tokenizer
 from support.http_process import http_process
 from support.processes import RETRIEVAL, with_our_modules
 
@@ -150,6 +149,7 @@ def test_a_search_before_the_first_documents_are_there(tmp_path: Path) -> None:
         assert "0 of 250 files indexed so far" in ended.stderr
 
 
+@needs_tokenizer
 def test_a_search_of_the_first_documents(tmp_path: Path) -> None:
     """It finds what there is, and says how much of the index that is."""
     with indexing(tmp_path, batches=1) as index:
@@ -165,12 +165,16 @@ def test_a_search_of_the_first_documents(tmp_path: Path) -> None:
 def test_servers_say_how_far_indexing_is(tmp_path: Path) -> None:
     """MCP and HTTP do so before the first documents are there and after; nobody is told to run a command."""
     pytest.importorskip("retrieval_core_mcp")
+    import httpx2
+
+    from mcp import Client
+
     for batches, expected in ((0, "0 of 250 files indexed so far"), (1, PART)):
         folder = tmp_path / str(batches)
         folder.mkdir()
         environment = {"RETRIEVAL_EMBEDDER__KIND": "retrieval_core.testing.fakes:FakeEmbedder"}
         with indexing(folder, batches=batches), http_process(folder=folder, environment=environment) as service:
-            said = httpx.post(f"{service.url}/v1/search", json={"query_text": "star"}, timeout=PATIENCE).text
+            said = httpx2.post(f"{service.url}/v1/search", json={"query_text": "star"}, timeout=PATIENCE).text
             assert re.search(expected, said)
 
             async def search(url: str) -> str:
@@ -185,6 +189,8 @@ def test_servers_say_how_far_indexing_is(tmp_path: Path) -> None:
 def test_the_tool_index_path_removes_a_deleted_file(tmp_path: Path) -> None:
     """It reports one document as removed; a path that nobody knows is refused."""
     pytest.importorskip("retrieval_core_mcp")
+    from mcp import Client
+
     environment = {"RETRIEVAL_EMBEDDER__KIND": "retrieval_core.testing.fakes:FakeEmbedder"}
     (tmp_path / "moon.md").write_text("The moon is far.")
     with http_process("--allow-writes", folder=tmp_path, environment=environment) as service:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from retrieval_core import Document, load_config, open_index
 from retrieval_core.text.quotes import find_quote
 from retrieval_core.types import Citation, Quote
+from support.extras import needs_tokenizer
 from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def test_python_says_the_same(folder: Path) -> None:
     assert all(bool(each.found) == (each.verdict == "equivalent") for each in checks)
 
 
+@needs_tokenizer
 def test_the_command_line_says_the_same(folder: Path) -> None:
     """In the JSON of checked contexts."""
     command = [*RETRIEVAL, "context", "port", "--index", "index.db", "--config", "config.toml", "--json"]

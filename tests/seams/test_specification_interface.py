@@ -15,6 +15,7 @@ from retrieval_core.compat import retrieval_tests as file
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,7 @@ def test_a_plain_client_decomposes_and_imagines() -> None:
     assert QUERY in client.asked[0][0]
 
 
+@needs_tokenizer
 def test_a_plain_client_answers(tmp_path: Path) -> None:
     """With the generation model, piece by piece, and with the custom prompt of the file filled."""
     client = PromptClient("Two days [1].")
@@ -154,6 +156,7 @@ def test_a_plain_client_answers(tmp_path: Path) -> None:
     assert asked.count("The battery lasts two days.") == 1
 
 
+@needs_tokenizer
 def test_placeholders_in_data_stay_as_they_are(tmp_path: Path) -> None:
     """A query that contains a placeholder is not filled in turn."""
     config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})

@@ -11,6 +11,7 @@ import pytest
 
 from retrieval_core import RetrievalPipeline, load_config, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -135,6 +136,7 @@ def test_a_store_whose_vector_search_hangs_leaves_its_keyword_hits(tmp_path: Pat
     assert "dense" in stages(result.degraded)
 
 
+@needs_tokenizer
 def test_a_language_model_leaves_an_extracted_answer(tmp_path: Path) -> None:
     """The answer is made of the passages, and says what it falls back to; what comes too late is not part of it."""
 

@@ -14,6 +14,7 @@ import pytest
 from retrieval_core import FederatedIndex, RetrievalPipeline, load_config, open_index
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,10 @@ def retrieval(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("command", ["search", "context", "answer"])
+@pytest.mark.parametrize(
+    "command",
+    ["search", pytest.param("context", marks=needs_tokenizer), pytest.param("answer", marks=needs_tokenizer)],
+)
 def test_the_command_line_calls_a_timeout_a_timeout(folder: Path, command: str) -> None:
     """It prints what timed out, after how long and what to set, and ends with the code of failures."""
     done = retrieval(folder, command, "zebra crossing")
