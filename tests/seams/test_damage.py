@@ -409,3 +409,19 @@ def test_the_service_over_http_shows_the_same_verdict(folder: Path) -> None:
     assert (told["matches"], told["validation_passed"]) == (True, False)
     assert "its vector was changed" in told["mismatch_details"]
     assert "its title was changed" in told["mismatch_details"]
+
+
+def test_a_count_that_is_wrong_is_reported_without_a_name(tmp_path: Path) -> None:
+    """A problem of the whole index belongs to no document, and one thing is counted in the singular."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/moon.md").write_text("# The moon\n\nIt goes round the earth.\n", encoding="utf-8")
+    assert run(tmp_path, "index", "docs")[0] == 0
+    code, told = run(tmp_path, "verify")
+    assert code == 0
+    assert told.startswith("1 document, 1 chunk compared: none differs")
+    sql(tmp_path, "DELETE FROM documents")
+    code, told = run(tmp_path, "verify")
+    assert code == 1
+    assert "the index has 0 documents, and 1 were written" in told
+    assert "None" not in told
+    assert "1 chunks" not in told

@@ -155,11 +155,17 @@ def test_the_server_warns_over_http_and_mcp(files: tuple[str, str]) -> None:
     assert told["results"]
     assert ["'brand'" in entry["reason"] for entry in told["degraded"]] == [True]
 
-    async def conversation() -> Any:
+    async def conversation() -> list[Any]:
         arguments = ["-m", "retrieval_core_mcp", "--index", place, "--config", config]
         async with Client(stdio_client(StdioServerParameters(command=sys.executable, args=arguments))) as client:
-            return await client.call_tool("search", {"query": QUERY, "filters": {"brnd": {"$ne": "x"}}})
+            search = await client.call_tool("search", {"query": QUERY, "filters": {"brnd": {"$ne": "x"}}})
+            misspelt = {"query": QUERY, "filters": {"brnd": "x"}}
+            return [search, *[await client.call_tool(name, misspelt) for name in ("search", "retrieve_context")]]
 
-    told = asyncio.run(conversation()).structured_content
+    search, *empty = asyncio.run(conversation())
+    told = search.structured_content
     assert told["results"]
     assert ["'brand'" in line for line in told["degraded"]] == [True]
+    for answer in empty:  # a complete search, that the filter left nothing of
+        assert "Nothing was found" in answer.content[0].text
+        assert "incomplete" not in answer.content[0].text

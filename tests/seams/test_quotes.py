@@ -40,6 +40,8 @@ EQUIVALENT = [
     "See the user guide for information on firewalls",
     "See  the\nuser guide",
     "To open a port […] The default policy is",
+    "“To open a port … The default policy is”",
+    '"To open a port [...] The default policy is"',
     "To open a port ... for information on firewalls",
     "To open a port, … The moon is 384,400 km away",
     "[T]he default policy",

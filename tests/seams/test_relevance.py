@@ -177,6 +177,33 @@ def test_a_question_in_another_language_is_said_to_be_one(index_file: Path) -> N
     assert answer.kind != "abstained"
 
 
+def test_a_question_in_the_language_of_one_document_is_not_called_foreign(tmp_path: Path) -> None:
+    """English questions over English and German documents are in a language of the documents."""
+    german = [
+        "„Grüße“: Lieferung für 30 € möglich",
+        "Rückgabe nur mit Öffnungsbeleg…",
+        "Öffnungszeiten: Montag bis Freitag von 9 bis 17 Uhr. Während der Ferien ist das Geschäft geschlossen.",
+    ]
+    with open_index(tmp_path / "mixed.db") as index:
+        index.add_documents([Document(f"de-{number}", text) for number, text in enumerate(german)])
+        index.add_documents([Document(name, text) for name, text in PAGES.items()])
+        relevance = index.retrieve("Who founded the company?", top_k=8).relevance
+    assert relevance is not None
+    assert not relevance.is_of_another_language
+    assert relevance.is_unlikely
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense"])
+def test_an_unknown_identifier_is_not_called_a_stop_word(index_file: Path, mode: Any) -> None:
+    """The explanation names it among what the query has no words besides."""
+    with open_index(index_file) as index:
+        relevance = index.retrieve("What does BERTH_QUANTUM_MODE do?", mode=mode).relevance
+    assert relevance is not None
+    assert relevance.unknown == ("BERTH_QUANTUM_MODE",)
+    assert "only stop words" not in relevance.explanation
+    assert "unknown identifiers" in relevance.explanation
+
+
 def test_the_command_line_says_it_first(index_file: Path) -> None:
     """``search`` and ``answer`` print the note before anything else; their JSON has it too."""
     found = command(index_file, "search", UNKNOWN)

@@ -121,12 +121,12 @@ def test_what_cannot_be_compared(shell: Shell) -> None:
     (shell.folder / "docs/sun.md").unlink()
     result = shell("verify")
     assert result.exit_code == 0
-    assert "! 1 files are not there any more" in result.stdout
+    assert "! 1 file is not there any more" in result.stdout
     with open_index(config=shell.config) as index:
         index.add([Chunk("alone#0", "alone", "A chunk without a document.")])
     result = shell("verify")
     assert result.exit_code == 2
-    assert "! 1 chunks have nothing to be compared with" in result.stdout
+    assert "! 1 chunk has nothing to be compared with" in result.stdout
     shell.damage("changed")
     assert shell("verify").exit_code == 1
 

@@ -288,7 +288,8 @@ class SearchPage:
         elif self.first:
             lines.append(f"There are no more passages for: {question}")
         elif not self.found.hits:
-            told = "The search was incomplete and has no results" if self._degraded else "Nothing was found"
+            is_whole = all(entry.stage == "filter" for entry in self.found.degraded)
+            told = "Nothing was found" if is_whole else "The search was incomplete and has no results"
             lines.append(f"{told} for: {question}\n{self._note or self.advice}")
         if any(text.endswith(MARK) for text in texts):
             lines.append(f"{MARK.strip()} marks a cut: fetch the passage by what stands behind Doc:, or its id.")

@@ -126,14 +126,15 @@ def print_integrity(report: IntegrityReport) -> None:
     for chunk in report.mismatches:
         console.print(Text(harmless(f"✗ {chunk.chunk_id}: {chunk.mismatch_details}"), style="red"), soft_wrap=True)
     for document in report.differences:
-        told = f"✗ {document.document_id or document.source}: {document.problem}"
+        name = document.document_id or document.source
+        told = f"✗ {name}: {document.problem}" if name else f"✗ {document.problem}"
         if (parted := document.difference) is not None:
             told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
         console.print(Text(harmless(told), style="red"), soft_wrap=True)
     if report.unverifiable:
-        told = (
-            f"! {report.unverifiable:,} chunks have nothing to be compared with: neither a text that is kept nor a file"
-        )
+        count = report.unverifiable
+        have = f"{count:,} chunk{'s have' if count != 1 else ' has'}"
+        told = f"! {have} nothing to be compared with: neither a text that is kept nor a file"
         console.print(Text(told, style="yellow"), soft_wrap=True)
     if report.unsealed:
         told = (
@@ -142,10 +143,13 @@ def print_integrity(report: IntegrityReport) -> None:
         )
         console.print(Text(told, style="yellow"), soft_wrap=True)
     if report.absent_sources:
-        told = f"! {len(report.absent_sources):,} files are not there any more; what is kept of them was compared"
+        count = len(report.absent_sources)
+        are, them = ("files are", "them") if count != 1 else ("file is", "it")
+        told = f"! {count:,} {are} not there any more; what is kept of {them} was compared"
         console.print(Text(told, style="yellow"), soft_wrap=True)
     found = len(report.mismatches) + len(report.differences)
-    told = f"{report.documents:,} documents, {report.chunks:,} chunks compared: "
+    told = f"{report.documents:,} document{'s' * (report.documents != 1)}, "
+    told += f"{report.chunks:,} chunk{'s' * (report.chunks != 1)} compared: "
     told += f"{found:,} differ{'s' * (found == 1)}" if found else "none differs"
     if report.repaired:
         told += f", {len(report.repaired):,} document{'s' * (len(report.repaired) != 1)} repaired"

@@ -31,11 +31,12 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
-    """Return whether a query is clearly in another language than some texts.
+    """Return whether a query is clearly in another language than all of some texts.
 
     Only English texts are recognised well enough: of others, a query is in another language if it is English.
     """
-    texts = " ".join(texts)[:_SAMPLE]
+    each = list(texts)
+    texts = " ".join(each)[:_SAMPLE]
     language = _language_of(texts)
     words = [word.casefold() for word in _WORD.findall(query)]
     if language is None or not words:
@@ -44,6 +45,8 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
         return not any(word[0] > _LATIN for word in _WORD.findall(texts))
     english = sum(word in STOP_WORDS for word in words) / len(words)
     found = _language_of(query)
+    if any(_language_of(text[:_SAMPLE]) == found for text in each):
+        return False
     if language != ENGLISH:
         return found == ENGLISH and english > MOST_STOP_WORDS
     is_marked = not "".join(words).isascii() or any(map(_FUNCTION_WORDS.fullmatch, words))

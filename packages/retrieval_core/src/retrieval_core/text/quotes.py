@@ -150,7 +150,7 @@ def _forms(quote: str) -> Iterator[list[list[str]]]:
     whole = [token.text for token in _tokens(plain)]
     seen: list[list[list[str]]] = []
     for tokens in (whole, _without_numbers(_tokens(plain))):
-        for form in ([tokens], _parts(tokens)):
+        for form in ([tokens], _parts(tokens), _parts(_unquoted(tokens))):
             bare = [_unquoted(part) for part in form]
             for each in (form, bare, [*bare[:-1], _without_end(bare[-1])] if bare else []):
                 parts = [part for part in each if part]

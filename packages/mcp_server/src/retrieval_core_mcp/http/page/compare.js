@@ -1,6 +1,6 @@
 import { fill, h } from "./dom.js";
 import { connect } from "./lines.js";
-import { INCOMPLETE, explained, problems, search, without } from "./passages.js";
+import { INCOMPLETE, explained, isIncomplete, problems, search, without } from "./passages.js";
 import { lastReport } from "./report.js";
 import { change, openChunk, question } from "./state.js";
 
@@ -31,7 +31,7 @@ function keyOf(hit) {
 function column(name, found, beside) {
   const places = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
   const entry = (hit) => h("li", { "data-key": keyOf(hit) }, h("button", { class: "link", onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, places.get(keyOf(hit))));
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, found.degraded?.length ? INCOMPLETE : "Nothing was found."));
+  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, isIncomplete(found) ? INCOMPLETE : "Nothing was found."));
 }
 
 function moved(here, there) {

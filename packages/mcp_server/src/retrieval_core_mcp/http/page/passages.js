@@ -61,12 +61,15 @@ export function without(found) {
 
 export const INCOMPLETE = "The search was incomplete, and what was searched has no results.";
 
+// A warning about a filter is no failure of the search.
+export const isIncomplete = (found) => (found.degraded ?? []).some(({ stage }) => stage !== "filter");
+
 const PASSING = [0, 429, 500, 503];
 
-const WITHOUT = { __proto__: null, embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
+const WITHOUT = { __proto__: null, filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
 
 function nothing(state, found) {
-  if (found.degraded?.length) return h("div", { class: "quiet" }, h("p", {}, INCOMPLETE), h("button", { type: "button", onclick: again }, "Try again"));
+  if (isIncomplete(found)) return h("div", { class: "quiet" }, h("p", {}, INCOMPLETE), h("button", { type: "button", onclick: again }, "Try again"));
   return h("div", { class: "quiet" }, h("p", {}, "Nothing was found."),
     state.filters ? h("p", {}, "The filter may be too narrow. ", h("button", { class: "link", onclick: () => change({ filters: "" }) }, "Ask without it")) : h("p", {}, "Is there anything in the index? ", h("button", { class: "link", onclick: () => change({ view: "index" }) }, "Look at it")));
 }

@@ -309,7 +309,7 @@ def _explained(signals: Signals, read: int) -> Iterator[str]:
     if signals.cosine is not None:
         yield f"The best cosine of query and chunk is {signals.cosine:.2f}, {signals.margin:.2f} above the mean."
     if signals.coverage is None:
-        yield "The query has only stop words, so that the words of the chunks say nothing."
+        yield "The query has no words but stop words and unknown identifiers, so only the cosine counts."
     else:
         first = "The first chunk" if read == 1 else f"The best of the first {read} chunks"
         weight = ", rare ones weighing more" if signals.is_weighted else ""
