@@ -131,12 +131,14 @@ def test_the_command_line_marks_it(index_file: Path, tmp_path: Path) -> None:
     settings = ("--set", "embedder.kind=none", "--set", "search.mode=lexical", "--set", "answer.abstain_below=0")
     line = [sys.executable, "-m", "retrieval_core.cli", "answer", QUESTION, "--index", str(index_file), *settings]
     line += ["--set", "llm.kind=test_contradicted:write_contradicted"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    folders = (Path(__file__).parent, Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
 
     def run(*more: str) -> str:
         ended = subprocess.run(
             [*line, *more], capture_output=True, text=True, check=False, cwd=tmp_path, encoding="utf-8", env=environment
         )
+        assert ended.stdout, ended.stderr
         return ended.stdout
 
     shown = run()
