@@ -37,6 +37,13 @@ AXE = "axe-core@4.10.3"
 """What looks for obstacles in the page, for those who hear it or use no mouse."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """What the page is tried in, by the names that it is installed as."""
+GITHUB_FILES = {
+    "dependabot": ".github/dependabot.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-workflows": ".github/workflows/*.yml",
+}
+"""The schema of each file that GitHub reads, as check-jsonschema calls it."""
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -76,12 +83,22 @@ def other_pythons() -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run all tests with the running interpreter, the examples of the documentation among them."""
+    """Run the fast tests with the running interpreter, the examples of the documentation among them."""
     session.install(
         *editable(),
         *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
-    session.run("pytest", *PARALLEL, *session.posargs)
+    session.run("pytest", *PARALLEL, *(session.posargs or ("-m", "not slow")))
+
+
+@nox.session(venv_backend="none")
+def full(session: nox.Session) -> None:
+    """Run what ``tests`` leaves out: the slow tests, in the same environment, and every other check of a change."""
+    session.notify("tests", ["-m", "slow"])
+    for check in ("lint", "types", "site", "core_alone", "plugin_alone", "mcp_alone", "schemathesis", "conformance"):
+        session.notify(check)
+    for check in ("page", "llama", "release"):
+        session.notify(check)
 
 
 @nox.session(python=other_pythons()[-1:] or None)
@@ -92,15 +109,17 @@ def core_alone(session: nox.Session) -> None:
     """
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     session.install("--force-reinstall", f"retrieval-core @ {core}", *group("test"))
-    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
+    session.run("pytest", *PARALLEL, *(session.posargs or ("tests",)), env=QUICK)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and formatting."""
+    """Check style, formatting, and the files that GitHub reads."""
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    for schema, files in GITHUB_FILES.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *sorted(map(str, ROOT.glob(files))))
 
 
 @nox.session
@@ -250,7 +269,7 @@ def coverage(session: nox.Session) -> None:
     )
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
-    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs, env=at_random)
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *(session.posargs or ("tests",)), env=at_random)
     session.run("coverage", "combine", "--quiet")
     if not session.posargs:
         session.run("coverage", "report", "--fail-under=95")
@@ -271,7 +290,7 @@ def build(session: nox.Session) -> None:
         f"retrieval-core-mcp @ {server}",
         *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
     )
-    session.run("pytest", *PARALLEL, *session.posargs, env=QUICK)
+    session.run("pytest", *PARALLEL, *(session.posargs or ("tests",)), env=QUICK)
 
 
 @nox.session

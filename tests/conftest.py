@@ -22,6 +22,12 @@ settings.register_profile("quick", settings.get_profile("here"), max_examples=20
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out the slow tests if neither a path nor a marker is given."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
+        config.option.markexpr = "not slow"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def blocking_calls_fail() -> Iterator[None]:
     """Make every blocking call that the library makes on an event loop an error."""

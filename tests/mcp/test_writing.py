@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,8 @@ def test_a_folder_is_indexed_with_progress(notes: Path) -> None:
 )
 def test_nothing_else_is_indexed(notes: Path, path: str) -> None:
     """What lies elsewhere, by whatever way, is answered as what is not there; nothing of it is told."""
+    if path in {"link.md", "circle"} and sys.platform == "win32":
+        pytest.skip("links need rights there")
     if path == "link.md":
         (notes / path).symlink_to(notes.parent / "private" / "secret.md")
     if path == "circle":

@@ -227,6 +227,7 @@ class TestLoading:
 
 @pytest.mark.model
 @needs_extra
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 class TestFolder:
     """A model from a folder of the configuration."""
 
