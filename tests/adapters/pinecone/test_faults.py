@@ -48,6 +48,7 @@ CALLS: dict[str, tuple[str, Callable[[PineconeStore], Coroutine[Any, Any, Any]]]
     "upsert": ("/vectors/upsert", lambda store: put(store, chunk("new", document="d"))),
     "sources": ("/vectors/fetch_by_metadata", lambda store: store.sources()),
     "documents_of": ("/vectors/fetch_by_metadata", lambda store: store.documents_of("source")),
+    "document_ids": ("/vectors/fetch_by_metadata", lambda store: store.document_ids()),
     "delete": ("/vectors/fetch_by_metadata", lambda store: store.delete(["d"])),
 }
 """Each call, and the path of the first request that it makes once the store knows its index."""

@@ -62,6 +62,7 @@ CALLS: dict[str, tuple[str, Callable[[QdrantStore], Coroutine[Any, Any, Any]]]] 
     "upsert": (f"{POINTS}/batch", lambda store: put(store, chunk("new", document="d"))),
     "sources": (f"{POINTS}/scroll", lambda store: store.sources()),
     "documents_of": (f"{POINTS}/scroll", lambda store: store.documents_of("source")),
+    "document_ids": (f"{POINTS}/scroll", lambda store: store.document_ids()),
     "delete": (f"{POINTS}/count", lambda store: store.delete(["d"])),
     "count": (f"{POINTS}/count", lambda store: store.count_chunks(Eq("a", 1))),
     "fields": (f"{POINTS}/scroll", lambda store: store.fields(10)),

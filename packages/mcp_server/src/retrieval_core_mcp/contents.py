@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from retrieval_core.errors import NotYetEmbeddedError
-from retrieval_core.ports import AddsVectors, Catalog, CountsChunks, FetchRequest, FieldCatalogue, SearchRequest
-from retrieval_core.ports.stores import ChunkRange
+from retrieval_core.errors import NotYetEmbeddedError, StoreError
+from retrieval_core.ports import (
+    AddsVectors,
+    Catalog,
+    ChunkRange,
+    CountsChunks,
+    FetchRequest,
+    FieldCatalogue,
+    ListsDocuments,
+    SearchRequest,
+)
 from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
@@ -140,14 +149,17 @@ async def contents_of(index: Index, condition: Filter | None) -> Contents:
 async def documents_of(index: Index, condition: Filter | None) -> list[str]:
     """Return the ids of documents that a caller may see, in order.
 
-    Those that came from files are known by the catalogue. All others, and those of a caller who may see a part of the
-    passages, are found by their passages, of which at most :data:`MOST_LISTED` are looked at.
+    A caller who may see only some chunks gets the documents of these, of which at most :data:`MOST_LISTED` are read.
+    The same holds for a store that cannot list its documents.
 
     Raises:
         RetrievalError: The index cannot be read.
     """
-    info = await index.adescribe()
     store = index.store
+    if condition is None and isinstance(store, ListsDocuments):
+        with suppress(StoreError):  # another program filled it
+            return sorted(await store.document_ids())
+    info = await index.adescribe()
     names = set(await _of_files(store)) if condition is None and isinstance(store, Catalog) else set[str]()
     if condition is not None or len(names) < info.documents:
         async for chunks in _passages(index, info, condition, MOST_LISTED):

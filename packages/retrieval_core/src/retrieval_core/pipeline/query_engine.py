@@ -20,7 +20,7 @@ from retrieval_core.run.lazy import Lazy
 from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Message, Store, TokenCounter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Answer, AnswerEvent, Citation, CitationCheck, ContextPack, Query
+    from retrieval_core.types import Answer, AnswerEvent, Citation, CitationCheck, ContextPack, DocumentInfo, Query
 
     History = Sequence[Message | Mapping[str, Any]]
 
@@ -244,6 +244,56 @@ class QueryEngine(Lifecycle):
             return AnswerEvidence(result, pack)
 
         return find
+
+    def documents(self) -> Iterator[DocumentInfo]:
+        """List the documents in the index, ordered by id, without their texts.
+
+        Documents are read page by page while you iterate, so large indexes need little memory. Documents of several
+        indexes are listed index by index; ``source_index`` is the name of the index.
+
+        Yields:
+            One :class:`~retrieval_core.types.DocumentInfo` per document, with ``id``, ``title``, ``source``,
+            ``chunks`` (number of chunks), ``metadata`` and ``timestamp``.
+
+        Raises:
+            IndexNotFoundError: The index does not exist yet.
+            StoreError: The index can't be read, or its store can't list documents, such as a Qdrant collection that
+                another program filled.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                for document in index.documents():
+                    print(document.id, document.chunks)
+        """
+        return in_step(self.sync, self.adocuments())
+
+    def adocuments(self) -> AsyncGenerator[DocumentInfo]:
+        """List the documents in the index, ordered by id, without their texts.
+
+        Documents are read page by page while you iterate, so large indexes need little memory. Documents of several
+        indexes are listed index by index; ``source_index`` is the name of the index.
+
+        Yields:
+            One :class:`~retrieval_core.types.DocumentInfo` per document, with ``id``, ``title``, ``source``,
+            ``chunks`` (number of chunks), ``metadata`` and ``timestamp``.
+
+        Raises:
+            IndexNotFoundError: The index does not exist yet.
+            StoreError: The index can't be read, or its store can't list documents, such as a Qdrant collection that
+                another program filled.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                async for document in index.adocuments():
+                    print(document.id, document.chunks)
+        """
+        from retrieval_core.pipeline.documents import list_documents  # noqa: PLC0415 - few programs list documents
+
+        return list_documents(self._run, self._stores)
 
     def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
         """Compare citations with what is indexed now; see :meth:`averify`."""

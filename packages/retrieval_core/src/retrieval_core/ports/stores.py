@@ -352,6 +352,20 @@ class CataloguedStore(Store, Catalog, Protocol):
 
 
 @runtime_checkable
+class ListsDocuments(Protocol):
+    """An optional protocol of stores: the ids of all documents can be listed."""
+
+    async def document_ids(self) -> Sequence[str]:
+        """Return the id of each document, once, in any order; documents that have chunks only are included.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
+            StoreError: The index cannot be read, or another program filled it.
+        """
+        ...
+
+
+@runtime_checkable
 class DescribesCollection(Protocol):
     """A store that can describe a collection without being able to search it."""
 

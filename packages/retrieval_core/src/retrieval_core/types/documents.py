@@ -211,6 +211,29 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """A document of an index without its text, as ``index.documents()`` lists it.
+
+    Attributes:
+        id: Unique in its index.
+        title: The title, if the document has one.
+        source: Path or URL of the file; ``None`` for chunks that were added without a document.
+        chunks: Number of chunks, from 0.
+        metadata: The metadata fields of the document.
+        timestamp: When the document was indexed, if known.
+        source_index: Name of the index, if several indexes are searched as one.
+    """
+
+    id: str
+    title: str | None = None
+    source: str | None = None
+    chunks: int = 0
+    metadata: Metadata = field(default_factory=FrozenDict)
+    timestamp: datetime | None = None
+    source_index: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A larger unit around chunks, their parent: a part under one heading, or a page.
 

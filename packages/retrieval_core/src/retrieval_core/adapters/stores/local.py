@@ -97,6 +97,10 @@ class IndexReader(Protocol[V_contra]):
         """Return those of the requested records that exist."""
         ...
 
+    def document_ids(self, view: V_contra, /) -> Sequence[str]:
+        """Return the id of each document."""
+        ...
+
     def count(self, view: V_contra, /) -> tuple[int, int]:
         """Return the numbers of documents and of chunks."""
         ...
@@ -208,6 +212,15 @@ class LocalStore(ABC, Generic[V, S]):
     async def documents_of(self, source: str) -> Mapping[str, str]:
         """Return the content hashes of a source's documents, by document id; nothing before the first write."""
         return await self._read_or({}, lambda view: self._reader.documents_of(view, source))
+
+    async def document_ids(self) -> Sequence[str]:
+        """Return the id of each document."""
+
+        def work(view: V) -> Sequence[str]:
+            self._checked_manifest(view)
+            return self._reader.document_ids(view)
+
+        return await self._current().read(work)
 
     async def aclose(self) -> None:
         """Wait for what runs, and close the index and the threads; further calls are errors. Closing twice is fine."""

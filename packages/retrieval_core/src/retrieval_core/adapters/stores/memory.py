@@ -59,6 +59,10 @@ class _Contents:
         embedder = None if self.manifest is None else self.manifest.embedder_id
         return [] if embedder is None else [entry for entry in self.chunks.values() if entry.vector is None]
 
+    def document_ids(self) -> set[str]:
+        """Return the ids of documents; one counts when its text or one of its chunks is here."""
+        return {*self.documents, *(entry.chunk.document_id for entry in self.chunks.values())}
+
     def note_write(self) -> None:
         """Count a write, and name the new state by a random token, as a forked process goes on from a copy."""
         self.generation += 1
@@ -96,12 +100,11 @@ class MemoryStore:
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities."""
         contents = self._open()
-        documents = {*contents.documents, *(entry.chunk.document_id for entry in contents.chunks.values())}
         return StoreInfo(
             location=self._identity.location,
             manifest=contents.manifest,
             generation=contents.generation,
-            documents=len(documents),
+            documents=len(contents.document_ids()),
             chunks=len(contents.chunks),
             sides=self._identity.sides(contents.manifest),
             filter_operators=OPERATORS,
@@ -246,6 +249,11 @@ class MemoryStore:
         """Return the content hashes of a source's documents, by document id."""
         documents = self._open().documents.values()
         return {document.id: document.content_hash for document in documents if document.source == source}
+
+    async def document_ids(self) -> Sequence[str]:
+        """Return the id of each document."""
+        with self._lock:
+            return list(self._open().document_ids())
 
     async def aclose(self) -> None:
         """Drop everything; further calls are errors. Closing twice is fine."""

@@ -20,6 +20,7 @@ from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
+from retrieval_core.testing.store_kit.listing import ListTests
 from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
@@ -40,6 +41,7 @@ class StoreConformance(
     FetchTests,
     HostileInputTests,
     LateVectorTests,
+    ListTests,
     NamedVectorTests,
     RunningTests,
     VersionTests,

@@ -86,6 +86,13 @@ def count(view: View) -> tuple[int, int]:
     return len(owners.unique()), view.count(is_record("chunk"))
 
 
+def document_ids(view: View) -> list[str]:
+    """Return the id of each document; one counts when its text or one of its chunks is here."""
+    documents = view.select(is_record("document"), ["id"]).column("id").to_pylist()
+    of_chunks = view.select(is_record("chunk"), ["document_id"]).column("document_id").unique().to_pylist()
+    return list(dict.fromkeys((*documents, *of_chunks)))
+
+
 def sources(view: View) -> dict[str, SourceState]:
     """Return the state of every source, by its name."""
     table = view.select(is_record("source"), SOURCES.columns)

@@ -55,6 +55,11 @@ class SourceCatalog:
         wanted = {"source": {"$eq": source}}
         return {item["id"]: item["content_hash"] async for item in self._records(self.documents_namespace, wanted)}
 
+    async def document_ids(self) -> list[str]:
+        """Return the id of each document."""
+        everything = {"id": {"$exists": True}}
+        return [item["id"] async for item in self._records(self.documents_namespace, everything)]
+
     def check(self, change: Change, location: str) -> None:
         """Raise :class:`InvalidParameterError` for names that are too long to be kept."""
         for record in (*_documents(change, 1), *_sources(change, 1)):

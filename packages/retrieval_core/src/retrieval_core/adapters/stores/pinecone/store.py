@@ -334,6 +334,20 @@ class PineconeStore(LoadsPackage):
         self._connection.check_open()
         return await self._catalog.documents_of(source)
 
+    async def document_ids(self) -> Sequence[str]:
+        """Return the id of each document.
+
+        Raises:
+            StoreError: Another program filled the index.
+            ServiceError: Pinecone failed.
+        """
+        self._connection.check_open()
+        ids = await self._catalog.document_ids()
+        if not ids and (await self.describe()).chunks:
+            msg = f"{self._identity.location}: another program filled it, and its documents cannot be listed"
+            raise StoreError(msg)
+        return ids
+
     async def aclose(self) -> None:
         """Close connections; further calls are errors. Closing twice is fine."""
         await self._connection.aclose()

@@ -311,6 +311,22 @@ class QdrantStore(LoadsPackage):
         # One without a hash is damaged, and is read again as one with another hash is.
         return {point.payload["id"]: point.payload.get("content_hash", "") async for point in points}
 
+    async def document_ids(self) -> Sequence[str]:
+        """Return the id of each document.
+
+        Raises:
+            IndexNotFoundError: There is no such collection.
+            StoreError: Another program filled the collection.
+            ServiceError: Qdrant failed.
+        """
+        self._check_open()
+        opened = await self._collection.opened()
+        if opened.manifest is None and not opened.is_empty:
+            msg = f"{self._identity.location}: another program filled it, and its documents cannot be listed"
+            raise StoreError(msg)
+        points = self._reader.scrolled(of_kind("document"), ["id"])
+        return [point.payload["id"] async for point in points]
+
     async def aclose(self) -> None:
         """Close connections; further calls are errors. Closing twice is fine."""
         self._closed = True

@@ -31,6 +31,7 @@ _CHUNKS = f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks"  # noqa: S60
 _FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
 _SECTIONS = f"SELECT {', '.join(SECTIONS.columns)} FROM sections"  # noqa: S608
 _DOCUMENTS = f"SELECT {', '.join(DOCUMENTS.columns)} FROM documents"  # noqa: S608
+_DOCUMENT_IDS = "SELECT id FROM documents UNION SELECT document_id FROM chunks"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -121,11 +122,14 @@ def vectors_from(joined: bytes, count: int, dimension: int) -> Matrix:
     return np.frombuffer(joined, dtype=np.float32).reshape(count, dimension)
 
 
+def document_ids(connection: Connection) -> list[str]:
+    """Return the id of each document; one counts when its text or one of its chunks is here."""
+    return [name for (name,) in connection.execute(_DOCUMENT_IDS)]
+
+
 def count(connection: Connection) -> tuple[int, int]:
     """Return the numbers of documents and of chunks; a document counts when its text or one of its chunks is here."""
-    documents = connection.execute(
-        "SELECT count(*) FROM (SELECT id FROM documents UNION SELECT document_id FROM chunks)"
-    ).fetchone()[0]
+    documents = connection.execute(f"SELECT count(*) FROM ({_DOCUMENT_IDS})").fetchone()[0]  # noqa: S608
     return documents, connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
 
 
