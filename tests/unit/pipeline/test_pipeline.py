@@ -492,7 +492,7 @@ class TestWrongUse:
 
     def test_mode(self, store: TroubledStore) -> None:
         """An unknown mode is named, with those that there are."""
-        with pytest.raises(InvalidParameterError, match="hybrid, dense or lexical, got 'fuzzy'"):
+        with pytest.raises(InvalidParameterError, match="keyword \\(lexical\\), got 'fuzzy'"):
             ask(a_pipeline(store), mode="fuzzy")
 
     @pytest.mark.parametrize("mode", ["hybrid", "dense"])

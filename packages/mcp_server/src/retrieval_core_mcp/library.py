@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.documents import fields_of, joined, kept, may_see
@@ -399,7 +400,7 @@ class Library:
 
     def _needs_model(self, opened: _Opened, mode: SearchMode | None) -> bool:
         search = self._settings.retrieval.search
-        by_meaning = (mode or search.mode) != "lexical" or search.score_threshold is not None
+        by_meaning = named_mode(mode or search.mode) != "lexical" or search.score_threshold is not None
         return by_meaning and opened.index.embedder is not None
 
     async def _is_ready(self, opened: _Opened, arrived: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core_mcp.explain import scrub
 from retrieval_core_mcp.fitting import json_length
 from retrieval_core_mcp.settings import LARGEST_ANSWER, SMALLEST_ANSWER
@@ -30,7 +31,7 @@ def whole(value: object) -> object:
 
 WHOLE = BeforeValidator(whole)
 """Goes behind the bounds of a number, or its schema would not tell them."""
-Mode: TypeAlias = Literal["hybrid", "dense", "lexical"]
+Mode: TypeAlias = Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mode)]
 
 
 class Arguments(BaseModel):

@@ -34,7 +34,17 @@ if TYPE_CHECKING:
     from retrieval_core.index.index import Index
     from retrieval_core.types.filters import Filter
 
-MODES = click.Choice(("hybrid", "dense", "lexical"))
+
+class _Modes(click.Choice[str]):
+    """The modes of search; each comes back by its main name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from retrieval_core.config.modes import named_mode  # noqa: PLC0415 - help needs no library
+
+        return named_mode(super().convert(value, param, ctx))
+
+
+MODES = _Modes(("hybrid", "vector", "keyword", "dense", "lexical"))
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
 
@@ -188,7 +198,7 @@ def question_options(command: _Command) -> _Command:
     return _with_options(
         command,
         click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
-        click.option("--mode", type=MODES, help="Search by meaning, by words, or by both.  [default: hybrid]"),
+        click.option("--mode", type=MODES, help="Search by vectors, by keywords, or both.  [default: hybrid]"),
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
         click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
         _STORE,

@@ -56,7 +56,7 @@ def suite_group() -> None:
 @click.argument("file", type=_FILE)
 @click.option("--url", help="Ask a service over HTTP, such as http://127.0.0.1:8000, in place of an index.")
 @click.option("--name", "index_name", help="The index of that service, where it has several.")
-@click.option("--mode", type=MODES, help="Search by meaning, by words, or by both; cases with a mode keep it.")
+@click.option("--mode", type=MODES, help="Search by vectors, by keywords, or both; cases with a mode keep it.")
 @click.option("--tag", "tags", multiple=True, help="Run the cases with this tag only; may be repeated.")
 @click.option("-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Questions at once.  [default: 4]")
 @click.option("--twice", is_flag=True, help="Run everything a second time, and compare (SC-006).")

@@ -32,6 +32,7 @@ from pydantic import (
     model_validator,
 )
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.types import Degradation  # noqa: TC001 - as above
 
@@ -136,7 +137,7 @@ class SearchQuery(_Model):
     """What every passage must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
     history: tuple[Message, ...] | None = None
     """The turns of the conversation before the question, oldest first."""
-    mode: Literal["hybrid", "dense", "lexical"] | None = None
+    mode: Annotated[Literal["hybrid", "dense", "lexical"] | None, BeforeValidator(named_mode)] = None
     """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``); ``None`` for what is configured."""
     explain: StrictBool = False
     """Whether the answer has a ``trace``."""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from retrieval_core.config.adapters import (
     AnswerConfig,
@@ -23,6 +23,7 @@ from retrieval_core.config.adapters import (
     TransformConfig,
     Use,
 )
+from retrieval_core.config.modes import named_mode
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError
 
@@ -106,8 +107,8 @@ class QueryConfig(Settings):
 class SearchConfig(Settings):
     """How passages are found and put in order."""
 
-    mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
-    """Search by meaning, by words, or by both."""
+    mode: Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mode)] = "hybrid"
+    """``dense`` (or ``vector``), ``lexical`` (or ``keyword``), or ``hybrid``, which is both."""
     top_k: int = Field(default=10, ge=1, le=1000)
     """The most passages in a result."""
     candidates: int = Field(default=200, ge=1, le=10_000)

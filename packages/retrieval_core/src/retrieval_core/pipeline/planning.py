@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_names, chosen, turns
 from retrieval_core.pipeline.stages.plan import Plan
@@ -37,9 +38,9 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     settings = config.search
     sides = sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")
-    wanted = settings.mode if wanted is None else wanted
+    wanted = named_mode(settings.mode if wanted is None else wanted)
     if wanted not in ("hybrid", "dense", "lexical"):
-        msg = f"mode must be hybrid, dense or lexical, got {wanted!r:.80}"
+        msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {wanted!r:.80}"
         raise InvalidParameterError(msg)
     top_k = checked_number("top_k", settings.top_k if top_k is None else top_k, config.limits.max_results)
     if wanted != "lexical" and parts.embedder is None:

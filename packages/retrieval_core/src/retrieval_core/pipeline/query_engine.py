@@ -7,6 +7,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
@@ -130,7 +131,7 @@ class QueryEngine(Lifecycle):
     def _parts_for(self, options: QueryOptions) -> Iterable[object]:
         """Return the parts that a query uses: the embedder if vectors are searched, or compared with a threshold."""
         search = self.config.search
-        by_keyword = (options.get("mode") or search.mode) == "lexical"
+        by_keyword = named_mode(options.get("mode") or search.mode) == "lexical"
         has_threshold = search.score_threshold is not None or options.get("score_threshold") is not None
         return self.query_parts(with_embedder=has_threshold or not by_keyword)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.types.documents import Metadata, Vector
 
-SearchMode: TypeAlias = Literal["hybrid", "dense", "lexical"]
+SearchMode: TypeAlias = Literal["hybrid", "dense", "lexical", "vector", "keyword"]
+"""How an index is searched; ``vector`` is another name for ``dense``, and ``keyword`` for ``lexical``."""
 
 
 @dataclass(frozen=True, slots=True)

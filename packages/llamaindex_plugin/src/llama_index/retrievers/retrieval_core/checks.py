@@ -64,7 +64,7 @@ def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
     if top_k is not None:
         checked_number("top_k", top_k, MAX_TOP_K)
     if mode is not None and mode not in get_args(SearchMode):
-        msg = f"mode must be hybrid, dense or lexical, got {mode!r:.80}"
+        msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {mode!r:.80}"
         raise InvalidParameterError(msg)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import OF_EACH, OF_SEVERAL, QueryOptions, check_names, chosen, turns
 from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, checked_variants, condition_of
@@ -82,7 +83,7 @@ def make_federated_plan(
     if transforms is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
     return FederatedPlan(
-        mode=of_each.get("mode") or config.search.mode,
+        mode=named_mode(of_each.get("mode") or config.search.mode),
         top_k=top_k,
         candidates=top_k,
         condition=condition_of(filters),
