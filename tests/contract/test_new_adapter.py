@@ -119,7 +119,7 @@ def test_a_reranker_within_the_library(tmp_path: Path) -> None:
     assert told["from_the_environment"] == "canary-7d1f0a"
     assert "canary" not in told["dump"] + told["doctor"]
     assert told["missing"] == {"INITIALS_API_KEY": "reranker.initials.api_key"}
-    assert "reranker.initials.model: is for reranker.kind = initials" in told["not_chosen"]
+    assert "reranker.initials.model: has no effect unless reranker.kind is initials" in told["not_chosen"]
     assert "reranker.initials.modell: unknown setting; did you mean model?" in told["unknown"]
     assert told["by_the_other_name"] == "third"
     assert told["found"] == [[False, True], [False, True], [True, True]]

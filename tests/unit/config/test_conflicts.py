@@ -18,10 +18,10 @@ from retrieval_core.types import Chunk
     ("overrides", "said"),
     [
         ({"timeouts.synthesis": 120, "deadline_seconds": 30}, "set deadline_seconds to more"),
-        ({"deadline_seconds": "inf"}, "null where there is to be no bound"),
+        ({"deadline_seconds": "inf"}, "or null for no limit"),
         ({"search.search_type": "mmr", "search.fetch_k": 5, "search.top_k": 30}, "set fetch_k to more than 30"),
         ({"EXTERNAL_MODELS": {"reranker_model": "a/b"}, "reranker.kind": "local"}, "reranker.kind is 'local'"),
-        ({"llm.options": {"temperature": 0}, "llm.kind": "openai"}, "options are for a factory"),
+        ({"llm.options": {"temperature": 0}, "llm.kind": "openai"}, "options are for a custom factory"),
         ({"store.options": {"a": 1}}, "package.module:factory"),
     ],
 )

@@ -169,7 +169,7 @@ def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
     """With the choice it loads, and with another one that was made on purpose."""
     chooser, choice = CHOSEN_BY[setting]
     overrides = {setting: SAMPLES.get(setting, VALUES.get(setting.rpartition(".")[2], "1"))}
-    with pytest.raises(ConfigurationError, match=f"{setting}.*: is for {chooser} = {choice}, and .* or leave this out"):
+    with pytest.raises(ConfigurationError, match=f"{setting}.*: has no effect unless {chooser} is {choice}; set"):
         load_config(overrides=overrides)
     load_config(overrides={**overrides, chooser: choice})
     load_config(overrides={**overrides, chooser: "false" if choice == "true" else "memory"})
@@ -178,7 +178,7 @@ def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
 def test_names_of_other_programs_that_stand_for_several_settings() -> None:
     """One that has an effect is enough; a name without any is refused as it was written."""
     assert load_config(overrides={"batch_sizes.reranking": 16}).reranker.local.batch_size == 16
-    with pytest.raises(ConfigurationError, match=r"embedder.openai.batch_size \(given as batch_sizes.embedding\): is"):
+    with pytest.raises(ConfigurationError, match=r"embedder.openai.batch_size \(given as batch_sizes.embedding\): has"):
         load_config(overrides={"batch_sizes.embedding": 32})
     assert load_config(overrides={"fallback_reranker": "a/b"}).reranker.cross_encoder.model == "a/b"
 

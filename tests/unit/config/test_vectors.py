@@ -56,20 +56,20 @@ def test_wrong_fields_are_told_once():
     with pytest.raises(ConfigurationError) as raised:
         load_config(overrides={"vectors.fields": {"title": "heading"}, "vectors.weights": {"title": 1.0}})
     (problem,) = raised.value.problems
-    assert problem.startswith("vectors.fields: 'heading' is nothing to embed")
+    assert problem.startswith("vectors.fields: 'heading' cannot be embedded")
 
 
 @pytest.mark.parametrize("name", ["", "Title", "1st", "_own", "with-dash", "a" * 33, "title\n"])
 def test_names_of_vectors(name: str):
     """Names become names of columns, so they are plain."""
-    with pytest.raises(ValidationError, match="is no name of a vector"):
+    with pytest.raises(ValidationError, match="is not a vector name"):
         VectorsConfig(fields={name: "title"})
 
 
 @pytest.mark.parametrize("source", ["", "text", "metadata", "metadata.", "Title"])
 def test_what_can_be_embedded(source: str):
     """Anything else but title, headings and a named field of the metadata is refused."""
-    with pytest.raises(ValidationError, match="is nothing to embed; use title, section or metadata"):
+    with pytest.raises(ValidationError, match="cannot be embedded; use title, section or metadata"):
         VectorsConfig(fields={"own": source})
 
 
@@ -83,5 +83,5 @@ def test_the_number_of_vectors_is_bounded():
     """Each is a search of its own, so there is a bound, and it can be reached."""
     names = [f"v{number}" for number in range(MOST_VECTORS + 1)]
     assert len(VectorsConfig(fields=dict.fromkeys(names[1:], "title")).weighted) == MOST_VECTORS
-    with pytest.raises(ValidationError, match=f"there may be {MOST_VECTORS} further vectors, got {MOST_VECTORS + 1}"):
+    with pytest.raises(ValidationError, match=f"at most {MOST_VECTORS} further vectors are possible, got {MOST_VECTORS + 1}"):
         VectorsConfig(fields=dict.fromkeys(names, "title"))

@@ -152,9 +152,9 @@ def test_how_a_delimiter_in_a_text_is_marked(text: str, delimiter: str, shown: s
 @pytest.mark.parametrize("delimiter", ["\n", " ", "|", "\\", "\n\n\n", " \t", "\\n\\n", "a\\_"])
 def test_delimiters_that_any_text_holds(delimiter: str) -> None:
     """They could be marked only where every line or word is changed, and are refused where they are given."""
-    with pytest.raises(ConfigurationError, match="cannot be told from a passage's own text"):
+    with pytest.raises(ConfigurationError, match="can't be distinguished from the text of chunks"):
         format_context([hit("How far is it?\nFar.")], delimiter=delimiter)
-    with pytest.raises(ConfigurationError, match=r"format\.delimiter: .*cannot be told"):
+    with pytest.raises(ConfigurationError, match=r"format\.delimiter: .*be distinguished"):
         load_config(overrides={"format.delimiter": delimiter})
 
 

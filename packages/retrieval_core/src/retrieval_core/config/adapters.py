@@ -1,4 +1,4 @@
-"""Settings of what there are several kinds of: a section for each port, and in it one for each kind that has some."""
+"""Settings of components with several kinds: a section for each port, and in it one for each kind with settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _hidden(options: dict[str, Any]) -> dict[str, Any]:
 
 
 Options: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
-"""Keyword arguments for a factory; any of them may be a secret, so a dump has their names alone."""
+"""Keyword arguments for a factory. Any of them may be a secret, so a dump contains only their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class Settings(BaseModel):
 
 
 class WithOptions(Settings):
-    """A section with options for a factory of the user's own, which no built-in kind takes."""
+    """A section with options for a custom factory. Built-in kinds take none."""
 
     options: Options = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a factory of your own."""
+    """Keyword arguments for a custom factory."""
     _kinds_in: ClassVar[tuple[str, ...]] = ("kind",)
-    """The settings that may name a factory."""
+    """The settings that can name a factory."""
     _take_options: ClassVar[tuple[str, ...]] = ()
     """Built-in kinds that take some after all."""
 
@@ -114,7 +114,7 @@ class WithOptions(Settings):
         if set(named) <= {"none"} and not self.model_fields_set.isdisjoint(self._kinds_in):
             return self  # what has a factory was switched off
         setting, kinds = self._kinds_in[0], ", ".join(map(repr, named)) or "empty"
-        msg = f'options are for a factory of your own, and {setting} is {kinds}; set it to "package.module:factory"'
+        msg = f'options are for a custom factory, and {setting} is {kinds}; set it to "package.module:factory"'
         raise ValueError(msg)
 
 
@@ -127,18 +127,18 @@ class PineconeConfig(Settings):
     """An index at Pinecone."""
 
     api_key: Annotated[SecretStr | None, Use(environment="PINECONE_API_KEY", is_needed=True)] = None
-    """``PINECONE_API_KEY`` of the environment where it is not set."""
+    """API key. Default: the environment variable ``PINECONE_API_KEY``."""
     index_name: Annotated[str | None, Use(environment="PINECONE_INDEX_NAME", is_needed=True, unless="host")] = None
-    """``PINECONE_INDEX_NAME`` of the environment where it is not set; not needed with ``host``."""
+    """Name of the index. Default: the environment variable ``PINECONE_INDEX_NAME``. Not needed with ``host``."""
     host: Annotated[str | None, AfterValidator(_host)] = None
-    """Address of the index; saves the request that looks it up by name."""
+    """Address of the index. It saves the request that looks up the name."""
     namespace: Annotated[str, Use(environment="PINECONE_NAMESPACE")] = ""
-    """``PINECONE_NAMESPACE`` of the environment where it is not set."""
+    """Namespace in the index. Default: the environment variable ``PINECONE_NAMESPACE``."""
     sparse: bool = False
-    """Whether words are searched too, by sparse vectors; for an index with the metric dotproduct."""
+    """Whether sparse vectors are searched too, for hybrid search. The index needs the metric ``dotproduct``."""
     fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
-    """For an index that others filled: which metadata field holds a chunk's ``text``, ``document_id``, ``title`` …, or
-    a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
+    """For an index that another program filled: the metadata field of a chunk's ``text``, ``document_id``, ``title`` …
+    Or a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
 
 
 class LanceDBConfig(Settings):
@@ -154,65 +154,65 @@ class QdrantConfig(Settings):
     url: Annotated[
         str | None, AfterValidator(_address), Use(environment="QDRANT_URL", is_needed=True, unless="path")
     ] = None
-    """Address of the server; ``QDRANT_URL`` of the environment where it is not set."""
+    """Address of the server. Default: the environment variable ``QDRANT_URL``."""
     api_key: Annotated[SecretStr | None, Use(environment="QDRANT_API_KEY")] = None
-    """``QDRANT_API_KEY`` of the environment where it is not set; a server of your own may need none."""
+    """API key. Default: the environment variable ``QDRANT_API_KEY``. Local servers may not need one."""
     path: str | None = None
-    """In place of a server: the folder of the local mode, or ``:memory:``; for trials."""
+    """Folder of the client's local mode, or ``:memory:``, instead of a server. For trials."""
     collection: str = Field(default="retrieval", min_length=1, max_length=255)
-    """Name of the collection; the first write makes it."""
+    """Name of the collection. The first write creates it."""
     indexed_fields: tuple[str, ...] = ()
-    """Metadata fields that get an index for ``$gt`` and its like; all have one for equality."""
+    """Metadata fields that get an index for range operators such as ``$gt``. All have one for equality."""
     fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
-    """For a collection that others filled: which part of a payload holds a chunk's ``text``, ``metadata`` …, or a
-    preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
+    """For a collection that another program filled: the part of the payload with a chunk's ``text``, ``metadata`` …
+    Or a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
     vector: str | None = None
-    """For such a collection with several vectors: the one that is searched."""
+    """Name of the vector that is searched, if such a collection has several."""
 
 
 class OpenAIEmbedderConfig(Settings):
-    """An embedding model behind OpenAI's API, or any other that speaks it."""
+    """An embedding model of OpenAI, or of any server with the same API."""
 
     model: str = "text-embedding-3-large"
     dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector; the model's own number where it is known and this is not set."""
+    """Components of a vector. Default: the model's own number, if it is known."""
     base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol."""
+    """Address of another server with the same API."""
     api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
-    """``OPENAI_API_KEY`` of the environment where it is not set."""
+    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
     batch_size: int = Field(default=128, ge=1, le=2048)
     """Texts in one request."""
     query_prefix: str = ""
-    """Put before questions, where the model was trained so and the server does not do it."""
+    """Text before each query, if the model was trained with one and the server does not add it."""
     passage_prefix: str = ""
-    """Put before passages, likewise."""
+    """Text before each chunk, if the model was trained with one and the server does not add it."""
 
 
 class EmbeddingModelConfig(Settings):
-    """How an embedding model is to be used; what is not set is taken from its files, then from its name."""
+    """How an embedding model is used. Defaults come from the model's files, then from its name."""
 
     dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector; fewer than the model's own only where it was trained for that (Matryoshka)."""
+    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
     matryoshka_dimensions: tuple[int, ...] | None = None
-    """What its vectors may be cut to, where that is not known."""
+    """Dimensions that its vectors can be cut to. Set it if the model is unknown."""
     query_prefix: str | None = None
-    """Put before questions."""
+    """Text before each query."""
     passage_prefix: str | None = None
-    """Put before passages; blank where only ``query_prefix`` is told."""
+    """Text before each chunk. Default: empty if ``query_prefix`` is set."""
     pooling: Literal["cls", "mean", "last"] | None = None
-    """How the vectors of tokens become one: that of the first, their mean, or that of the last."""
+    """How token vectors become one vector: the first (``cls``), their mean, or the last."""
     max_tokens: int | None = Field(default=None, ge=34)
-    """Tokens that the model reads of a text, with those that its tokenizer adds."""
+    """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
 
 
 class LocalEmbedderConfig(EmbeddingModelConfig):
     """An embedding model in a folder of this machine."""
 
     model: str | None = None
-    """Its name on the Hugging Face hub, for what is known of it."""
+    """Its name on the Hugging Face hub, to look up its defaults."""
     file: str | None = None
-    """The ONNX file within ``embedder.model_folder``, such as one that is quantised to int8; ``model.onnx`` or
-    ``onnx/model.onnx`` where it is not set."""
+    """The ONNX file in ``embedder.model_folder``, for instance one that is quantised to int8. It is ``model.onnx`` or
+    ``onnx/model.onnx`` by default."""
 
 
 class FastembedEmbedderConfig(EmbeddingModelConfig):
@@ -223,67 +223,66 @@ class FastembedEmbedderConfig(EmbeddingModelConfig):
 
 
 class CohereEmbedderConfig(Settings):
-    """An embedding model of Cohere's."""
+    """An embedding model of Cohere."""
 
     model: str = "embed-v4.0"
     dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector; the model's own number where it is known and this is not set."""
+    """Components of a vector. Default: the model's own number, if it is known."""
     base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol."""
+    """Address of another server with the same API."""
     api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
-    """``CO_API_KEY`` of the environment where it is not set."""
+    """API key. Default: the environment variable ``CO_API_KEY``."""
     batch_size: int = Field(default=96, ge=1, le=96)
     """Texts in one request."""
 
 
 class OpenAILLMConfig(Settings):
-    """A language model behind OpenAI's API, or any other that speaks it."""
+    """A language model of OpenAI, or of any server with the same API."""
 
     model: str = "gpt-4.1-mini"
     base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol: Ollama, vLLM, llama.cpp, a gateway."""
+    """Address of another server with the same API: Ollama, vLLM, llama.cpp, a gateway."""
     api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
-    """``OPENAI_API_KEY`` of the environment where it is not set."""
+    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
 
 
 class CohereRerankerConfig(Settings):
-    """A reranking model of Cohere's."""
+    """A reranking model of Cohere."""
 
     model: str = "rerank-v3.5"
     base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Another server that speaks the same protocol."""
+    """Address of another server with the same API."""
     api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
-    """``CO_API_KEY`` of the environment where it is not set."""
+    """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
 class LocalRerankerConfig(Settings):
     """The cross-encoder of this machine."""
 
     batch_size: int = Field(default=32, ge=1, le=1000)
-    """Passages of one call."""
+    """Chunks scored in one call."""
 
 
 class FastembedRerankerConfig(Settings):
     """A reranking model that ``fastembed`` runs on this machine."""
 
     model: str | None = None
-    """Its name on the hub; the kind's own default where it is not set."""
+    """Its name on the hub. Default: the kind's own."""
     model_folder: Path | None = None
-    """Folder with the model's files; nothing is downloaded then."""
+    """Folder with the model's files. If it is set, nothing is downloaded."""
     batch_size: int = Field(default=32, ge=1, le=1000)
-    """Passages of one call."""
+    """Chunks scored in one call."""
 
 
 class SqliteConfig(Settings):
     """An index in one SQLite file."""
 
     quantization: Literal["none", "int8"] = "none"
-    """How vectors are kept in memory: as they are, or in a quarter of the memory, as integers of eight bits, whose best
-    are then compared exactly."""
+    """How vectors are kept in memory. ``int8`` needs a quarter of it, and compares the best hits exactly."""
 
 
 class StoreConfig(WithOptions):
-    """Where the index is kept."""
+    """The store that keeps the index."""
 
     kind: str = "sqlite"
     """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
@@ -301,15 +300,15 @@ class StoreConfig(WithOptions):
 
 
 class EmbedderConfig(WithOptions):
-    """What turns text into vectors."""
+    """The embedder, which turns text into vectors."""
 
     kind: str = "local"
-    """``local`` (bge-small-en-v1.5 on this machine, or a model in a folder), ``fastembed`` (other open models on this
-    machine), ``openai``, ``cohere``, ``none`` (lexical search only) or ``"package.module:factory"``."""
+    """``local`` (on this machine: bge-small-en-v1.5 or a model in a folder), ``fastembed`` (other open models),
+    ``openai``, ``cohere``, ``none`` (keyword search only) or ``"package.module:factory"``."""
     model_folder: Path | None = None
     """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
     threads: int | None = Field(default=None, ge=1, le=256)
-    """Texts embedded at a time; as many as there are processors where it is not set."""
+    """Texts embedded at a time. Default: the number of processors."""
     local: LocalEmbedderConfig = LocalEmbedderConfig()
     """For the kind ``local``."""
     fastembed: Annotated[FastembedEmbedderConfig, Use("fastembed")] = FastembedEmbedderConfig()
@@ -321,7 +320,7 @@ class EmbedderConfig(WithOptions):
 
 
 class LLMConfig(WithOptions):
-    """The language model for the stages that need one; without it they are absent."""
+    """The language model for the stages that need one. Without it they are absent."""
 
     kind: str = "none"
     """``none``, ``openai`` or ``"package.module:factory"``."""
@@ -330,7 +329,7 @@ class LLMConfig(WithOptions):
 
 
 class RerankerConfig(WithOptions):
-    """Putting the best hits into a better order, with a model that reads question and passage together."""
+    """Rerank the best hits with a model that reads query and chunk together."""
 
     _kinds_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
 
@@ -340,19 +339,19 @@ class RerankerConfig(WithOptions):
     """``none``, ``local`` (a cross-encoder on this machine), ``llm``, ``cohere``, ``cross-encoder`` and
     ``late-interaction`` (both with ``fastembed``) or ``"package.module:factory"``."""
     fallbacks: tuple[str, ...] = ()
-    """Kinds that are asked in this order when it fails; where they fail too, the hits keep their order."""
+    """Kinds to try in this order if it fails. If all fail, the hits keep their ranks."""
     candidates: int = Field(default=30, ge=1, le=1000)
-    """How many hits are scored."""
+    """Number of hits that are reranked."""
     weight: float = Field(default=0.3, ge=0, le=1)
-    """Weight of the reranker's order; that of the search has the rest. With 1 its scores alone count."""
+    """Weight of the reranker's ranks, from 0 to 1; those of the search have the rest. With 1 only its scores count."""
     concurrency: int = Field(default=4, ge=1, le=100)
     """Requests at a time."""
     batch_size: Annotated[int, Use("llm")] = Field(default=10, ge=1, le=100)
-    """For ``llm``: passages scored in one request."""
+    """For ``llm``: chunks scored in one request."""
     max_characters: Annotated[int, Use("llm")] = Field(default=1200, ge=4)
-    """For ``llm``: the longest part of a passage that is shown."""
+    """For ``llm``: characters of each chunk that the model sees."""
     strict_json: Annotated[bool, Use("llm")] = True
-    """For ``llm``: whether the provider is held to a JSON schema; some servers know none."""
+    """For ``llm``: whether requests contain a JSON schema. Set it to false if the server supports none."""
     prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in rubric."""
     local: LocalRerankerConfig = LocalRerankerConfig()
@@ -366,7 +365,7 @@ class RerankerConfig(WithOptions):
 
 
 class RelevanceFilterConfig(WithOptions):
-    """Leaving out passages that do not bear on the question."""
+    """Drop chunks that are not relevant to the query."""
 
     enabled: bool = True
     """Whether the relevance filter named by ``kind`` is used."""
@@ -375,15 +374,15 @@ class RelevanceFilterConfig(WithOptions):
     relevance_prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in ones."""
     relevance_threshold: Annotated[float, Use("local")] = Field(default=0.0001, ge=0, le=1)
-    """For ``local``: the least score of a passage that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
+    """For ``local``: the lowest score of a chunk that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
     batch_size: Annotated[int, Use("llm")] = Field(default=1, ge=1, le=100)
-    """For ``llm``: passages judged in one request."""
+    """For ``llm``: chunks judged in one request."""
     concurrency: int = Field(default=8, ge=1, le=100)
     """Requests at a time."""
 
 
 class PrunerConfig(WithOptions):
-    """Showing of each passage only the sentences that bear on the question."""
+    """Keep only the sentences of each chunk that are relevant to the query."""
 
     _take_options: ClassVar[tuple[str, ...]] = ("provence",)  # model and revision
 
@@ -391,40 +390,40 @@ class PrunerConfig(WithOptions):
     """``none``, ``embedder`` (the index's own), ``local`` (a cross-encoder on this machine), ``provence`` or
     ``"package.module:factory"``."""
     threshold: float | None = Field(default=None, ge=-1, le=1)
-    """The least score of a sentence that is kept, on the kind's own scale; a measured one where it is not set, which
-    ``embedder`` has for the default embedder only."""
+    """The lowest score of a sentence that is kept, on the kind's own scale. Default: a measured one, which ``embedder``
+    has for the default embedder only."""
     concurrency: int = Field(default=4, ge=1, le=100)
     """Calls at a time."""
 
 
 class RewriterConfig(WithOptions):
-    """Asking again in other words when too little was found."""
+    """Rewrite the query and search again if the results are not relevant enough."""
 
     kind: str = "none"
     """``none``, ``llm`` or ``"package.module:factory"``."""
     max_attempts: int = Field(default=2, ge=0, le=10)
     """Further searches after the first one."""
     relevance_threshold: float = Field(default=0.5, ge=0, le=1)
-    """A question whose passages reach this is not rewritten."""
+    """Lowest relevance of results at which the query is not rewritten."""
     rewrite_prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in ones."""
 
 
 class TransformConfig(WithOptions):
-    """Putting a question in other words, and searching for more than the question."""
+    """Transform queries before the search: add keywords, sub-questions or a hypothetical answer."""
 
     _kinds_in: ClassVar[tuple[str, ...]] = ("use",)
 
     use: tuple[str, ...] = ()
-    """Names of the transformers that each query uses that does not name its own: ``keywords``, ``decompose``, ``hyde``
-    (these need an LLM), ``graph`` (needs a graph), or ``"package.module:factory"``."""
+    """Default transformers of each query: ``keywords``, ``decompose``, ``hyde`` (these need an LLM), ``graph`` (needs a
+    graph), or ``"package.module:factory"``."""
     history: Literal["auto", "llm", "heuristic", "none"] = "auto"
-    """How a question that belongs to a conversation is made to stand alone; ``auto`` is ``llm`` where there is one, and
-    else ``heuristic``."""
+    """How a follow-up question becomes a complete one. ``auto`` is ``llm`` if a language model is configured, otherwise
+    ``heuristic``."""
     history_turns: int = Field(default=3, ge=1, le=100)
-    """How many of the last turns, of either side, are looked at for that."""
+    """Number of the last turns of the conversation that are used for that."""
     model: str | None = None
-    """The language model for all this, at the same provider; that of ``llm`` where it is not set."""
+    """The language model for transformers, at the same provider. Default: the model of ``llm``."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Instructions in place of the built-in ones, for ``keywords``, ``decompose``, ``hyde`` and ``history``."""
 
@@ -449,7 +448,7 @@ class TransformConfig(WithOptions):
 
 
 class AnswerConfig(WithOptions):
-    """Answering a question from its passages; with a language model where one is configured, else in their words."""
+    """Answer questions from the results: written by a language model if one is configured, otherwise quoted."""
 
     _kinds_in: ClassVar[tuple[str, ...]] = ("verifier",)
 
@@ -465,16 +464,16 @@ class AnswerConfig(WithOptions):
         return value
 
     max_tokens: int | None = Field(default=None, ge=1)
-    """The longest answer in the model's tokens; the provider's own bound where it is not set."""
+    """Maximum length of an answer in the model's tokens. Default: the provider's limit."""
     abstain_below: float = Field(default=0.22, ge=0, le=1)
-    """With a lower probability that the chunks answer, nothing is answered, and searches say so. The same goes for a
-    question with an identifier that no chunk contains. 0 for always answering."""
+    """Abstain if the probability that the chunks answer the question is lower. A question with an identifier that no
+    chunk contains is not answered either. 0 means always answer."""
     without_documents: bool = True
-    """Whether the language model answers in general, and says so, when nothing can be searched."""
+    """Whether the language model gives a general answer, marked as such, when no index can be searched."""
     verify: bool = False
-    """Whether each sentence of a written answer is held against the passages."""
+    """Whether each sentence of a written answer is verified against the chunks."""
     verifier: str = "auto"
-    """``llm``, ``local`` (on this machine), ``auto`` (the former where there is a language model) or
+    """``llm``, ``local`` (on this machine), ``auto`` (``llm`` if a language model is configured, else ``local``) or
     ``"package.module:factory"``."""
 
 
@@ -482,42 +481,42 @@ _WHEN_ENABLED = Use("true", "enabled")
 
 
 class SemanticCacheConfig(Settings):
-    """Answering a question with the result of one that asks the same in other words."""
+    """Reuse the cached result of a query with the same meaning in other words."""
 
     enabled: bool = False
-    """Whether that is done; it needs an embedder, and ``cache.enabled``."""
+    """Whether similar queries are looked up. It needs an embedder, and ``cache.enabled``."""
     threshold: Annotated[float, _WHEN_ENABLED] = Field(default=0.98, ge=0, le=1)
-    """The least cosine of two questions that may be the same; what their words say has to agree all the same."""
+    """Lowest cosine similarity of two queries that can be the same. Their numbers and names must agree too."""
     max_size: Annotated[int, _WHEN_ENABLED] = Field(default=1000, ge=1)
-    """The most questions in memory; those longest unused go first."""
+    """Maximum number of queries in memory. The least recently used are dropped first."""
     scope: Annotated[Literal["global", "session"], _WHEN_ENABLED] = "global"
-    """``session`` compares a question only with those of the same ``session_id``."""
+    """``session`` compares a query only with those of the same ``session_id``."""
 
 
 class CacheConfig(WithOptions):
-    """Keeping results for the next time the same is asked."""
+    """Cache results for queries that are repeated."""
 
     enabled: bool = True
     kind: str = "memory"
     """``memory``, ``redis`` (shared by several processes) or ``"package.module:factory"``."""
     ttl_seconds: float = Field(default=300, gt=0)
-    """How long a result is kept."""
+    """Seconds until a result expires."""
     max_size: int = Field(default=1000, ge=1)
-    """The most results in memory; those asked for longest ago go first."""
+    """Maximum number of results in memory. The least recently used are dropped first."""
     embeddings: int = Field(default=1000, ge=0)
-    """The most embedded questions in memory; 0 for none."""
+    """Maximum number of embedded queries in memory. 0 means none."""
     reranks: int = Field(default=1000, ge=0)
-    """The most calls of rerankers whose scores are kept in memory; 0 for none."""
+    """Maximum number of reranker calls whose scores are kept in memory. 0 means none."""
     semantic: SemanticCacheConfig = SemanticCacheConfig()
-    """Answering a question with the result of one that asks the same in other words."""
+    """Reuse of cached results for queries with the same meaning in other words."""
     url: Annotated[SecretStr | None, Use("redis", is_needed=True, example="redis://localhost:6379/0")] = None
-    """For ``redis``: ``redis://host:port/db``, with user and password where there are any."""
+    """For ``redis``: ``redis://host:port/db``, with user and password if the server needs them."""
 
 
 class EvaluationConfig(WithOptions):
-    """Scores of how good a result is, computed with each query."""
+    """Quality scores, computed for each query."""
 
     enabled: bool = False
     kind: str = "auto"
-    """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (the former where it is possible) or
-    ``"package.module:factory"``."""
+    """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (``ragas`` if an LLM is configured,
+    otherwise ``local``) or ``"package.module:factory"``."""

@@ -16,13 +16,13 @@ _LONG_PART, _LONGEST_NAME = 8, 15
 
 
 def host_of(url: str) -> str:
-    """Return host and port of an address over HTTP, the port where it is not the scheme's own.
+    """Return the host of an HTTP address, with the port if it is not the scheme's default.
 
     Raises:
         ValueError: It is no such address, or has parts that do not belong there. The message shows none of it.
     """
     if "@" in url:  # in a path too: a password with a slash that is not encoded ends there
-        msg = "holds a user name or a password, which would show in messages; use api_key"
+        msg = "contains a user name or a password, which messages would show; use api_key"
         raise ValueError(msg)
     try:
         parts = urlsplit(url)
@@ -33,7 +33,7 @@ def host_of(url: str) -> str:
         msg = "must be an address such as http://localhost:11434/v1"
         raise ValueError(msg) from None
     if parts.query or parts.fragment:
-        msg = "holds a query (?…) or a fragment (#…); it is only where the paths of the protocol begin"
+        msg = "contains a query (?…) or a fragment (#…); give only the base address of the API"
         raise ValueError(msg)
     return f"{host}:{port}" if port else host
 
@@ -42,10 +42,10 @@ def checked_host(host: str) -> str:
     """Return the address of an index, with a scheme or without.
 
     Raises:
-        ValueError: It holds more than where the index is. The message shows none of it.
+        ValueError: It contains more than the address. The message shows none of it.
     """
     if any(sign in host for sign in "@?#"):
-        msg = "must be the address of the index alone, without a user name, a password or a query"
+        msg = "must be only the address of the index, without user name, password or query"
         raise ValueError(msg)
     return host
 
@@ -61,10 +61,9 @@ def without_credentials(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return text without what looks like a secret: credentials in addresses, and runs of characters as keys are.
+    """Return text without anything that looks like a secret: credentials in addresses, and strings that look like keys.
 
-    It is for messages, where nothing is lost by taking too much for a secret. What is known to be one is not shown at
-    all.
+    Use it for messages. Known secrets are never shown; this function hides those in unexpected places.
     """
     text = _PARAMETER.sub(r"\1[secret]", without_credentials(text))
     return _RUN.sub(lambda run: "[secret]" if _looks_like_a_key(run[0]) else run[0], text)

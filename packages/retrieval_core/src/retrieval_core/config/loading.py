@@ -1,4 +1,4 @@
-"""Reading the settings from all their sources, and telling every problem at once."""
+"""Load the settings from all sources, and report every problem at once."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def load_config(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> RetrievalConfig:
-    """Read the settings from all their sources.
+    """Load the settings from a file or preset, overrides and the environment.
 
     File and overrides may use the other names of :mod:`retrieval_core.config.aliases` as well.
 
     Args:
         file: A TOML file, or the name of a preset.
-        overrides: What wins over everything else: a tree, or dotted keys such as ``{"search.top_k": 5}``.
+        overrides: Settings that override all other sources: a tree, or dotted keys such as ``{"search.top_k": 5}``.
         environment: For instance ``os.environ``; ``None`` leaves the environment out.
 
     Raises:

@@ -1,4 +1,4 @@
-"""All settings of the library, as one tree; every field says what it is for."""
+"""All settings of the library as one tree. Each field has a description."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _well_formed(template: str) -> str:
 def _passage(template: str) -> str:
     names = _fields_of(template)
     if "text" not in names:
-        msg = "the field text is missing: passages without their text say nothing"
+        msg = "the field text is missing: add {text}, so that the prompt contains the chunks"
         raise ValueError(msg)
     if unknown := sorted(names - _FIELDS):
         msg = f"there is no field {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}"
@@ -76,59 +76,59 @@ class ChunkingConfig(Settings):
     """How documents are split."""
 
     max_tokens: int = Field(default=512, ge=16, le=8192)
-    """The longest passage, in the embedder's tokens; with title and headings never more than the embedder reads."""
+    """Maximum tokens of a chunk, counted by the embedder. It is lowered to what the embedder reads."""
     min_tokens: int = Field(default=64, ge=0)
-    """Sections shorter than this are joined with their small neighbours, as long as they fit."""
+    """Minimum tokens of a chunk. Shorter sections are joined with small neighbours if they fit."""
     text_column: str | None = None
-    """Column of CSV and JSONL files that holds the text; found by itself where it is not set."""
+    """Column of CSV and JSONL files with the text. Default: it is detected."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Names of columns, and the metadata field that each becomes instead; a file need not have them."""
+    """Metadata fields by column name, to rename columns. Files without these columns are fine."""
 
 
 class IndexingConfig(Settings):
-    """How files become an index."""
+    """How files are indexed."""
 
     words_first: bool = True
-    """Whether many new passages are found by their words first, and by meaning when all words are written. Otherwise a
-    passage is written with its vector. Stores that cannot add vectors later are filled in this way in any case."""
+    """Whether large updates are searchable by keyword first, and embedded after that. Otherwise each chunk is written
+    with its vector, as in all stores that cannot add vectors later."""
 
 
 class QueryConfig(Settings):
-    """How questions are prepared."""
+    """How queries are prepared."""
 
     max_length: int = Field(default=10_000, ge=1)
-    """Longest question in code points, after normalisation; the rest is cut off and the result says so."""
+    """Maximum length of a query in code points, after normalisation. Longer ones are cut, and the result reports it."""
     normalize_unicode: bool = True
     """Whether Unicode is composed (NFC) first."""
     truncate_at: Literal["code_point", "grapheme"] = "code_point"
-    """``grapheme`` cuts before the character, as people see it, that would be torn, and so may cut a little more."""
+    """``grapheme`` never splits a character that consists of several code points."""
 
 
 class SearchConfig(Settings):
-    """How passages are found and put in order."""
+    """How chunks are found and ranked."""
 
     mode: Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mode)] = "hybrid"
     """``dense`` (or ``vector``), ``lexical`` (or ``keyword``), or ``hybrid``, which is both."""
     top_k: int = Field(default=10, ge=1, le=1000)
-    """The most passages in a result."""
+    """Maximum number of chunks in a result."""
     candidates: int = Field(default=200, ge=1, le=10_000)
-    """Passages asked of each side before they are combined; never less than ``top_k``."""
+    """Chunks that each search returns before fusion; never less than ``top_k``."""
     fusion: Literal["adaptive", "zscore", "rrf", "minmax", "dbsf", "native"] = "adaptive"
-    """How the sides are combined, see ``retrieval_core.pipeline.stages.fuse``; ``native`` leaves it to a store that
-    can."""
+    """How vector and keyword search are fused, see ``retrieval_core.pipeline.stages.fuse``. ``native`` leaves it to the
+    store, if it can."""
     dense_weight: float = Field(default=0.65, ge=0, le=1)
-    """Weight of the dense side; the lexical side has the rest. With ``adaptive`` it holds where neither side stands out
-    more than the other; with any other fusion it holds for every question, and is 0.5 where it is not set."""
+    """Weight of vector search, from 0 to 1; keyword search has the rest. ``adaptive`` shifts it for each query. Other
+    fusions use it unchanged, and their default is 0.5."""
     score_threshold: float | None = Field(default=None, ge=0, le=1)
-    """The least cosine similarity of a passage in a result."""
+    """Lowest cosine similarity of a chunk in a result."""
     on_unscored: Literal["drop", "keep"] = "drop"
-    """What a threshold does to passages without a cosine similarity."""
+    """Whether a threshold drops or keeps chunks without a cosine similarity."""
     search_type: Literal["similarity", "mmr"] = "similarity"
-    """``mmr`` chooses passages that do not repeat each other, which costs relevance."""
+    """``mmr`` selects chunks that do not repeat each other, at the cost of some relevance."""
     fetch_k: int = Field(default=20, ge=1, le=10_000)
-    """Passages that ``mmr`` chooses from; never less than ``top_k``, of the configuration or of a call."""
+    """Chunks that ``mmr`` selects from; never less than ``top_k`` of the configuration or the call."""
     lambda_mult: float = Field(default=0.7, ge=0, le=1)
-    """In ``mmr``, 1 is relevance alone and 0 is difference alone."""
+    """For ``mmr``: 1 is only relevance, 0 is only diversity."""
 
     @model_validator(mode="after")
     def _fixed_weights_are_equal(self) -> Self:
@@ -140,7 +140,7 @@ class SearchConfig(Settings):
     def _there_is_a_choice(self) -> Self:
         if self.search_type == "mmr" and "fetch_k" in self.model_fields_set and self.fetch_k < self.top_k:
             msg = (
-                f"fetch_k is {self.fetch_k}, so mmr has no {self.top_k} passages to choose top_k from; "
+                f"fetch_k is {self.fetch_k}, less than top_k, which is {self.top_k}; "
                 f"set fetch_k to more than {self.top_k}, or leave it out"
             )
             raise ValueError(msg)
@@ -148,77 +148,77 @@ class SearchConfig(Settings):
 
 
 class FormatterConfig(Settings):
-    """How the passages become one text."""
+    """How the chunks become one text."""
 
     template: Annotated[str, AfterValidator(_well_formed)] = DEFAULT_TEMPLATE
-    """One passage, with fields in braces; see ``retrieval_core.pipeline.stages.format``."""
+    """Template of a chunk, with fields in braces; see ``retrieval_core.pipeline.stages.format``."""
     delimiter: Annotated[str, AfterValidator(_delimiter)] = "\n\n---\n\n"
-    """What stands between two passages."""
+    """Separator between two chunks."""
     include_scores: bool = False
-    """Whether each passage is preceded by its score."""
+    """Whether each chunk begins with its score."""
     max_context_length: int | None = Field(default=None, ge=1)
-    """Longest text in code points; no limit where it is not set."""
+    """Maximum length of the text in code points. Default: no limit."""
 
 
 class ContextConfig(Settings):
-    """How hits and what stands around them become one text within a token budget."""
+    """How hits and their surroundings become one text within a token budget."""
 
     max_tokens: int = Field(default=12_000, ge=1)
-    """The budget: the whole text is never longer."""
+    """Token budget. The whole text is never longer."""
     min_primaries: int = Field(default=3, ge=0)
-    """So many of the best hits are kept as long as one sentence of each fits, and shortened for it."""
+    """Number of best hits that are kept, if necessary shortened, as long as one sentence of each fits."""
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
     """Chunks before and after a hit on the same page or under the same parent, such as a section."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
-    """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
+    """Chunks before and after a hit from adjacent pages; none if the document has no pages."""
     include_parents: bool = True
-    """Whether the section or page around each hit is added."""
+    """Whether the section or page of each hit is added."""
     window: int = Field(default=0, ge=0, le=100)
-    """Chunks before and after a hit that become one passage with it, in the document's order; takes the place of both
-    kinds of neighbours."""
+    """Chunks before and after a hit that are merged with it, in the document's order. It replaces both kinds of
+    neighbors."""
     template: Annotated[str, AfterValidator(_passage)] = "[{number}] {citation}\n{text}"
-    """One passage, with the fields ``number``, ``citation``, ``text``, ``title``, ``source`` and ``role`` in braces."""
+    """Template of a chunk, with the fields ``number``, ``citation``, ``text``, ``title``, ``source`` and ``role``."""
     delimiter: str = "\n\n"
-    """What stands between two passages."""
+    """Separator between two chunks."""
     token_counter: str = "auto"  # noqa: S105 - no password
-    """``auto`` (the embedder's own where it counts, else the local embedder's), ``o200k_base``, ``cl100k_base`` or
+    """``auto`` (the embedder's own tokenizer, otherwise the local embedder's), ``o200k_base``, ``cl100k_base`` or
     ``"package.module:factory"``."""
 
 
 class RetryConfig(Settings):
-    """Calling a backend again that failed in a way that may pass."""
+    """How calls to a backend are retried after a transient failure."""
 
     max_retries: int = Field(default=3, ge=0, le=20)
-    """Further attempts after the first one."""
+    """Maximum number of retries after the first attempt."""
     base_delay: float = Field(default=1.0, ge=0)
-    """Seconds before the first of them; a random part of as much is added."""
+    """Seconds before the first retry. A random delay of up to as much is added."""
     max_delay: float = Field(default=10.0, ge=0)
-    """The longest wait in seconds, unless the backend asks for more."""
+    """Maximum delay in seconds, unless the backend asks for more."""
     exponential_base: float = Field(default=2.0, ge=1)
-    """By how much each wait is longer than the one before."""
+    """Factor by which each delay is longer than the one before."""
 
 
 class BreakerConfig(Settings):
-    """Leaving a backend alone that keeps failing."""
+    """Circuit breaker: when a failing backend is not called for a while."""
 
     failures: int = Field(default=5, ge=0)
-    """Failures in a row after which it is left alone; 0 for never."""
+    """Failures in a row that open the circuit. 0 means never."""
     pause_seconds: float = Field(default=30.0, gt=0)
-    """For how long."""
+    """Seconds until the backend is called again."""
 
 
 class AnalysisConfig(Settings):
-    """How text becomes terms. An index keeps what it was made with, and is opened with the same."""
+    """How text becomes terms. An index keeps the analysis that it was built with."""
 
     language: str = Field(default="english", pattern=r"^[a-z_]{1,32}$")
-    """Whose stemmer removes endings: a language of Snowball, such as ``german``; ``porter`` for English by Porter's
-    original rules; ``none`` for whole words."""
+    """Language of the Snowball stemmer, for instance ``german``; ``porter`` for Porter's original rules for English;
+    ``none`` for whole words."""
     stop_words: tuple[str, ...] | None = None
-    """What questions drop, unless they have nothing else; those of the language where not set, ``[]`` for none."""
+    """Words that queries drop, unless they contain no others. Default: those of the language; ``[]`` for none."""
     word_ngrams: int = Field(default=1, ge=1, le=4)
-    """Up to so many neighbouring words are one term, too."""
+    """Maximum number of adjacent words that also form a term."""
     character_ngrams: int = Field(default=0, ge=0, le=8)
-    """The length, from 2, of the parts of words that are terms, too; 0 for none."""
+    """Length, from 2, of parts of words that are also terms. 0 means none."""
 
     @field_validator("character_ngrams")
     @classmethod
@@ -230,14 +230,14 @@ class AnalysisConfig(Settings):
 
 
 class VectorsConfig(Settings):
-    """Further vectors of each passage, such as that of its title, which are compared with the question too."""
+    """Further vectors of each chunk, for instance of its title, which are searched too."""
 
     fields: dict[str, str] = Field(default_factory=dict)
-    """By the vector's name, what is embedded for it: ``title``, ``section`` (the headings), or ``metadata.summary`` for
-    text in the field ``summary``. An index keeps the names that it was made with."""
+    """Embedded text by vector name: ``title``, ``section`` (the headings), or ``metadata.summary`` for the field
+    ``summary``. An index keeps the names that it was built with."""
     weights: dict[str, float] = Field(default_factory=dict)
-    """By name, the weight of its cosine; the passage's own has 1, and so have those that are not named, or 0.3 where
-    ``rule`` is ``mean``. Without ``fields``, what is named here is searched as it is in the store."""
+    """Weight of each vector's cosine, by name. The chunk's own has 1. Others have 1 by default, or 0.3 if ``rule`` is
+    ``mean``. Without ``fields``, the vectors named here are searched as they are in the store."""
     rule: Literal["mean", "max"] = "max"
     """How the cosines become one score; see ``retrieval_core.pipeline.stages.combine``."""
 
@@ -245,14 +245,16 @@ class VectorsConfig(Settings):
     @classmethod
     def _fields_are_known(cls, value: dict[str, str]) -> dict[str, str]:
         if len(value) > MOST_VECTORS:
-            msg = f"there may be {MOST_VECTORS} further vectors, got {len(value)}"
+            msg = f"at most {MOST_VECTORS} further vectors are possible, got {len(value)}"
             raise ValueError(msg)
         for name, source in value.items():
             if not _NAME.fullmatch(name):
-                msg = f"{name!r:.80} is no name of a vector: lower-case letters, digits and underscores, a letter first"
+                msg = (
+                    f"{name!r:.80} is not a vector name; use lower-case letters, digits and underscores, a letter first"
+                )
                 raise ValueError(msg)
             if source not in {"title", "section"} and not (source.startswith("metadata.") and source[9:]):
-                msg = f"{source!r:.80} is nothing to embed; use title, section or metadata.<field>"
+                msg = f"{source!r:.80} cannot be embedded; use title, section or metadata.<field>"
                 raise ValueError(msg)
         return value
 
@@ -275,50 +277,49 @@ class VectorsConfig(Settings):
 
 
 class GraphConfig(Settings):
-    """Facts as triples, which lead from the names in a question to chunks."""
+    """Knowledge graph: triples that lead from names in a query to chunks."""
 
     file: Path | None = None
-    """A file of triples of your own, one JSON object a line."""
+    """Your own file of triples, one JSON object a line."""
     extract: bool = False
-    """Whether a language model notes the facts of chunks as they are indexed, in a file beside the index."""
+    """Whether a language model extracts triples from chunks during indexing, into a file next to the index."""
     prompt: Annotated[str | None, Use("true", "extract")] = None
     """For ``extract``: instructions in place of the built-in ones."""
 
 
 class TimeoutsConfig(Settings):
-    """The longest time of one call to a backend in seconds, with all its attempts; a query's deadline holds as well."""
+    """Timeouts of backend calls in seconds, with all retries. The deadline of the query holds as well."""
 
     embedding: float | None = Field(default=None, gt=0, le=86_400)
-    """Embedding a question; no bound but the deadline where it is not set, here and below."""
+    """Embedding a query. Default of all timeouts: only the deadline."""
     retrieval: float | None = Field(default=None, gt=0, le=86_400)
-    """Searching one side, and reading the passages that were found: each of these calls."""
+    """Vector search, keyword search, or reading the chunks: each of these calls."""
     reranking: float | None = Field(default=None, gt=0, le=86_400)
-    """Scoring the passages of one request."""
+    """Scoring the chunks of one request."""
     synthesis: float | None = Field(default=None, gt=0, le=86_400)
     """Writing an answer, from the request to its last word."""
 
 
 class LimitsConfig(Settings):
-    """What other settings, and callers, may not exceed."""
+    """Limits of other settings and of calls."""
 
     max_results: int = Field(default=1000, ge=1, le=1000)
-    """The most that ``top_k`` may be, of the configuration or of a call."""
+    """Maximum of ``top_k``, in the configuration or in a call."""
     max_chunk_tokens: int = Field(default=8192, ge=16, le=8192)
-    """The most that ``chunking.max_tokens`` may be."""
+    """Maximum of ``chunking.max_tokens``."""
 
 
 class FederationConfig(Settings):
     """Searching several indexes as one."""
 
     max_results_per_query: int = Field(default=100, ge=1, le=1000)
-    """The most passages that one query takes from each index."""
+    """Maximum number of chunks that a query takes from each index."""
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
-    """What the scores of an index's passages are multiplied by, by its name; 1 where it is not set, and an index with 0
-    is not asked."""
+    """Factor for the scores of each index, by its name. Default: 1. An index with 0 is not searched."""
 
 
 class RetrievalConfig(Settings):
-    """All settings of the library. Make one with :func:`load_config`, or directly, and it reads nothing else."""
+    """All settings of the library. Create it with :func:`load_config`, or directly; then it reads nothing else."""
 
     index: str = ".retrieval/index.db"
     """The index file, relative to the current folder."""
@@ -348,12 +349,12 @@ class RetrievalConfig(Settings):
     limits: LimitsConfig = LimitsConfig()
     federation: FederationConfig = FederationConfig()
     deadline_seconds: float | None = Field(default=30.0, gt=0)
-    """The time budget of a query; ``null`` for none. Where it is not set and the ``timeouts`` come to more, it is three
-    times their sum, so that none of them is cut short."""
+    """Time budget of a query in seconds; ``null`` for none. If only ``timeouts`` are set and their sum is larger, the
+    default is three times that sum."""
     strict: bool = False
-    """Whether a failure that could be done without is raised instead."""
+    """Whether failures raise an error instead of a fallback."""
     raise_on_error: bool = False
-    """Whether it is an error, and not an empty result, when nothing could be searched at all."""
+    """Whether a query raises an error instead of returning an empty result if all searches fail."""
 
     @field_validator("limits")
     @classmethod

@@ -1,6 +1,6 @@
-"""What settings ask for and nobody brings, and those that do nothing, since what they are for was not chosen.
+"""Find missing required settings, and settings without effect.
 
-Both follow from what the tree of settings says beside each; see :class:`~retrieval_core.config.adapters.Use`.
+Both follow from the annotations in the tree of settings; see :class:`~retrieval_core.config.adapters.Use`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def without_choice(tree: Mapping[str, Any], names: Mapping[str, str]) -> Iterato
         if key in names and names[key] in at_work:
             continue
         name = f"{key} (given as {names[key]})" if key in names else key
-        yield f"{name}: is for {chooser} = {choice}, and {chooser} is not set; set it to {choice}, or leave this out"
+        yield f"{name}: has no effect unless {chooser} is {choice}; set {chooser}, or remove this setting"
 
 
 def choice_of(key: str) -> tuple[str, str] | None:
@@ -117,8 +117,8 @@ def check_complete(
     msg = (
         f"the configuration lacks {len(problems)} setting{'s' * (len(problems) > 1)}:\n  "
         + "\n  ".join(problems)
-        + "\nSet them in the environment or the configuration. From Python, the environment is read only where it is "
-        "handed over: load_config(…, environment=os.environ)."
+        + "\nSet them in the environment or the configuration. From Python, pass the environment: "
+        "load_config(…, environment=os.environ)."
     )
     raise ConfigurationError(msg, missing_keys=tuple(missing), problems=problems)
 

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in lines that name each, say what is expected and what was given, and show no secret."""
+"""Describe problems of settings: one line each, with the expected and the given value, but no secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a 
 _EXPECTED = {
     **dict.fromkeys(("tuple_type", "list_type"), _LIST),
     **dict.fromkeys(("dict_type", "mapping_type"), _TABLE),
-    "finite_number": "Input should be a finite number; null where there is to be no bound",
+    "finite_number": "Input should be a finite number, or null for no limit",
 }
 """What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
 
@@ -63,7 +63,7 @@ def problems_of(
 def refusal(
     what: str, problems: Sequence[str], missing_keys: Sequence[str] = (), *, origin: str = "", advice: str = ""
 ) -> ConfigurationError:
-    """Return an error that says what has problems, such as ``the configuration has``, and tells each in a line.
+    """Return an error that names what has problems, such as ``the configuration has``, and lists each in a line.
 
     Raise it outside the handler of Pydantic's error, so that no traceback leads to what was given.
     """
@@ -73,7 +73,7 @@ def refusal(
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message may show it: of a table or a list only that it is one, as anything may be in it."""
+    """Return a value as a message may show it; of a table or a list only its kind, as it may contain secrets."""
     if isinstance(value, (Mapping, list, tuple, set)):
         return "a table" if isinstance(value, Mapping) else "a list"
     return f"{without_secrets(repr(value)):.80}"

@@ -19,11 +19,11 @@ def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
     try:
         pieces = tuple(Formatter().parse(template))
     except ValueError as error:
-        msg = f"{error}; double a brace that is meant as one: {{{{ or }}}}"
+        msg = f"{error}; double each literal brace: {{{{ or }}}}"
         raise ConfigurationError(msg) from error
     for _, name, specification, conversion in pieces:
         if name == "" or specification or conversion or (name and "[" in name):
-            msg = "a field of a template is a name in braces and no more, as in {title}"
+            msg = "a field of a template must be only a name in braces, for instance {title}"
             raise ConfigurationError(msg)
     return tuple((literal, name) for literal, name, _, _ in pieces)
 
@@ -38,7 +38,7 @@ def checked_delimiter(delimiter: str) -> str:
     if not is_common and "\\" not in delimiter:
         return delimiter
     msg = (
-        f"the delimiter {delimiter!r:.40} cannot be told from a passage's own text; use one of several characters that "
-        "are not all white space and no backslash, such as a line of ---, or an empty line"
+        f"the delimiter {delimiter!r:.40} can't be distinguished from the text of chunks; use several characters that "
+        "are not all white space and no backslash, for instance a line of ---, or an empty line"
     )
     raise ConfigurationError(msg)
