@@ -120,8 +120,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"search.mode": "fuzzy"}, "search.mode: Input should be 'hybrid', 'dense' or 'lexical', got 'fuzzy'"),
         (
             {"format.template": "{title!r}"},
-            "format.template: a field of a template must be only a name in braces, for instance {title}, got "
-            "'{title!r}'",
+            "format.template: a field of a template must be only a name in braces, as in {title}, got '{title!r}'",
         ),
     ],
 )

@@ -23,7 +23,7 @@ def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
         raise ConfigurationError(msg) from error
     for _, name, specification, conversion in pieces:
         if name == "" or specification or conversion or (name and "[" in name):
-            msg = "a field of a template must be only a name in braces, for instance {title}"
+            msg = "a field of a template must be only a name in braces, as in {title}"
             raise ConfigurationError(msg)
     return tuple((literal, name) for literal, name, _, _ in pieces)
 
