@@ -1,10 +1,10 @@
-"""The options of a query, in place of the configuration, checked before anything is done."""
+"""Options of a query: they override the configuration, and are checked before the search."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Message, Variant
@@ -15,54 +15,63 @@ if TYPE_CHECKING:
 ROLES = frozenset({"system", "user", "assistant"})
 MOST_TURNS = 100
 LONGEST_TURN = 10_000
-"""What a conversation may hold: whoever has it condensed looks at the last turns alone."""
+"""Limits of a conversation; a condenser reads the last turns only."""
 
 
 class QueryOptions(TypedDict, total=False):
-    """Keyword arguments of everything that takes a question; ``None``, or left out, means what is configured."""
+    """Keyword arguments of every search; ``None`` means the configured value."""
 
     top_k: int | None
-    """The most hits, 1 to 1000."""
+    """Maximum number of results, 1 to 1000."""
     mode: SearchMode | None
-    """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``)."""
+    """``hybrid``, ``dense`` (vector search only) or ``lexical`` (keyword search only)."""
     score_threshold: float | None
-    """The least cosine similarity of a passage with the question, in [0, 1]; with 0, what was found by words alone has
-    its similarity too."""
+    """Minimum cosine similarity of query and chunk, 0 to 1."""
     transforms: Sequence[str] | None
-    """Names of the transformers that look at the question first; an empty list for none."""
+    """Names of the query transformers to apply; an empty list applies none."""
     variants: Sequence[Variant] | None
-    """Further texts to search for beside the question, 16 at most, which the caller's own query expansion made."""
+    """Up to 16 more texts to search for, for example from your own query expansion."""
     history: Sequence[Message | Mapping[str, Any]] | None
-    """The turns of the conversation before the question, oldest first: messages, or objects with ``role`` and
-    ``content``. The last 100 count, each with its first 10,000 characters."""
+    """Earlier turns of the conversation, oldest first, with ``role`` and ``content``. The last 100 turns are used,
+    10,000 characters of each."""
     session_id: str | None
-    """Whose question it is; counts where the semantic cache is kept for each session."""
+    """ID of the user's session, for a semantic cache per session."""
     use_cache: bool | None
-    """Whether the answer may be one that was kept from before; without, it is searched for anew, and not kept."""
+    """Whether to return and store cached results."""
     indexes: Sequence[str] | None
-    """Of several indexes alone: the names of those to ask; all of them where it is not given."""
+    """Names of the indexes to search, if several are open."""
     max_results_per_query: int | None
-    """Of several indexes alone: the most passages taken from each, 1 to 1000."""
+    """Maximum number of results from each index, 1 to 1000, if several are open."""
 
 
 class AnswerOptions(QueryOptions, total=False):
-    """The options of any query, and those of an answer; ``None``, or left out, means what is configured."""
+    """Keyword arguments of every method that answers; ``None`` means the configured value."""
 
     max_tokens: int | None
-    """The budget of the passages that the answer is written from, at least 1."""
+    """Token budget of the context, at least 1."""
     verify: bool | None
-    """Whether each sentence of a written answer is held against the passages."""
+    """Whether to check each sentence of a written answer against the context."""
     prompt_override: str | None
-    """Instructions to the language model in place of the configured ones."""
+    """Instructions for the language model instead of the configured ones."""
 
 
 OF_SEVERAL = ("indexes", "max_results_per_query")
 OF_EACH = tuple(name for name in QueryOptions.__annotations__ if name not in OF_SEVERAL)
-"""The options that one index has."""
+"""The options of a single index."""
 
 
-def check_names(options: Mapping[str, Any], known: Sequence[str] = OF_EACH) -> None:
-    """Refuse arguments that there are not, as Python does for those of a signature.
+def query_options(**options: Unpack[QueryOptions]) -> QueryOptions:
+    """Return the options that are given, without those that are ``None``."""
+    return cast("QueryOptions", {name: value for name, value in options.items() if value is not None})
+
+
+def answer_options(**options: Unpack[AnswerOptions]) -> AnswerOptions:
+    """Return the options that are given, without those that are ``None``."""
+    return cast("AnswerOptions", {name: value for name, value in options.items() if value is not None})
+
+
+def check_names(options: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Reject unknown names, as Python does for the arguments of a function.
 
     Raises:
         TypeError: There is no such argument.
@@ -74,11 +83,23 @@ def check_names(options: Mapping[str, Any], known: Sequence[str] = OF_EACH) -> N
             raise TypeError(msg)
 
 
+def check_single(options: QueryOptions) -> None:
+    """Reject options that only several indexes have.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in OF_SEVERAL:
+        if name in options:
+            msg = f"{name}: only several indexes have this option, and this is a single one; see open_indexes()"
+            raise TypeError(msg)
+
+
 def turns(history: object) -> tuple[Message, ...]:
     """Return a conversation as messages.
 
     Raises:
-        InvalidParameterError: It is no list of turns that have a known role and text.
+        InvalidParameterError: The history is not a list of turns with a known role and text.
     """
     if history is None:
         return ()
@@ -108,10 +129,10 @@ def _turn(number: int, turn: object) -> Message:
 
 
 def chosen(transforms: object, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of transformers that a query asks for, each once.
+    """Return the names of the transformers of a query, each once.
 
     Raises:
-        InvalidParameterError: It is no list of names, or there is none of such a name.
+        InvalidParameterError: The value is not a list of names, or a name is unknown.
     """
     if not isinstance(transforms, Sequence) or isinstance(transforms, (str, bytes)):
         msg = f"transforms must be a list of names, got {transforms!r:.80}"

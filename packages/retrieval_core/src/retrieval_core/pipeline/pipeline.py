@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.cached_retrieval import CachedRetrieval
+from retrieval_core.pipeline.options import query_options
 from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.search_index import Parts
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-    from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.query_engine import History
     from retrieval_core.ports import (
         Embedder,
         Evaluator,
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
         Rewriter,
         Store,
         TokenCounter,
+        Variant,
     )
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
-    from retrieval_core.types import RetrievalResult
+    from retrieval_core.types import RetrievalResult, SearchMode
 
 
 class RetrievalPipeline(QueryEngine):
@@ -172,13 +174,64 @@ class RetrievalPipeline(QueryEngine):
         return self.sync.run(self.arecover_from_embedding_failure())
 
     async def acached_result(
-        self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
     ) -> RetrievalResult | None:
-        """Return what is kept for a question, or for one that asks the same; ``None`` without searching.
+        """Return the cached result for a query, or ``None`` without searching.
+
+        The semantic cache also returns results of queries with the same meaning.
+
+        Args:
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+
+        Returns:
+            The result with ``from_cache`` set, or ``None``.
 
         Raises:
-            RetrievalError: As :meth:`aretrieve`, where something is asked wrongly.
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                print(await index.acached_result("how far away is the moon"))
         """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+        )
         plan = self._cached.plan(filters, options)
         return await self._cached.kept(self._run(), normalize(query, self.config.query), plan)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.options import check_names, chosen, turns
+from retrieval_core.pipeline.options import check_single, chosen, turns
 from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
 from retrieval_core.ports import SearchesBoth
@@ -32,9 +32,9 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     Raises:
         FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or asks for what store or embedder cannot do.
-        TypeError: There is no such argument.
+        TypeError: An argument is for several indexes only.
     """
-    check_names(options)
+    check_single(options)
     settings = config.search
     sides = sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")

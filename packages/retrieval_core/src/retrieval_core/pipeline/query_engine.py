@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
-from retrieval_core.pipeline.options import QueryOptions, turns
+from retrieval_core.pipeline.options import QueryOptions, answer_options, query_options, turns
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.search_loop import Stages, raise_faults
 from retrieval_core.pipeline.stages.normalize import normalize
@@ -31,9 +31,18 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import Message, Store, TokenCounter
+    from retrieval_core.ports import Message, Store, TokenCounter, Variant
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Answer, AnswerEvent, Citation, CitationCheck, ContextPack, DocumentInfo, Query
+    from retrieval_core.types import (
+        Answer,
+        AnswerEvent,
+        Citation,
+        CitationCheck,
+        ContextPack,
+        DocumentInfo,
+        Query,
+        SearchMode,
+    )
 
     History = Sequence[Message | Mapping[str, Any]]
 
@@ -95,34 +104,160 @@ class QueryEngine(Lifecycle):
             held.get()  # and so closed, used or not
         return held
 
-    def retrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
-        """Find the passages that answer a question; see :meth:`aretrieve`."""
-        return self.sync.run(self.aretrieve(query, filters, **options))
+    def retrieve(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+    ) -> RetrievalResult:
+        """Search the index and return the best chunks with their scores.
 
-    async def aretrieve(self, query: str, filters: Filters = None, **options: Unpack[QueryOptions]) -> RetrievalResult:
-        """Find the passages that answer a question.
-
-        The same question asked by several callers at a time is answered once; asked again, it may come from the cache.
+        Keyword and vector search run in parallel and are fused. If one of them fails, you get the results of the other,
+        and ``degraded`` says so. Identical queries at the same time are run once.
 
         Args:
-            query: The question.
-            filters: What every passage must pass, typed or as JSON.
-            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`.
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
 
         Returns:
-            Hits, and what was decided on the way. Of several indexes, ``source_index`` says where a hit is from, since
-            an id is unique in its index only, and ``metadata`` has how much each index found.
+            The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
+            has a ``source_index``.
 
         Raises:
-            QueryValidationError: The query is empty or no text.
-            FilterError: The filter is not well formed, or the store lacks one of its operators.
-            InvalidParameterError: An option is outside its range, or asks for what an index cannot do.
-            EmbeddingError: The query could not be embedded, and the store cannot be searched by words.
-            StoreError: The index cannot be used; of several, none can.
-            ConfigurationError: Something needed is not installed or not set.
-            RetrievalError: With ``strict``, whatever would otherwise be listed in ``result.degraded``; with
-                ``raise_on_error``, what kept everything from being searched.
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
+                ``raise_on_error``: nothing could be searched.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                for hit in index.retrieve("how far away is the moon", top_k=3).hits:
+                    print(hit.score, hit.chunk.source, hit.chunk.text)
         """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return self.sync.run(self._search(query, filters, options))
+
+    async def aretrieve(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+    ) -> RetrievalResult:
+        """Search the index and return the best chunks with their scores.
+
+        Keyword and vector search run in parallel and are fused. If one of them fails, you get the results of the other,
+        and ``degraded`` says so. Identical queries at the same time are run once.
+
+        Args:
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+
+        Returns:
+            The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
+            has a ``source_index``.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
+                ``raise_on_error``: nothing could be searched.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                result = await index.aretrieve("how far away is the moon", top_k=3)
+                for hit in result.hits:
+                    print(hit.score, hit.chunk.source, hit.chunk.text)
+        """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return await self._search(query, filters, options)
+
+    async def _search(self, query: str, filters: Filters, options: QueryOptions) -> RetrievalResult:
         plan = self._retrieval.plan(filters, options)
         normal = normalize(query, self.config.query)
         await self._load(self._parts_for(options))
@@ -146,32 +281,151 @@ class QueryEngine(Lifecycle):
             return result
 
     def retrieve_many(
-        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+        self,
+        queries: Sequence[str],
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
     ) -> tuple[QueryOutcome, ...]:
-        """Answer several questions; see :meth:`aretrieve_many`."""
-        return self.sync.run(self.aretrieve_many(queries, filters, **options))
+        """Search for several queries: embed them together and search them in parallel.
+
+        The arguments apply to all queries. If one query fails, you still get the results of the others.
+
+        Args:
+            queries: Texts to search for, each at most 10,000 characters (``query.max_length``).
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+
+        Returns:
+            One outcome per query, in the order of the queries, with either ``result`` or ``error``.
+
+        Raises:
+            FilterError: The filter is invalid.
+            InvalidParameterError: An argument is out of range, or ``queries`` is not a list.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                for outcome in index.retrieve_many(["distance of the moon", "distance of the sun"]):
+                    if outcome.result is not None:
+                        print(outcome.query, outcome.result.hits[0].chunk.source)
+        """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return self.sync.run(self._search_many(queries, filters, options))
 
     process_query_batch = retrieve_many
     """The specification's name."""
 
     async def aretrieve_many(
-        self, queries: Sequence[str], filters: Filters = None, **options: Unpack[QueryOptions]
+        self,
+        queries: Sequence[str],
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
     ) -> tuple[QueryOutcome, ...]:
-        """Answer several questions: embedded together, searched side by side, each for itself.
+        """Search for several queries: embed them together and search them in parallel.
+
+        The arguments apply to all queries. If one query fails, you still get the results of the others.
 
         Args:
-            queries: The questions.
-            filters: What every passage must pass.
-            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`; they hold for all questions.
+            queries: Texts to search for, each at most 10,000 characters (``query.max_length``).
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
 
         Returns:
-            One outcome for each question, in their order. A question that fails does not touch the others; what one of
-            several indexes cannot do is the error of each question.
+            One outcome per query, in the order of the queries, with either ``result`` or ``error``.
 
         Raises:
-            FilterError: The filter is not well formed.
-            InvalidParameterError: An option is outside its range.
+            FilterError: The filter is invalid.
+            InvalidParameterError: An argument is out of range, or ``queries`` is not a list.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                for outcome in await index.aretrieve_many(["distance of the moon", "distance of the sun"]):
+                    if outcome.result is not None:
+                        print(outcome.query, outcome.result.hits[0].chunk.source)
         """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return await self._search_many(queries, filters, options)
+
+    async def _search_many(
+        self, queries: Sequence[str], filters: Filters, options: QueryOptions
+    ) -> tuple[QueryOutcome, ...]:
         from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
 
         plan = self._retrieval.plan(filters, options)
@@ -186,31 +440,168 @@ class QueryEngine(Lifecycle):
         )
 
     def context(
-        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        max_tokens: int | None = None,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
     ) -> ContextPack:
-        """Return what a language model should be shown to answer a question; see :meth:`acontext`."""
-        return self.sync.run(self.acontext(query, filters, max_tokens=max_tokens, **options))
+        """Return the context for a language model: complete passages with citations, within a token budget.
 
-    async def acontext(
-        self, query: str, filters: Filters = None, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
-    ) -> ContextPack:
-        """Return what a language model should be shown to answer a question: passages, complete and within a budget.
-
-        The hits of :meth:`aretrieve` come first, each followed by its parent, then their neighbours, as the section
-        ``context`` of the configuration says. Every passage has a citation that can be checked, and the ledger says of
-        everything that was considered what became of it. A store is asked once for all surroundings. Of several
-        indexes, ids begin with the name of their index and a colon, in citations too.
+        The best hits come first, each with its section and neighboring chunks as the section ``context`` of the
+        configuration sets. ``ledger`` lists every chunk that was considered, and whether it was kept, shortened or
+        dropped.
 
         Args:
-            query: The question.
-            filters: What every passage must pass, neighbours too.
-            max_tokens: The budget, at least 1; from the configuration where it is not given.
-            options: See :class:`~retrieval_core.pipeline.options.QueryOptions`.
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+
+        Returns:
+            The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
+            indexes, IDs begin with the name of the index and a colon.
 
         Raises:
-            ConfigurationError: Nothing is there that counts tokens.
-            RetrievalError: As :meth:`aretrieve`.
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing, such as a token counter.
+            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
+                ``raise_on_error``: nothing could be searched.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                pack = index.context("how far away is the moon", max_tokens=2000)
+                print(pack.context_pack)
+                print(pack.token_count, pack.citations)
         """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return self.sync.run(self._context(query, filters, max_tokens, options))
+
+    async def acontext(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        max_tokens: int | None = None,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+    ) -> ContextPack:
+        """Return the context for a language model: complete passages with citations, within a token budget.
+
+        The best hits come first, each with its section and neighboring chunks as the section ``context`` of the
+        configuration sets. ``ledger`` lists every chunk that was considered, and whether it was kept, shortened or
+        dropped.
+
+        Args:
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+
+        Returns:
+            The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
+            indexes, IDs begin with the name of the index and a colon.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing, such as a token counter.
+            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
+                ``raise_on_error``: nothing could be searched.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                pack = await index.acontext("how far away is the moon", max_tokens=2000)
+                print(pack.context_pack)
+                print(pack.token_count, pack.citations)
+        """
+        options = query_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+        )
+        return await self._context(query, filters, max_tokens, options)
+
+    async def _context(
+        self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
+    ) -> ContextPack:
         find = self._find_evidence(self._retrieval, query, filters, max_tokens, options)
         await self._load(self._parts_for(options))
         with self._watched():
@@ -325,61 +716,534 @@ class QueryEngine(Lifecycle):
         query = str(result.metadata.get("query_normalized", result.query))
         return await evaluated(self._run(), evaluator, query, result, response, strict=self.config.strict)
 
-    def answer(self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]) -> Answer:
-        """Answer a question from its passages; see :meth:`aanswer`."""
-        return self.sync.run(self.aanswer(query, filters, **options))
+    def answer(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
+    ) -> Answer:
+        """Answer a question from the documents, with citations you can verify.
 
-    async def aanswer(self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]) -> Answer:
-        """Answer a question from its passages, with sources that can be checked.
-
-        A language model writes the answer where one is configured; without one it is made of the passages' best
-        sentences. Where nothing found bears on the question, the answer says so. What stands in for what fails is in
-        ``fallbacks``, and ``error`` says why an answer is not complete.
+        A configured language model writes the answer; otherwise it consists of the best sentences of the documents. If
+        the documents don't contain the answer, ``kind`` is ``abstained``. ``fallbacks`` lists the steps that failed and
+        what replaced them; ``error`` is set if the answer is incomplete.
 
         Args:
-            query: The question.
-            filters: What every passage must pass, typed or as JSON.
-            options: See :class:`~retrieval_core.pipeline.options.AnswerOptions`.
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Returns:
+            The answer: ``text``, ``sentences`` with their citations, ``sources``, ``confidence`` and ``pack``, the
+            context that it is based on.
 
         Raises:
-            InvalidParameterError: An option is outside its range.
-            RetrievalError: As :meth:`aretrieve`; and, with ``strict`` or ``raise_on_error``, what
-                kept the answer from being complete.
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+            RetrievalError: With ``strict`` or ``raise_on_error``: the answer could not be completed.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                answer = index.answer("How far away is the moon?")
+                print(answer.text)
+                print([source.source for source in answer.sources])
         """
+        options = answer_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
+        return self.sync.run(self._answer(query, filters, options))
+
+    async def aanswer(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
+    ) -> Answer:
+        """Answer a question from the documents, with citations you can verify.
+
+        A configured language model writes the answer; otherwise it consists of the best sentences of the documents. If
+        the documents don't contain the answer, ``kind`` is ``abstained``. ``fallbacks`` lists the steps that failed and
+        what replaced them; ``error`` is set if the answer is incomplete.
+
+        Args:
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Returns:
+            The answer: ``text``, ``sentences`` with their citations, ``sources``, ``confidence`` and ``pack``, the
+            context that it is based on.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+            RetrievalError: With ``strict`` or ``raise_on_error``: the answer could not be completed.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                answer = await index.aanswer("How far away is the moon?")
+                print(answer.text)
+                print([source.source for source in answer.sources])
+        """
+        options = answer_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
+        return await self._answer(query, filters, options)
+
+    async def _answer(self, query: str, filters: Filters, options: AnswerOptions) -> Answer:
         return await self._work(query, filters, options, raises=True)(_nobody_listens)
 
     def answer_stream(
-        self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
     ) -> Generator[AnswerEvent]:
-        """Answer a question, and yield what happens as it happens; see :meth:`aanswer_stream`."""
-        return in_step(self.sync, self.aanswer_stream(query, filters, **options))
+        """Answer a question from the documents, and yield the answer's events as they happen.
 
-    def aanswer_stream(
-        self, query: str, filters: Filters = None, **options: Unpack[AnswerOptions]
-    ) -> AsyncGenerator[AnswerEvent]:
-        """Answer a question, and yield what happens as it happens.
+        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
+        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
+        user has already seen part of the text.
 
-        The last event is ``done`` with the whole answer, whatever happens on the way; an answer that could not be
-        completed has ``error`` before it. Leaving the iterator ends the model's work. The arguments are those of
-        :meth:`aanswer`.
+        Args:
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Yields:
+            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
+            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
 
         Raises:
-            RetrievalError: As :meth:`aretrieve`: at once where something is asked wrongly, and with
-                the first event where that shows during the search.
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                for event in index.answer_stream("How far away is the moon?"):
+                    if event.type == "answer_chunk":
+                        print(event.content, end="")
         """
+        options = answer_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
+        return in_step(self.sync, events_of(self._work(query, filters, options)))
+
+    def aanswer_stream(
+        self,
+        query: str,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        history: History | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
+    ) -> AsyncGenerator[AnswerEvent]:
+        """Answer a question from the documents, and yield the answer's events as they happen.
+
+        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
+        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
+        user has already seen part of the text.
+
+        Args:
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+                last 100 turns are used, 10,000 characters of each. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Yields:
+            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
+            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                async for event in index.aanswer_stream("How far away is the moon?"):
+                    if event.type == "answer_chunk":
+                        print(event.content, end="")
+        """
+        options = answer_options(
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            history=history,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
         return events_of(self._work(query, filters, options))
 
     def answer_with_history(
-        self, query: str, conversation_history: History, filters: Filters = None, **options: Unpack[AnswerOptions]
+        self,
+        query: str,
+        conversation_history: History,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
     ) -> Generator[AnswerEvent]:
-        """Answer a question of a conversation; the same as :meth:`answer_stream` with ``history``."""
-        return self.answer_stream(query, filters, **{**options, "history": conversation_history})
+        """Answer a question of a conversation, and yield the answer's events as they happen.
+
+        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
+        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
+        user has already seen part of the text.
+
+        Args:
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            conversation_history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content":
+                "Hi"}``. The last 100 turns are used, 10,000 characters of each.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Yields:
+            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
+            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                turns = [{"role": "user", "content": "Tell me about the moon."}]
+                for event in index.answer_with_history("How far away is it?", turns):
+                    if event.type == "answer_chunk":
+                        print(event.content, end="")
+        """
+        options = answer_options(
+            history=conversation_history,
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
+        return in_step(self.sync, events_of(self._work(query, filters, options)))
 
     def aanswer_with_history(
-        self, query: str, conversation_history: History, filters: Filters = None, **options: Unpack[AnswerOptions]
+        self,
+        query: str,
+        conversation_history: History,
+        filters: Filters = None,
+        *,
+        top_k: int | None = None,
+        mode: SearchMode | None = None,
+        score_threshold: float | None = None,
+        transforms: Sequence[str] | None = None,
+        variants: Sequence[Variant] | None = None,
+        session_id: str | None = None,
+        use_cache: bool | None = None,
+        indexes: Sequence[str] | None = None,
+        max_results_per_query: int | None = None,
+        max_tokens: int | None = None,
+        verify: bool | None = None,
+        prompt_override: str | None = None,
     ) -> AsyncGenerator[AnswerEvent]:
-        """Answer a question of a conversation; the same as :meth:`aanswer_stream` with ``history``."""
-        return self.aanswer_stream(query, filters, **{**options, "history": conversation_history})
+        """Answer a question of a conversation, and yield the answer's events as they happen.
+
+        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
+        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
+        user has already seen part of the text.
+
+        Args:
+            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            conversation_history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content":
+                "Hi"}``. The last 100 turns are used, 10,000 characters of each.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+                ``search.mode``, hybrid.
+            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+                no minimum.
+            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+                Default: ``transform.use``, none.
+            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+                :class:`~retrieval_core.ports.Variant`. Default: none.
+            session_id: ID of the user's session, for a semantic cache per session. Default: none.
+            use_cache: Whether to return and store cached results. Default: ``True``.
+            indexes: Names of the indexes to search, if several are open. Default: all.
+            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
+                ``federation.max_results_per_query``, 100.
+            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+                Default: ``answer.verify``, ``False``.
+            prompt_override: Instructions for the language model instead of the configured ones. Default:
+                ``answer.prompt``.
+
+        Yields:
+            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
+            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            EmbeddingError: The query could not be embedded, and the store has no keyword search.
+            StoreError: The index can't be read. With several indexes: none can be read.
+            ConfigurationError: A required package or setting is missing.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                turns = [{"role": "user", "content": "Tell me about the moon."}]
+                async for event in index.aanswer_with_history("How far away is it?", turns):
+                    if event.type == "answer_chunk":
+                        print(event.content, end="")
+        """
+        options = answer_options(
+            history=conversation_history,
+            top_k=top_k,
+            mode=mode,
+            score_threshold=score_threshold,
+            transforms=transforms,
+            variants=variants,
+            session_id=session_id,
+            use_cache=use_cache,
+            indexes=indexes,
+            max_results_per_query=max_results_per_query,
+            max_tokens=max_tokens,
+            verify=verify,
+            prompt_override=prompt_override,
+        )
+        return events_of(self._work(query, filters, options))
 
     def _work(
         self, query: str, filters: Filters, options: AnswerOptions, *, raises: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.options import OF_EACH, OF_SEVERAL, QueryOptions, check_names, chosen, turns
+from retrieval_core.pipeline.options import OF_EACH, QueryOptions, chosen, turns
 from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, checked_variants, condition_of
 from retrieval_core.pipeline.stages.plan import Plan
 
@@ -66,9 +66,7 @@ def make_federated_plan(
     Raises:
         FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or names an index that there is not.
-        TypeError: There is no such argument.
     """
-    check_names(options, (*OF_EACH, *OF_SEVERAL))
     top_k, most = options.get("top_k"), options.get("max_results_per_query")
     allowed = config.limits.max_results
     top_k = checked_number("top_k", config.search.top_k if top_k is None else top_k, allowed)
