@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval_core.ingest.files import discover, hash_file, source_name
+from retrieval_core.ingest.files import discover, hash_file, location_of
 
 SUFFIXES = frozenset({".md", ".txt"})
 
@@ -62,9 +62,9 @@ def test_names_are_relative_to_the_base_also_above_it(tmp_path: Path, monkeypatc
     """The same file has the same name from every working folder."""
     write(tmp_path, "project/a.md", "shared/b.md")
     base = tmp_path / "project"
-    assert source_name(tmp_path / "shared" / "b.md", base) == "../shared/b.md"
+    assert location_of(tmp_path / "shared" / "b.md", base) == "../shared/b.md"
     monkeypatch.chdir(base)
-    assert source_name(Path("a.md"), base) == "a.md"
+    assert location_of(Path("a.md"), base) == "a.md"
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,10 @@ class Library:
 
     async def may_be_changed(self) -> Callable[[Iterable[Chunk]], bool]:
         """Return what tells, in a thread, whether :meth:`changed` has to be asked about passages."""
-        return (await self._opened()).index.may_be_edited
+        index = (await self._opened()).index
+        with suppress(RetrievalError):
+            await index.aedited_since(())  # reads where files are, if that has changed
+        return index.may_be_edited
 
     async def count(self, condition: Filter | None = None) -> Contents:
         """Return how much the index holds, as far as a caller may see it; see :meth:`describe`."""

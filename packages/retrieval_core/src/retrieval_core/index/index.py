@@ -254,7 +254,7 @@ class Index(RetrievalPipeline):
         edited = {
             source
             for source in newer
-            if source in known and await self._ingester.hash_of(source) not in (None, known[source].content_hash)
+            if source in known and await self._ingester.hash_of(known[source]) not in (None, known[source].content_hash)
         }
         return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
 

@@ -173,10 +173,11 @@ class IntegrityCheck:
     async def repairable(self, report: IntegrityReport) -> tuple[list[Path], set[str]]:
         """Return the files that can be read again where something differs, and the ids of the documents that do."""
         found = (*report.mismatches, *report.differences)
-        there = (await self._sources()).keys() - set(report.absent_sources)
+        known = await self._sources()
+        there = known.keys() - set(report.absent_sources)
         sources = sorted({each.source for each in found if each.source in there})
         names = {each.document_id for each in found if each.source in there and each.document_id is not None}
-        return [(await self._ingester.file_of(source)).path for source in sources], names
+        return [(await self._ingester.file_of(known[source])).path for source in sources], names
 
     async def _check_added(self, names: Sequence[str], tally: _Tally) -> None:
         """Compare documents that came from no file with the texts that are kept of them."""
@@ -236,7 +237,7 @@ class IntegrityCheck:
             tally.add(compared, compare_fields(document, chunks))
             if not await asyncio.to_thread(_is_proved, document, state.recipe):
                 file.unproven[name] = document
-        now = await self._ingester.hash_of(state.source)
+        now = await self._ingester.hash_of(state)
         is_edited = now is not None and now != state.content_hash
         again: Mapping[str, Document] = {}
         failure: str | None = "the file is not there"

@@ -1,4 +1,4 @@
-"""Which files there are, what they are called in the index, and whether they changed."""
+"""Find files, and hash their bytes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,21 @@ _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to index: where it is, its name in the index, and its size in bytes."""
+    """A file to index.
+
+    Attributes:
+        source: Its name in the index; the location until it is named.
+        size: In bytes.
+        location: Its path relative to the folder of the index; the source if it is not given.
+    """
 
     path: Path
     source: str
     size: int
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", self.location or self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +44,11 @@ class Discovery:
     """What lies below some paths.
 
     Attributes:
-        files: Each once, ordered by source.
-        base: The folder that sources are relative to.
+        files: Each once, ordered by location.
+        base: The folder that locations are relative to.
         folders: Those that were walked: what was indexed below them and is not among the files is gone.
         refused: Paths that are no file, or could not be looked at, each with its reason. Nothing is known of them.
-        gone: Paths that were named and are not there, by their names in the index.
+        gone: Paths that were named and are not there, by location.
         skipped_types: How many files of other types the folders have, by suffix; ignored ones do not count.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
         ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
@@ -53,24 +63,19 @@ class Discovery:
     gone: Mapping[str, Path] = field(default_factory=dict[str, Path])
     skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def vanished(self, sources: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some sources that were looked for and not found."""
-        present = {file.source for file in self.files}
-        return tuple(source for source in sources if source not in present and self.covers(source))
-
-    def covers(self, source: str) -> bool:
-        """Whether a source was named and is gone, or lies below a folder that was walked and would have seen it."""
-        if source in self.gone:
+    def covers(self, location: str) -> bool:
+        """Whether a file was named and is gone, or lies below a folder that was walked and would have seen it."""
+        if location in self.gone:
             return True
-        path = _absolute(self.base / source)
+        path = absolute_path(self.base / location)
         if any(path.is_relative_to(refused) for refused, _ in self.refused):
             return False
         return any(path.is_relative_to(folder) for folder in self.folders)
 
-    def ignored_of(self, sources: Iterable[str]) -> frozenset[str]:
-        """Return those of some sources that are ignored, or lie in a folder that is."""
-        paths = {source: _absolute(self.base / source) for source in sources}
-        return frozenset(s for s, path in paths.items() if not self.ignored.isdisjoint((path, *path.parents)))
+    def ignores(self, location: str) -> bool:
+        """Whether a file is ignored, or lies in a folder that is."""
+        path = absolute_path(self.base / location)
+        return not self.ignored.isdisjoint((path, *path.parents))
 
 
 def discover(
@@ -90,7 +95,7 @@ def discover(
 
     Args:
         paths: Files and folders.
-        base: The folder that names in the index are relative to.
+        base: The folder that locations are relative to.
         suffixes: In lower case, with their dot.
         follow_links: Whether all links are followed, wherever they lead; each folder is walked once.
         gitignore: Whether ``.gitignore`` files are heeded.
@@ -100,11 +105,11 @@ def discover(
     folders: list[Path] = []
     for path in paths:
         if path.is_dir():
-            folders.append(_absolute(path))
+            folders.append(absolute_path(path))
             finder.walk(path)
         else:
             finder.add(path, named=True)
-    found = tuple(finder.files[source] for source in sorted(finder.files))
+    found = tuple(finder.files[location] for location in sorted(finder.files))
     return Discovery(
         found,
         base,
@@ -177,7 +182,7 @@ class _Finder:
         # To git, a link to a folder is a file.
         if not rules.ignore(os.fsencode(path.name), is_folder=is_folder and not path.is_symlink()):
             return False
-        self.ignored.add(_absolute(path))
+        self.ignored.add(absolute_path(path))
         return True
 
     def _goes_into(self, folder: Path, root: str, walked: set[str], rules: IgnoreRules) -> bool:
@@ -202,9 +207,9 @@ class _Finder:
         return True
 
     def add(self, path: Path, *, named: bool) -> None:
-        source = source_name(path, self._base)
+        location = location_of(path, self._base)
         try:
-            source.encode()
+            location.encode()
             state = path.stat()
         except UnicodeEncodeError:
             self._refuse(path, "its name is not valid Unicode; rename it")
@@ -212,10 +217,10 @@ class _Finder:
             if isinstance(error, OSError) and error.errno not in _NOT_THERE:
                 self._refuse(path, error.strerror or type(error).__name__)
             elif named:
-                self.gone[source] = path
+                self.gone[location] = path
         else:
             if S_ISREG(state.st_mode):
-                self.files[source] = FoundFile(path, source, state.st_size)
+                self.files[location] = FoundFile(path, location, state.st_size)
             elif named:
                 self._refuse(path, "it is no ordinary file")
 
@@ -223,15 +228,15 @@ class _Finder:
         self._refuse(Path(error.filename), f"the folder cannot be read: {error.strerror}")
 
     def _refuse(self, path: Path, reason: str) -> None:
-        self.refused.append((_absolute(path), reason))
+        self.refused.append((absolute_path(path), reason))
 
 
-def source_name(path: Path, base: Path) -> str:
-    """Return a path's name in the index: relative to the base where that is possible, with forward slashes.
+def location_of(path: Path, base: Path) -> str:
+    """Return where a path is: relative to the base if that is possible, with forward slashes.
 
-    So the names stay right when the index and the files move together.
+    So the locations stay right when the index and the files move together.
     """
-    absolute = _absolute(path)
+    absolute = absolute_path(path)
     try:
         return Path(os.path.relpath(absolute, base)).as_posix()
     except ValueError:  # another drive on Windows
@@ -244,6 +249,6 @@ def hash_file(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _absolute(path: Path) -> Path:
-    """Return a path without ``..`` and relative parts; unlike :meth:`Path.resolve` it leaves symbolic links alone."""
+def absolute_path(path: Path) -> Path:
+    """Return an absolute path without ``..``; unlike :meth:`Path.resolve` it leaves symbolic links alone."""
     return Path(os.path.abspath(path))  # noqa: PTH100

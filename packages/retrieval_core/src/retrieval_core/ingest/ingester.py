@@ -34,6 +34,7 @@ from retrieval_core.ingest.batches import (
 from retrieval_core.ingest.comparison import restore_chunk
 from retrieval_core.ingest.embedding import ChunkVectors
 from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
+from retrieval_core.ingest.names import FileNames
 from retrieval_core.ingest.parsed import ParsedDocument
 from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
@@ -49,6 +50,7 @@ from retrieval_core.ports import (
     SelfChecking,
     SelfRepairing,
     SourceState,
+    Versioned,
 )
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.vectors import is_zero
@@ -89,7 +91,7 @@ class Ingester:
 
     Args:
         embedder: ``None`` for an index without vectors.
-        base: The folder that document ids and sources are relative to.
+        base: The folder that locations of files are relative to, and names of those in it.
         vectors: The text of each named vector of a chunk: ``title``, ``section`` (the headings) or ``metadata.`` and
             the path of a field with text. The store's manifest must have the names.
         words_first: Whether :meth:`index` writes the words of many new passages before it embeds any of them, where the
@@ -126,6 +128,8 @@ class Ingester:
         self._words_first = words_first and self._late is not None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
+        self._elsewhere: Mapping[str, str] = {}
+        self._located_at: str | None = None
         self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
         self._recipe = recipe_of(chunking, self._vectors.recipe)
         self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
@@ -168,19 +172,24 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
-        discovery = await self._pool.run(
-            discover, paths, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore
-        )
         known = await self._store.sources()
-        damaged = await self._repair(known, discovery.files, is_asked=again is not None)
-        tally = Tally(len(discovery.files), sum(file.size for file in discovery.files))
+
+        def find() -> tuple[Discovery, Sequence[FoundFile], Mapping[str, bool]]:
+            names = FileNames(self._base.resolve(), known)
+            where = names.resolve(paths)
+            found = discover(where, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore)
+            return found, names.apply(found), names.vanished(found)
+
+        discovery, files, vanished = await self._pool.run(find)
+        damaged = await self._repair(known, files, is_asked=again is not None)
+        tally = Tally(len(files), sum(file.size for file in files))
         refused = (*discovery.refused, *_missing(discovery, known))
         for path, reason in refused:  # its name may not be valid Unicode
             tally.failed.append(FailedFile(os.fsencode(path).decode("utf-8", "replace"), reason))
         writes = 0
         words_first = False  # so a few changed passages are never without their vectors
         async with self._recorded(tally) as record:
-            async for batch in batches(self._read_all(discovery.files, known, damaged, again, isolated=isolated)):
+            async for batch in batches(self._read_all(files, known, damaged, again, isolated=isolated)):
                 former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
                 words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
                 writes += await self._write(batch, former, words_first=words_first)
@@ -188,8 +197,9 @@ class Ingester:
                 await record()
                 if on_progress is not None:
                     on_progress(tally.progress)
-        removed, ignored = await self._forget_vanished(discovery, known)
+        removed, ignored = await self._forget(vanished)
         tally.removed += removed
+        self._located_at = None
         await self._optimize(writes)
         await self._embed_the_rest(tally, on_progress)
         documents, chunks = await self._held()
@@ -206,7 +216,7 @@ class Ingester:
             skipped_links=discovery.skipped_links,
             ignored=len(discovery.ignored),
             removed_as_ignored=ignored,
-            empty=sum(not file.size for file in discovery.files),
+            empty=sum(not file.size for file in files),
             skipped_types=discovery.skipped_types,
         )
 
@@ -251,14 +261,16 @@ class Ingester:
             await self._on_written(Change(removed_documents=(document_id,)))
         return gone
 
-    async def file_of(self, source: str) -> FoundFile:
-        """Return where a file is, by its name in the index; it need not be there any more."""
-        return await self._pool.run(lambda: FoundFile(self._base.resolve() / source, source, 0))
+    async def file_of(self, state: SourceState) -> FoundFile:
+        """Return a file of the index; it need not be there any more."""
+        return await self._pool.run(
+            lambda: FoundFile(self._base.resolve() / state.location, state.source, 0, state.location)
+        )
 
-    async def hash_of(self, source: str) -> str | None:
-        """Return the SHA-256 of a file's bytes as they are now; ``None`` where it cannot be read, or is none."""
+    async def hash_of(self, state: SourceState) -> str | None:
+        """Return the SHA-256 of a file's bytes as they are now; ``None`` if it cannot be read, or is none."""
         try:
-            file = await self.file_of(source)
+            file = await self.file_of(state)
             return await self._pool.run(hash_file, file.path)
         except (OSError, ValueError):  # ValueError: no system has such names
             return None
@@ -269,10 +281,10 @@ class Ingester:
         Raises:
             UnreadableFileError: It is gone, or was changed since.
         """
-        if (now := await self.hash_of(state.source)) is None:
+        if (now := await self.hash_of(state)) is None:
             raise UnreadableFileError(state.source, "the file is gone, or cannot be read")
         if now == state.content_hash:
-            file = await self.file_of(state.source)
+            file = await self.file_of(state)
             with suppress(OSError):
                 content = await self._pool.run(file.path.read_bytes)
                 if sha256(content).hexdigest() == state.content_hash:  # of these very bytes: they may change meanwhile
@@ -284,13 +296,27 @@ class Ingester:
 
         Args:
             written: The moment by the file's name in the index; a name that is no file's is never among them.
+
+        Raises:
+            StoreError: The index cannot be read.
         """
+        await self.read_locations()
         return await self._pool.run(self.newer_files_now, written)
 
     def newer_files_now(self, written: Mapping[str, datetime]) -> frozenset[str]:
-        """Do what :meth:`newer_files` does, blocking."""
-        base = self._base.resolve()
-        return frozenset(source for source, moment in written.items() if _is_newer(base / source, moment))
+        """Do what :meth:`newer_files` does, blocking, with the locations that :meth:`read_locations` has read."""
+        base, elsewhere = self._base.resolve(), self._elsewhere
+        return frozenset(
+            source for source, moment in written.items() if _is_newer(base / elsewhere.get(source, source), moment)
+        )
+
+    async def read_locations(self) -> None:
+        """Read which files are not where their names say, if that may have changed."""
+        version = await self._store.version() if isinstance(self._store, Versioned) else ""
+        if version != self._located_at:
+            states = (await self._store.sources()).values()
+            self._elsewhere = {state.source: state.location for state in states if state.location != state.source}
+            self._located_at = version
 
     async def read_again(self, state: SourceState) -> dict[str, Document] | None:
         """Return the documents that a file has now, by their ids, read as they were then; nothing is written.
@@ -304,7 +330,7 @@ class Ingester:
         if (chunking := chunking_of(state.recipe)) is None:
             return None
         reader = DocumentReader(chunking, state.recipe, self._pool, self._now)
-        return {document.id: document async for document, _ in reader.read(await self.file_of(state.source), [])}
+        return {document.id: document async for document, _ in reader.read(await self.file_of(state), [])}
 
     def close(self) -> None:
         """End the threads. Closing twice is fine."""
@@ -405,7 +431,7 @@ class Ingester:
                 return
             existing = await self._store.documents_of(file.source)
             if digest == EMPTY:
-                state = SourceState(file.source, digest, self._recipe, 0)
+                state = SourceState(file.source, digest, self._recipe, 0, file.location)
                 yield Finished(file, state, removed=tuple(sorted(existing)))
                 return
             seen: set[str] = set()
@@ -427,7 +453,7 @@ class Ingester:
             stale = replace(state, content_hash="") if state is not None and has_begun else None
             yield Finished(file, stale, failure=FailedFile(str(file.path), reason))
             return
-        now_known = SourceState(file.source, digest, self._recipe, len(seen))
+        now_known = SourceState(file.source, digest, self._recipe, len(seen), file.location)
         removed = tuple(sorted(existing.keys() - seen))
         yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
 
@@ -568,18 +594,17 @@ class Ingester:
             return 0, 0
         return info.documents, info.chunks
 
-    async def _forget_vanished(self, discovery: Discovery, known: Mapping[str, SourceState]) -> tuple[int, int]:
-        """Remove what vanished from the folders that were walked.
+    async def _forget(self, vanished: Mapping[str, bool]) -> tuple[int, int]:
+        """Remove the documents of files that vanished; the value is whether a file is ignored now.
 
-        Return how many documents that were, and of how many the file is ignored now.
+        Return how many documents that were, and how many of ignored files.
         """
-        vanished = await self._pool.run(discovery.vanished, known)
         documents = {source: tuple(await self._store.documents_of(source)) for source in vanished}
         if vanished:
             removed = tuple(document_id for held in documents.values() for document_id in held)
-            await self._upsert(Change(removed_documents=removed, removed_sources=vanished))
-        ignored = await self._pool.run(discovery.ignored_of, vanished)
-        return sum(map(len, documents.values())), sum(len(documents[source]) for source in ignored)
+            await self._upsert(Change(removed_documents=removed, removed_sources=tuple(vanished)))
+        ignored = sum(len(documents[source]) for source, is_ignored in vanished.items() if is_ignored)
+        return sum(map(len, documents.values())), ignored
 
 
 def _missing(discovery: Discovery, known: Mapping[str, SourceState]) -> list[tuple[Path, str]]:
@@ -590,12 +615,13 @@ def _missing(discovery: Discovery, known: Mapping[str, SourceState]) -> list[tup
     """
     missing: list[tuple[Path, str]] = []
     is_known = False
+    locations = {state.location for state in known.values()}
     for name, path in discovery.gone.items():
-        files = sum(source == name or source.startswith(f"{name}/") for source in known)
+        files = sum(location == name or location.startswith(f"{name}/") for location in locations)
         is_known |= files > 0
         if not files:
             missing.append((path, "there is no such file or folder, and the index has no documents from it"))
-        elif name not in known:
+        elif name not in locations:
             kept = f"the documents of {files:,} file{'s' * (files != 1)} in it stay in the index"
             missing.append((path, f"this folder is not there; {kept}. To remove them, index the folder above it"))
     if missing and not (is_known or discovery.files or discovery.folders or discovery.refused):

@@ -92,15 +92,19 @@ class SourceState:
         content_hash: SHA-256 of its bytes.
         recipe: Names the reader, the splitting and the embedder; another recipe makes other chunks.
         documents: How many documents it held.
+        location: Path of the file, relative to the folder of the index; the source if it is not given. The two differ
+            for files outside of that folder.
     """
 
     source: str
     content_hash: str
     recipe: str
     documents: int
+    location: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", valid_unicode(self.source))
+        object.__setattr__(self, "location", valid_unicode(self.location or self.source))
 
 
 @dataclass(frozen=True, slots=True)

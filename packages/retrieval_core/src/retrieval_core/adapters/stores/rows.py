@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar, cast
 
 from retrieval_core.errors import IndexFormatError
@@ -69,6 +68,8 @@ INTEGER_COLUMNS = frozenset(
     )
 )
 """All others hold text."""
+_LOCATION = "\x1f"
+"""Separates the recipe of a file from its location, in one column."""
 
 
 class FieldReader:
@@ -209,6 +210,18 @@ def _section_from_row(row: Row) -> Section:
     )
 
 
+def _source_to_row(state: SourceState) -> Row:
+    # The location is kept with the recipe, so that tables of earlier versions need no new column.
+    recipe = state.recipe if state.location == state.source else f"{state.recipe}{_LOCATION}{state.location}"
+    return state.source, state.content_hash, recipe, state.documents
+
+
+def _source_from_row(row: Row) -> SourceState:
+    source, digest, recipe, documents = row
+    recipe, _, location = recipe.partition(_LOCATION)
+    return SourceState(source, digest, recipe, documents, location)
+
+
 def _pair(numbers: Row) -> tuple[int, int] | None:
     """Return first and last; ``None`` where there is neither."""
     first, last = numbers
@@ -248,8 +261,4 @@ DOCUMENTS = _form("id source content_hash title? timestamp? metadata text", _doc
 SECTIONS = _form(
     "id document_id kind path span_start span_end page_first? page_last?", _section_to_row, _section_from_row
 )
-SOURCES = _form(
-    "source content_hash recipe documents",
-    attrgetter("source", "content_hash", "recipe", "documents"),
-    lambda row: SourceState(*row),
-)
+SOURCES = _form("source content_hash recipe documents", _source_to_row, _source_from_row)

@@ -23,7 +23,7 @@ class CatalogTests(StoreTestBase):
     @on_new_store()
     async def test_sources_are_remembered(self, store: CataloguedStore) -> None:
         """States come back equal, the last one of a source counts, and removed sources are forgotten."""
-        one, two = SourceState("one.csv", "h1", "r", 2), SourceState("two.md", "h2", "r", 1)
+        one, two = SourceState("one.csv", "h1", "r", 2), SourceState("two.md", "h2", "r", 1, "../else/two.md")
         assert dict(await store.sources()) == {}
         assert dict(await store.documents_of("one.csv")) == {}
         await store.upsert(Change(sources=(one, two)))

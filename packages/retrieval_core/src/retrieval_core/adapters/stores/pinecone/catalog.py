@@ -45,7 +45,8 @@ class SourceCatalog:
         found: dict[str, SourceState] = {}
         async for item in self._records(self.sources_namespace, _KIND):
             name = item["source"]
-            found[name] = SourceState(name, item["content_hash"], item["recipe"], int(item["documents"]))
+            documents, location = int(item["documents"]), item.get("location", "")
+            found[name] = SourceState(name, item["content_hash"], item["recipe"], documents, location)
         return found
 
     async def documents_of(self, source: str) -> dict[str, str]:
