@@ -40,8 +40,8 @@ def test_few_results_unless_configured(environment: dict[str, str], expected: in
     [
         ("", ""),
         (" \n ", ""),
-        ("The handbook\nof Example Ltd", "What the documents are about: The handbook of Example Ltd."),
-        ("Recipes!", "What the documents are about: Recipes!"),
+        ("The handbook\nof Example Ltd", "The documents are about: The handbook of Example Ltd."),
+        ("Recipes!", "The documents are about: Recipes!"),
     ],
 )
 def test_a_description_becomes_a_sentence(given: str, expected: str) -> None:

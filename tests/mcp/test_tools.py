@@ -256,7 +256,7 @@ def test_a_description_tells_when_to_search(talk: Any) -> None:
     async def conversation(client: Client) -> Any:
         return client.instructions, (await client.list_tools()).tools[0].description
 
-    about = "What the documents are about: Recipes of the south."
+    about = "The documents are about: Recipes of the south."
     instructions, tool = talk(conversation, description="Recipes of the south")
     assert instructions.endswith(about)
     assert f"{about} Use this when the user asks about that." in tool

@@ -70,7 +70,7 @@ class StubbornEmbedder(FakeEmbedder):
 
 def config(**settings: object) -> Any:
     """Return settings with a short deadline and without a breaker, so that each query meets the plug-in."""
-    return load_config(overrides={"deadline_seconds": 2.0, "breaker.failures": 0, "cache.enabled": False, **settings})
+    return load_config(overrides={"deadline_seconds": 4.0, "breaker.failures": 0, "cache.enabled": False, **settings})
 
 
 def opened(folder: Path, settings: Any = None, **plugins: Any) -> Index:

@@ -107,7 +107,7 @@ def attempt(bundle: Path) -> None:
         search: Any = {"name": "search", "arguments": {"query": "how far away is the satellite", "mode": "dense"}}
         asked: Any = (("initialize", client), ("tools/list", {}), ("tools/call", search))
         greeting, tools, found = conversation(line, environment, asked)
-    assert "What the documents are about: The moon." in greeting["instructions"]
+    assert "The documents are about: The moon." in greeting["instructions"]
     assert [tool["name"] for tool in tools["tools"]] == [tool["name"] for tool in MANIFEST["tools"]]
     assert [hit["id"] for hit in found["structuredContent"]["results"]] == ["moon.md#0"], found
 

@@ -52,7 +52,7 @@ def test_why_a_passage_came_or_did_not(served: Served) -> None:
         assert told["why"] == "It came as number 1."
         assert told["expected"].items() <= told["results"][0].items()
         told = (await explain(service, chunk_id=last, top_k=1)).json()
-        assert told["why"] == "It is number 3, and 1 were asked for."
+        assert told["why"] == "Its rank is 3, and top_k is 1."
         assert (told["expected"]["id"], told["expected"]["rank"]) == (last, 3)
         assert len(told["results"]) == 1
         told = (await explain(service, chunk_id="sea.md#0", filters={"kind": "rock"})).json()

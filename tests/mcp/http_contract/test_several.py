@@ -88,7 +88,7 @@ def test_one_of_them_is_asked_as_by_its_name(tmp_path: Path) -> None:
         (
             {"indexes": ["manual", "wiki"], "index": "wiki"},
             400,
-            "not both: wiki is named alone, too",
+            "not both: index is wiki",
         ),
         ({"indexes": []}, 400, "indexes"),
         ({"indexes": "manual"}, 400, "indexes"),

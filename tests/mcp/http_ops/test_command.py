@@ -180,7 +180,7 @@ def test_a_wider_address_without_a_token_is_refused() -> None:
     for place in ("0.0.0.0:0", "[::]:0", "0.0.0.0"):
         code, said = refused("--http", place)
         assert code == 2
-        assert said.startswith("Error: to listen at ")
+        assert said.startswith("Error: a server at ")
         assert "needs a token" in said
         assert "RETRIEVAL_MCP__HTTP__TOKENS" in said
     code, said = refused("--http", "127.0.0.1:0", environment={"RETRIEVAL_MCP__HTTP__TOKENS": "my-secret"})

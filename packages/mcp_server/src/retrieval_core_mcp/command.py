@@ -30,19 +30,28 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
-retrieval-mcp open shows a page to ask the index in; it takes the same options.
-retrieval-mcp install --client NAME adds this server to an assistant; retrieval-mcp install --help says more.
+Run retrieval-mcp open to search in your browser; it takes the same options.
+Run retrieval-mcp install --client NAME to add this server to an assistant.
 
-settings from the environment:
-  RETRIEVAL_MCP__MAX_CHARACTERS   an answer stays below this many characters (5000)
-  RETRIEVAL_MCP__WAIT_SECONDS     how long a search waits for a model that is still loading (1.0)
-  RETRIEVAL_MCP__DESCRIPTION      what the documents are about, so that assistants know when to search them
-  RETRIEVAL_MCP__ALLOW_WRITES     whether clients may index files and remove documents (false)
-  RETRIEVAL_MCP__ROOTS            the folders below which files may be indexed, comma-separated
-  RETRIEVAL_MCP__WATCH            whether these folders are followed (false)
-  RETRIEVAL_MCP__HTTP__TOKENS     with --http: who is let in, as sha256:HASH or sha256:HASH:TENANT, comma-separated
-  RETRIEVAL_MCP__HTTP__...        with --http: the other settings of the service, which docs/http.md lists
-  RETRIEVAL_...                   those of the command retrieval, such as RETRIEVAL_SEARCH__TOP_K
+environment variables:
+
+  RETRIEVAL_MCP__MAX_CHARACTERS   Limit each answer to this many characters (5000).
+
+  RETRIEVAL_MCP__WAIT_SECONDS     Wait this long for a model that is still loading (1.0).
+
+  RETRIEVAL_MCP__DESCRIPTION      Describe the documents, so that assistants know when to search them.
+
+  RETRIEVAL_MCP__ALLOW_WRITES     Let clients index files and remove documents (false).
+
+  RETRIEVAL_MCP__ROOTS            Let clients index files in these folders, comma-separated.
+
+  RETRIEVAL_MCP__WATCH            Index changes in these folders at once (false).
+
+  RETRIEVAL_MCP__HTTP__TOKENS     With --http: accept these tokens, as sha256:HASH or sha256:HASH:TENANT.
+
+  RETRIEVAL_MCP__HTTP__...        With --http: see docs/http.md.
+
+  RETRIEVAL_...                   Settings of the search, such as RETRIEVAL_SEARCH__TOP_K.
 """
 OPTIONS = (
     "--index",
@@ -131,29 +140,29 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--index",
         metavar="FILE|NAME=FILE",
         action="append",
-        help="the index file (default: .retrieval/index.db); may be given several times, each under a name",
+        help="index file; repeatable with names (.retrieval/index.db)",
     )
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
         nargs="?",
         const="",
-        help="serve over HTTP instead, MCP at /mcp and the service under /v1 (default: 127.0.0.1:8000)",
+        help="serve HTTP: MCP at /mcp, API at /v1 (127.0.0.1:8000)",
     )
     parser.add_argument(
-        "--allow-writes", action="store_true", help="let clients index files below --root, and remove documents"
+        "--allow-writes", action="store_true", help="let clients index files in --root and remove documents"
     )
     parser.add_argument(
         "--root",
         metavar="FOLDER",
         action="append",
-        help="a folder below which files may be indexed; may be given several times (default: that of the index)",
+        help="folder that may be indexed; repeatable (the index's)",
     )
-    parser.add_argument("--no-browser", action="store_true", help="with open: only say where the page is")
-    parser.add_argument("--watch", action="store_true", help="follow these folders: index at once what changes there")
-    parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
+    parser.add_argument("--no-browser", action="store_true", help="with open: print the address only")
+    parser.add_argument("--watch", action="store_true", help="index changes in these folders at once")
+    parser.add_argument("--config", metavar="FILE|PRESET", help="read settings from a TOML file or preset")
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="warning", help="what is logged to standard error (default: warning)"
+        "--log-level", choices=LEVELS, default="warning", help="log this level and above to standard error (warning)"
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     options, unknown = parser.parse_known_args(arguments)
@@ -163,7 +172,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
     if options.watch and options.root and len(options.index or ()) > 1:
-        parser.error("--watch follows for each of several indexes the folder of its own; leave --root out")
+        parser.error("--watch with several indexes follows the folder of each index. Remove --root")
     return options
 
 

@@ -70,7 +70,7 @@ async def why_not(
         deeper = await search(filters, depth)
         searched = len(deeper.hits)
         if (place := among(deeper, chunk_id)) is not None:
-            return ExpectedPassage(f"It is number {place.rank}, and {asked} were asked for.", place.hit, place.rank)
+            return ExpectedPassage(f"Its rank is {place.rank}, and top_k is {asked}.", place.hit, place.rank)
         if searched < depth:
             break
     own = {"id": {"$eq": chunk_id}}

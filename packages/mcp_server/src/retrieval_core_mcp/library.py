@@ -48,12 +48,12 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STILL_LOADING = (
-    "the embedding model is still loading, so this was searched by words alone; the same search a few seconds later "
-    "is by meaning too"
+    "the embedding model is still loading, so this is keyword search only; "
+    "search again in a few seconds for hybrid search"
 )
 NO_VECTORS = (
-    "The index was made for searching by words, so it cannot be searched by meaning. Call search again with mode "
-    "lexical; to make that the normal way, start the server with --config lexical."
+    "The index has no embeddings, so vector search is not possible. Call search again with mode "
+    "lexical. To make that the default, start the server with --config lexical."
 )
 WARM_UP = "warm up"
 WARM_UP_AFTER = 0.2
@@ -94,7 +94,7 @@ class Library:
     Args:
         open_index: Opens the index, in a thread; by default :func:`retrieval_core.open_index`.
         clock: Measures the wait for the model; by default the system's.
-        stages: What the index was opened with to tell of its stages, where ``open_index`` opens it itself.
+        stages: Reports the stages of each query, if ``open_index`` passed it to the index.
     """
 
     def __init__(
@@ -156,19 +156,19 @@ class Library:
         condition: Filter | None = None,
         use_cache: bool = True,
     ) -> RetrievalResult:
-        """Find passages, as :meth:`retrieval_core.Index.aretrieve` does.
+        """Search the index, as :meth:`retrieval_core.Index.aretrieve` does.
 
-        While the model is loading, it waits at most ``wait_seconds``, and then searches by words alone, with an entry
-        in ``degraded``.
+        While the model is loading, it waits at most ``wait_seconds``. Then it falls back to keyword search, with an
+        entry in ``degraded``.
 
         Args:
             filters: The caller's.
-            condition: What every passage must pass besides, which no filter of the caller widens. The result then has
-                nothing that tells of other passages too: see :func:`~retrieval_core_mcp.tenancy.own_result`.
-            use_cache: Whether the result may be one that was kept from before.
+            condition: A second filter that the caller's filter can't widen. The result then reveals nothing about
+                other chunks; see :func:`~retrieval_core_mcp.tenancy.own_result`.
+            use_cache: Whether a cached result may be returned.
 
         Raises:
-            InvalidParameterError: The index holds no vectors, and the search is by meaning.
+            InvalidParameterError: The mode is ``dense``, and the index has no embeddings.
             RetrievalError: As there.
         """
         asked = narrowed(filters, condition)
@@ -208,13 +208,12 @@ class Library:
         return (await self._opened()).analyzer
 
     async def fetch(self, entry_id: str, condition: Filter | None = None) -> Entry | None:
-        """Return the passage or the document with an id, ``None`` where there is neither.
+        """Return the chunk or document with an id, or ``None``.
 
-        A document without its text is joined from its passages.
+        A document without its text is joined from its chunks.
 
         Args:
-            condition: What a passage must pass. A document that does not pass it itself consists of its passages that
-                do.
+            condition: A filter for chunks. A document that does not match consists of its chunks that match.
 
         Raises:
             StoreError: The index cannot be read.
@@ -255,12 +254,12 @@ class Library:
     async def neighbors(
         self, chunk_id: str, before: int, after: int, condition: Filter | None = None
     ) -> tuple[Chunk, ...]:
-        """Return a passage with those before and after it in its document, in order; none where there is no such one.
+        """Return a chunk and its neighbors in the document, in order; none if the id is unknown.
 
         Args:
-            before: How many at most.
-            after: Likewise.
-            condition: What each of them must pass.
+            before: The most chunks before it.
+            after: The most chunks after it.
+            condition: A filter for each of them.
 
         Raises:
             StoreError: The index cannot be read.
@@ -282,18 +281,18 @@ class Library:
         return replace(entry, text=_joined(chunks)) if chunks else entry
 
     async def validate(self, chunk_id: str) -> ChunkValidation | None:
-        """Hold a stored passage against its document; see :meth:`retrieval_core.Index.avalidate`."""
+        """Compare a stored chunk with its document, as :meth:`retrieval_core.Index.avalidate` does."""
         return await (await self._opened()).index.avalidate(chunk_id)
 
     async def changed(self, chunks: Iterable[Chunk]) -> frozenset[str]:
-        """Return the ids of passages whose file was changed after it was indexed; none where that cannot be told."""
+        """Return the ids of chunks whose file changed after it was indexed; none if that is unknown."""
         index = (await self._opened()).index
         with suppress(RetrievalError):
             return await index.aedited_since(chunks)
         return frozenset()
 
     async def may_be_changed(self) -> Callable[[Iterable[Chunk]], bool]:
-        """Return what tells, in a thread, whether :meth:`changed` has to be asked about passages."""
+        """Return a function that reports, in a thread, whether :meth:`changed` is needed for chunks."""
         index = (await self._opened()).index
         with suppress(RetrievalError):
             await index.aedited_since(())  # reads where files are, if that has changed
@@ -309,7 +308,7 @@ class Library:
         """Return what the index holds, as far as a caller may see it.
 
         Args:
-            condition: What every passage must pass that is told of.
+            condition: A filter for the chunks that are counted.
 
         Raises:
             StoreError: The index cannot be read.
@@ -360,7 +359,7 @@ class Library:
         return None
 
     def listening(self, listener: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Return a context in which a function is told each stage that ends of what is asked in it.
+        """Return a context that reports the end of each stage of its queries to a function.
 
         The function may be called from any thread.
         """

@@ -79,7 +79,7 @@ _PROMPTS = {
     ),
 }
 _WHERE = {
-    "index": "An index, where there are several",
+    "index": "An index, if there are several",
     "field": "A field to filter by",
     "value": "The value of that field",
 }

@@ -57,8 +57,8 @@ def create_server(
     Args:
         libraries: An index, or several by name. They start to load after the answer to the first request, and are
             closed when the server ends.
-        contents: What the indexes hold, in a sentence for assistants that may see all of it.
-        clock: Measures the time between two looks for changes; the system's where it is not given.
+        contents: A sentence on the contents of the indexes, for assistants that may see all of it.
+        clock: Measures the time between two checks for changes. Default: the system's clock.
         at_once: Whether the indexes load, and folders are followed, before the first request, as a service does it.
     """
     by_name = libraries if isinstance(libraries, Mapping) else {DEFAULT_NAME: libraries}

@@ -37,17 +37,17 @@ class ServerSettings(BaseModel):
     max_characters: int = Field(default=5_000, ge=SMALLEST_ANSWER, le=LARGEST_ANSWER)
     """An answer stays below this many characters: its text, and its structured content, each as JSON."""
     wait_seconds: float = Field(default=1.0, ge=0, le=60)
-    """How long a search waits for a model that is still loading, before it searches by words alone."""
+    """Seconds a search waits for a model that is still loading, before it falls back to keyword search."""
     description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
-    """What the documents are about, in one or two sentences, so that an assistant knows when to search them."""
+    """The subject of the documents, in one or two sentences, so that an assistant knows when to search them."""
 
     allow_writes: bool = False
-    """Whether clients may index files and remove documents, and over HTTP write documents of their own."""
+    """Whether clients may index files, remove documents and, over HTTP, add documents."""
     roots: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()
     """The folders below which files may be indexed; without one, that to which names of documents are relative."""
 
     watch: bool = False
-    """Whether these folders are followed: what changes there is indexed at once."""
+    """Whether changes in these folders are indexed at once."""
 
     http: HttpSettings = HttpSettings()
     """For the service over HTTP."""
@@ -59,9 +59,9 @@ class ServerSettings(BaseModel):
 
     @property
     def about(self) -> str:
-        """The description as a sentence for an assistant, empty where there is none."""
+        """The description as a sentence for an assistant; empty without a description."""
         text = self.described
-        return f"What the documents are about: {text}" + "." * (text[-1] not in ".!?…") if text else ""
+        return f"The documents are about: {text}" + "." * (text[-1] not in ".!?…") if text else ""
 
     @property
     def top_k(self) -> int:

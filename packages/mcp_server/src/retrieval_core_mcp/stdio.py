@@ -1,7 +1,7 @@
 """The transport over standard input and output, one JSON document a line, with an answer to every request.
 
-The protocol library's own transport drops a line that it cannot decode, such as one with half of a surrogate pair, so
-that its sender waits for ever. This one decodes more leniently, and answers invalid lines itself.
+The transport of the protocol library drops lines that it can't decode, such as one with half of a surrogate pair. Its
+sender then waits for ever. This one decodes more leniently, and answers invalid lines itself.
 """
 
 from __future__ import annotations

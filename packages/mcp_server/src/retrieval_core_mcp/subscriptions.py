@@ -214,7 +214,7 @@ class Subscriptions:
             async with self._clock.timeout(PATIENCE):
                 await session.send_resource_updated(uri)
         except Exception as error:  # noqa: BLE001 - it has left, or does not read
-            logger.info("a client is told of resources no more: %s", type(error).__name__)
+            logger.info("a client no longer gets resource updates: %s", type(error).__name__)
             self._unfollow(audience, uri, connection)
 
     async def _fingerprint(self, audience: _Audience, uri: str) -> str | None:

@@ -66,7 +66,7 @@ class ExplainQuery(SearchQuery):
 
 def _plain(metadata: dict[str, Any]) -> dict[str, Any]:
     if len(metadata) > 100:
-        msg = "a document may have at most 100 fields of its own"
+        msg = f"metadata has {len(metadata)} fields; a document may have at most 100"
         raise ValueError(msg)
     return metadata
 

@@ -34,7 +34,7 @@ _OPERATORS: dict[str, Any] = {
 _FILTERS: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"$ref": _THIS}}
 
 FILTER: dict[str, Any] = {
-    "description": "What every passage must pass: conditions by field, and $and, $or and $not. A bare value means $eq. "
+    "description": "Conditions by field, combined with $and, $or and $not. A bare value means $eq. "
     "At most 256 conditions, and 64 levels.",
     "type": "object",
     "minProperties": 1,

@@ -253,11 +253,11 @@ class ServedIndexes:
         parts = tuple(self.named(name) for name in dict.fromkeys(query.indexes))
         if query.index is not None:
             alone = self.named(query.index).name
-            raise RequestError(400, f"name index or indexes, not both: {alone} is named alone, too")
+            raise RequestError(400, f"set index or indexes, not both: index is {alone}")
         if len(parts) == 1:
             return parts[0]
         if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
-            raise RequestError(400, f"the index {unfit[0]} is asked alone: its name has white space or a colon")
+            raise RequestError(400, f"the index {unfit[0]} can't be searched with others: its name has white space or a colon")
         name = ", ".join(part.name for part in parts)
         return replace(parts[0], name=name, parts=parts, federation=await asyncio.to_thread(self._open_federation))
 

@@ -49,7 +49,7 @@ _ERRORS = {
     "415": "The body is not of the type that is wanted.",
     "421": "The service is not called by this host name.",
     "500": "Something that nobody expected; the log has the request's id.",
-    "501": "The service was not set up for this; the message says what to install or to set.",
+    "501": "The service was not set up for this; see the message for what to install or set.",
     "503": "The store or the embedder is not available, the service is busy, or it ends; see Retry-After.",
 }
 _QUESTIONS = (SearchQuery, ContextQuery, AnswerQuery, ExplainQuery)
@@ -94,21 +94,21 @@ _EXAMPLES: dict[str, Any] = {
 _INDEX = {
     "name": "index",
     "in": "query",
-    "description": "The index; the first one where it is left out.",
+    "description": "The index. Default: the first one.",
     "schema": {"type": "string"},
 }
 _CHUNK_ID = {
     "name": "chunk_id",
     "in": "path",
     "required": True,
-    "description": "As it stands in results, percent-encoded.",
+    "description": "The id of a result, percent-encoded.",
     "schema": {"type": "string", "minLength": 1},
 }
 _PDF_CHUNK_ID = {**_CHUNK_ID, "example": "guide.pdf#0"}
 _PAGE = {
     "name": "page",
     "in": "query",
-    "description": "The number of one of the pages that the passage runs over; the first where it is left out.",
+    "description": "The number of a page of the chunk. Default: its first page.",
     "schema": {"type": "integer", "minimum": 1, "maximum": LAST_PAGE},
     "example": 1,
 }
@@ -117,14 +117,14 @@ _DOCUMENT_ID = {**_CHUNK_ID, "name": "document_id"}
 _CURSOR = {
     "name": "cursor",
     "in": "query",
-    "description": "The next_cursor of the part before; left out for the first part.",
+    "description": "The next_cursor of the previous part. Default: the first part.",
     "schema": {"type": "string"},
 }
 
 _PART_OF_NAME = {
     "name": "name",
     "in": "query",
-    "description": "What the ids of the documents contain, in upper or lower case.",
+    "description": "A part of the document ids, in upper or lower case.",
     "schema": {"type": "string"},
 }
 
@@ -270,7 +270,7 @@ def _paths() -> dict[str, Any]:
                 parameters=[
                     _DOCUMENT_ID,
                     _INDEX,
-                    _number("offset", 0, LARGEST_OFFSET, 0, "Where the part begins, in characters."),
+                    _number("offset", 0, LARGEST_OFFSET, 0, "The first character of the part."),
                     _number("limit", 1, MOST_CHARACTERS, 50_000, "The most characters."),
                 ],
             )
@@ -304,7 +304,7 @@ def _operation(
 def _events(name: str, summary: str, body: type[BaseModel]) -> dict[str, Any]:
     told = _operation(name, summary, ErrorAnswer, body=body)
     told["responses"]["200"] = {
-        "description": "Events: what was found, the answer bit by bit, last done; error where something broke.",
+        "description": "Events: the results, the answer bit by bit, last done; error if it fails.",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
     return told
@@ -315,7 +315,7 @@ def _file() -> dict[str, Any]:
         "name": "name",
         "in": "query",
         "required": True,
-        "description": "Of the file, without folders; its ending says what kind it is of.",
+        "description": "The file name without folders. Its ending is its type.",
         "schema": {"type": "string", "maxLength": LONGEST_NAME, "pattern": NAME},
         "example": "notes.md",
     }

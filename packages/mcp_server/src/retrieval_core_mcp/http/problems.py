@@ -1,4 +1,4 @@
-"""What an error of the library is to a client: a status, and messages of the contract."""
+"""Turn errors of the library into HTTP statuses and messages of the contract."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ class HttpSettings(BaseModel):
             raise ConfigurationError(msg)
         if not found and not self.is_local and self.oauth_issuer is None:
             msg = (
-                f"to listen at {self.host}, where other machines reach it, the service needs a token: set "
-                "RETRIEVAL_MCP__HTTP__TOKENS to sha256:HASH, name an OAuth issuer, or listen at 127.0.0.1"
+                f"a server at {self.host}, which other machines reach, needs a token. "
+                "Set RETRIEVAL_MCP__HTTP__TOKENS to sha256:HASH, name an OAuth issuer, or listen at 127.0.0.1"
             )
             raise ConfigurationError(msg, missing_keys=["RETRIEVAL_MCP__HTTP__TOKENS"])
         return found

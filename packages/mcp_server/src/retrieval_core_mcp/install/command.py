@@ -91,17 +91,17 @@ def install(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     """Return the options, and the entry that they ask for."""
     parser = argparse.ArgumentParser(prog="retrieval-mcp install", description=DESCRIPTION)
-    parser.add_argument("--client", choices=list(CLIENTS), required=True, help="the assistant")
+    parser.add_argument("--client", choices=list(CLIENTS), required=True, help="add the server to this assistant")
     parser.add_argument(
         "--index",
         metavar="FILE|NAME=FILE",
         action="append",
-        help="the index file (default: .retrieval/index.db); may be given several times, each under a name",
+        help="index file; repeatable with names (.retrieval/index.db)",
     )
-    parser.add_argument("--config", metavar="FILE|PRESET", help="a TOML file, or the name of a preset")
-    parser.add_argument("--name", default="documents", help="what the assistant calls the server (default: documents)")
+    parser.add_argument("--config", metavar="FILE|PRESET", help="read settings from a TOML file or preset")
+    parser.add_argument("--name", default="documents", help="name of the server in the assistant (documents)")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take back what was added under the name")
+    parser.add_argument("--undo", action="store_true", help="undo the last change under this name")
     options = parser.parse_args(arguments)
     if not options.name.strip():
         parser.error("--name is empty")

@@ -121,7 +121,7 @@ def _find(text: str, group: str, name: str) -> tuple[_Member | None, _Member | N
 def _only(text: str, brace: int, name: str) -> _Member | None:
     found = [member for member in _members(text, brace) if member.name == name]
     if len(found) > 1:
-        msg = f'"{name}" stands in it twice'
+        msg = f'"{name}" is in it twice'
         raise NotEditableError(msg)
     return found[0] if found else None
 

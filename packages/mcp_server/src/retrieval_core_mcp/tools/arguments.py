@@ -59,8 +59,8 @@ def read_arguments(tool: str, model: type[Arguments], given: Mapping[str, Any], 
 
 
 _EMPTY = {
-    "query": "query: it is empty. Ask for something, in plain language.",
-    "quote": "quote: it is empty. Give the words that should stand in the documents.",
+    "query": "query: it is empty. Give a question in plain language.",
+    "quote": "quote: it is empty. Give the words of the document.",
 }
 
 

@@ -98,7 +98,7 @@ class Tools:
 def _declared(settings: ServerSettings) -> dict[str, DeclaredTool]:
     about = settings.about
     when = f"{about} Use this when the user asks about that." if about else ABOUT_ANYTHING
-    how = "by words" if settings.words_only else "by meaning and by words"
+    how = "with keyword search" if settings.words_only else "with hybrid search"
     tools = (
         search.declared(when, how),
         fetch.TOOL,

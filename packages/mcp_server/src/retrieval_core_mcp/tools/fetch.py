@@ -50,7 +50,7 @@ class FetchAnswer(StructuredContent):
     metadata_shortened: bool | None = None
     offset: int
     total_characters: int
-    next_offset: int | None = Field(default=None, description="Where the next part begins")
+    next_offset: int | None = Field(default=None, description="The offset of the next part")
     signs: list[str] | None = None
 
 
@@ -130,8 +130,8 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 TOOL = DeclaredTool(
     "fetch",
     "Read a passage or document",
-    "Read one passage or one whole document by its id. Of a long text the first part is returned, with next_offset, "
-    "from which the next call reads on.",
+    "Read one chunk or one whole document by its id. A long text comes in parts: pass next_offset as offset to read "
+    "the next part.",
     FetchArguments,
     FetchAnswer,
     run,

@@ -43,7 +43,7 @@ class Arguments(BaseModel):
 class PassageArguments(Arguments):
     """Arguments of a tool that is given the id of a passage."""
 
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="Of a search result")]
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="The id of a search result")]
 
 
 class QuestionArguments(Arguments):
