@@ -257,7 +257,8 @@ class ServedIndexes:
         if len(parts) == 1:
             return parts[0]
         if unfit := [part.name for part in parts if _UNFIT.search(part.name)]:
-            raise RequestError(400, f"the index {unfit[0]} can't be searched with others: its name has white space or a colon")
+            message = f"the index {unfit[0]} can't be searched with others: its name has white space or a colon"
+            raise RequestError(400, message)
         name = ", ".join(part.name for part in parts)
         return replace(parts[0], name=name, parts=parts, federation=await asyncio.to_thread(self._open_federation))
 

@@ -125,8 +125,8 @@ def _as_text(answer: AnswerAnswer) -> str:
 TOOL = DeclaredTool(
     "answer",
     "Answer a question",
-    "Answer a question from the documents, with a quote behind each sentence. If the documents don't contain the answer, "
-    "it says so. kind is extracted, or written if a language model wrote it.",
+    "Answer a question from the documents, with a quote behind each sentence. If the documents don't contain the "
+    "answer, it says so. kind is extracted, or written if a language model wrote it.",
     AnswerArguments,
     AnswerAnswer,
     run,
