@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,10 +24,7 @@ ROOT = Path(__file__).parent
 CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
-EXTRAS = (
-    "local,cohere,documents,evaluate,fastembed,graph,graphemes,lancedb,languages,"
-    "openai,otel,pinecone,qdrant,ragas,redis,stats,tokens,watch"
-)
+EXTRAS = "all"
 PARALLEL = ("--numprocesses", "auto")
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400"}
 """For sessions that look for another thing than what the properties of the code are."""
@@ -336,7 +334,7 @@ def bundle(session: nox.Session) -> None:
         session.run("npx", "--yes", "@anthropic-ai/mcpb@2.1.2", "validate", manifest, external=True)
     server = next(folder.glob("retrieval_core_mcp-*.whl"))
     version = nox.project.load_toml(f"{SERVER}/pyproject.toml")["project"]["version"]
-    extra = f"retrieval-core[local]=={version}"
+    extra = json.loads(Path(f"{SERVER}/server.json").read_text("utf-8"))["packages"][0]["runtimeArguments"][0]["value"]
     for line in (("--from", str(server), "retrieval-mcp"), ("--with", extra, f"retrieval-core-mcp=={version}")):
         session.run("uvx", "--quiet", "--find-links", str(folder), *line, "--version")
 

@@ -101,7 +101,9 @@ class TestWithoutLoading:
             replace(BGE_SMALL_EN, files=other_file),
         ]
         assert len({LocalEmbedder(model).id for model in models}) == 4
-        assert LocalEmbedder(hub_repository="owner/name").id == LocalEmbedder().id
+        from_hub = LocalEmbedder(settings=LocalEmbedderConfig(source="hub"))
+        assert from_hub.id.startswith("bge-small-en-v1.5-int8@")
+        assert from_hub.id != LocalEmbedder(settings=LocalEmbedderConfig(source="package")).id
 
     def test_nothing_heavy_is_imported(self) -> None:
         """Making an embedder and asking for its id loads neither runtime nor tokenizer."""

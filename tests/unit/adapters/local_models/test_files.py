@@ -4,12 +4,11 @@ import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from retrieval_core.adapters.local_models.files import LocalModel, find_files, read_folder
-from retrieval_core.errors import ModelNotFoundError
+from retrieval_core.adapters.local_models.files import HubRepository, LocalModel, find_files, read_folder
+from retrieval_core.errors import MissingExtraError, ModelNotFoundError
 
 CONTENT = {"model.onnx": b"weights", "tokenizer.json": b"{}"}
 MODEL = LocalModel(
@@ -38,29 +37,6 @@ def carrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package / MODEL.subfolder
 
 
-class Hub(ModuleType):
-    """A hub client that has files in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__("huggingface_hub")
-        self.folder = folder
-        self.asked: list[tuple[str, str]] = []
-
-    def hf_hub_download(self, repository: str, name: str) -> str:
-        self.asked.append((repository, name))
-        if not (self.folder / name).exists():
-            msg = f"404 for {name}"
-            raise OSError(msg)
-        return str(self.folder / name)
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    hub = Hub(tmp_path / "hub")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    return hub
-
-
 def test_the_carrier_is_found_and_never_imported(carrier: Path) -> None:
     """The installed package is located without running a line of it."""
     files = find_files(MODEL)
@@ -70,59 +46,39 @@ def test_the_carrier_is_found_and_never_imported(carrier: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_a_changed_file_is_an_error(carrier: Path, name: str, hub: Hub) -> None:
-    """A file with another checksum is named and not used, and the hub is not asked instead."""
+def test_a_changed_file_is_an_error(carrier: Path, name: str) -> None:
+    """A file with another checksum is named with both checksums, and not used."""
     (carrier / name).write_bytes(b"changed")
-    with pytest.raises(ModelNotFoundError, match="SHA-256") as caught:
-        find_files(replace(MODEL, hub_repository="owner/model"))
+    sums = f"expected SHA-256 {MODEL.checksums[name]}, found {sha256(b'changed').hexdigest()}"
+    with pytest.raises(ModelNotFoundError, match=sums) as caught:
+        find_files(MODEL)
     assert str(carrier / name) in str(caught.value)
     assert "--force-reinstall" in str(caught.value)
-    assert hub.asked == []
 
 
-def test_nothing_found_names_all_three_ways() -> None:
-    """The error lists what was tried and the three things that would help."""
+def test_nothing_found_names_what_would_help() -> None:
+    """The error says what is missing, and names the command and the setting that would help."""
     with pytest.raises(ModelNotFoundError) as caught:
         find_files(MODEL)
     message = str(caught.value)
-    assert "configured folder: none" in message
     assert "carrier_of_tiny_model is not installed" in message
-    assert "no repository is configured" in message
     assert "configure a folder that holds model.onnx and tokenizer.json" in message
     assert "[local]" in message
-    assert "configure a repository" in message
+
+
+def test_the_client_of_the_hub_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the hub needs the extra that brings its client."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    repository = HubRepository("owner/model", "0" * 40, {name: name for name in CONTENT})
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[hub\]"):
+        find_files(replace(MODEL, hub=repository))
 
 
 def test_a_carrier_without_the_files_counts_as_absent(carrier: Path) -> None:
     """Another version of the package may lack the model; the error says which file is missing where."""
     (carrier / "model.onnx").unlink()
-    with pytest.raises(ModelNotFoundError, match=r"tiny has no model\.onnx;"):
+    with pytest.raises(ModelNotFoundError, match=r"tiny has no model\.onnx\)"):
         find_files(MODEL)
-
-
-def test_the_hub_is_asked_when_no_carrier_is_installed(hub: Hub) -> None:
-    """A configured repository serves the files, and they are checked like any others."""
-    fill(hub.folder)
-    files = find_files(replace(MODEL, hub_repository="owner/model"))
-    assert files.paths == {name: hub.folder / name for name in CONTENT}
-    assert hub.asked == [("owner/model", "model.onnx"), ("owner/model", "tokenizer.json")]
-    (hub.folder / "model.onnx").write_bytes(b"changed")
-    with pytest.raises(ModelNotFoundError, match="SHA-256"):
-        find_files(replace(MODEL, hub_repository="owner/model"))
-
-
-def test_a_failing_hub_is_one_of_the_reasons(hub: Hub) -> None:
-    """What the hub's client raises becomes part of the message."""
-    with pytest.raises(ModelNotFoundError, match=r"model hub: owner/model: 404 for model\.onnx"):
-        find_files(replace(MODEL, hub_repository="owner/model"))
-    assert hub.asked
-
-
-def test_a_hub_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configured repository is of no use without the client, and the message says so."""
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelNotFoundError, match="huggingface_hub is not installed"):
-        find_files(replace(MODEL, hub_repository="owner/model"))
 
 
 def test_a_folder_may_hold_another_model(tmp_path: Path) -> None:

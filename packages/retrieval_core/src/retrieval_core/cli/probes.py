@@ -47,6 +47,7 @@ from retrieval_core.index.builders.backends import (
     build_embedder,
     build_llm,
     build_store,
+    model_source,
     named_fields,
 )
 from retrieval_core.index.builders.graph import graph_files
@@ -122,6 +123,7 @@ def examine(config: RetrievalConfig) -> Iterator[Finding]:
     yield _python()
     yield _sqlite()
     yield from _extras()
+    yield from _model_source(config)
     yield from examine_parts(config)
 
 
@@ -234,7 +236,8 @@ def _extras() -> Iterator[Finding]:
     """Say of each extra whether all its distributions are there, as the package's own metadata list them."""
     wanted: dict[str, list[str]] = {}
     for requirement in requires("retrieval-core") or ():
-        if parts := _EXTRA_REQUIREMENT.match(requirement):
+        parts = _EXTRA_REQUIREMENT.match(requirement)
+        if parts and parts["name"] != "retrieval-core":  # an extra that is made of others
             wanted.setdefault(parts["extra"], []).append(parts["name"])
     for extra, names in wanted.items():
         found: list[str] = []
@@ -249,6 +252,13 @@ def _extras() -> Iterator[Finding]:
             yield Finding(f"extra {extra}", "missing", advice)
         else:
             yield Finding(f"extra {extra}", "ok", ", ".join(found))
+
+
+def _model_source(config: RetrievalConfig) -> Iterator[Finding]:
+    """Yield where the files of a local embedding model come from; whether it can be used is another finding."""
+    with suppress(RetrievalError):
+        if source := model_source(config.embedder):
+            yield Finding("Embedding model", "ok", source)
 
 
 def _embedder(config: RetrievalConfig, seconds: float) -> str:

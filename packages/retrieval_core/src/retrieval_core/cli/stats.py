@@ -27,6 +27,7 @@ MOST_FIELDS = 200
 def info_command(*, given: Given) -> None:
     """Say what the index holds, and which fields its passages have."""
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
+    from retrieval_core.index.builders.backends import model_source  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
@@ -43,6 +44,7 @@ def info_command(*, given: Given) -> None:
         "unembedded": info.unembedded,
         "generation": info.generation,
         "embedder": manifest.embedder_id if manifest else None,
+        "embedding_model": model_source(config.embedder),
         "dimension": manifest.dimension if manifest else None,
         "metric": manifest.metric if manifest else None,
         "analyzer": manifest.analyzer if manifest else None,

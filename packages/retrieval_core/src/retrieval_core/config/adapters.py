@@ -205,8 +205,37 @@ class EmbeddingModelConfig(Settings):
     """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
 
 
+class HubModelConfig(Settings):
+    """Where bge-small-en-v1.5 is downloaded from, on the Hugging Face hub or a mirror that ``HF_ENDPOINT`` names.
+
+    The defaults are the int8 model that Transformers.js uses. Its vectors differ slightly from those of the installed
+    package, so an index belongs to one of the two.
+    """
+
+    repository: str = Field(default="Xenova/bge-small-en-v1.5", pattern=r"^[\w.-]+/[\w.-]+$")
+    """The repository, as ``owner/name``."""
+    revision: str = Field(default="ea104dacec62c0de699686887e3f920caeb4f3e3", pattern=r"^[0-9a-f]{40}$")
+    """The commit: 40 hexadecimal digits, not a branch or tag."""
+    file: str = "onnx/model_quantized.onnx"
+    """The ONNX file in the repository; ``tokenizer.json`` is beside its other files, at the top."""
+    file_sha256: str = Field(
+        default="6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4", pattern=r"^[0-9a-f]{64}$"
+    )
+    """SHA-256 of the ONNX file."""
+    tokenizer_sha256: str = Field(
+        default="d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66", pattern=r"^[0-9a-f]{64}$"
+    )
+    """SHA-256 of ``tokenizer.json``."""
+
+
 class LocalEmbedderConfig(EmbeddingModelConfig):
-    """An embedding model in a folder of this machine."""
+    """The embedding model that is installed or downloaded, or one in a folder of this machine."""
+
+    source: Literal["auto", "package", "hub"] = "auto"
+    """Where the default model comes from: ``package`` (installed by the extra ``local``), ``hub`` (downloaded by the
+    extra ``hub`` at first use), or ``auto``: the package if it is installed, otherwise the hub."""
+    hub: Annotated[HubModelConfig, Use("hub", chosen_by="source")] = HubModelConfig()
+    """For the source ``hub``."""
 
     model: str | None = None
     """Its name on the Hugging Face hub, to look up its defaults."""

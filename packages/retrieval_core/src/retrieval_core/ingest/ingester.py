@@ -18,6 +18,7 @@ from retrieval_core.errors import (
     ConfigurationError,
     IndexNotFoundError,
     RetrievalError,
+    ServiceError,
     StoreError,
     UnreadableFileError,
 )
@@ -447,6 +448,8 @@ class Ingester:
                 chunks, sections = await self._pool.run(self._split_file, file, parsed, document)
                 has_begun = True
                 yield Prepared(document, chunks, sections, is_new=document.id not in existing)
+        except ServiceError:  # of the embedder: some are an OSError, and none is about the file
+            raise
         except (UnreadableFileError, OSError) as error:
             reason = error.reason if isinstance(error, UnreadableFileError) else error.strerror or type(error).__name__
             # A part of it replaced what the state is of: the former file, put back, is to be read again.
@@ -473,7 +476,8 @@ class Ingester:
     def _split_file(
         self, file: FoundFile, parsed: ParsedDocument, document: Document
     ) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
-        with blamed_on(file, passing=(ConfigurationError,)):  # such as a tokenizer that is not installed
+        # Such as a tokenizer that is not installed, or that can't be downloaded.
+        with blamed_on(file, passing=(ConfigurationError, ServiceError)):
             chunks, sections = self._split(parsed, document)
             check_change(Change(chunks=chunks, documents=(document,), sections=sections))
             return chunks, sections

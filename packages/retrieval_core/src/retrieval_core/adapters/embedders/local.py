@@ -1,4 +1,4 @@
-"""The embedder that runs inside this process, with a model from a package or a folder: no key, no network."""
+"""The embedder that runs inside this process, with a model from a package, a folder or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
 from retrieval_core.adapters.local_models.embedding import ADDED_TOKENS, EmbeddingModel, RunsEmbeddingModel
-from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles, read_folder
+from retrieval_core.adapters.local_models.files import (
+    HubRepository,
+    LocalModel,
+    ModelFiles,
+    is_installed,
+    read_folder,
+)
 from retrieval_core.adapters.local_models.known_models import ModelFacts
 from retrieval_core.adapters.local_models.model_folder import facts_in, onnx_file, settled, tokenizer_limit
 from retrieval_core.adapters.registry import Adapter
@@ -42,18 +48,17 @@ class LocalEmbedder(RunsEmbeddingModel):
     they never wait behind passages. A cancelled call ends its inference. It may be used from several event loops.
 
     Args:
-        model: The model to find in the installed package, then on the hub.
+        model: The model to find in the installed package or, as the settings say, on the hub.
         folder: Holds an ONNX file and ``tokenizer.json`` of this model or another, and is read here, once. How another
             one is used is told by the files beside it, as sentence-transformers writes them.
         settings: How the model is used, in place of what its files and its name say.
-        hub_repository: In place of the model's own.
         threads: Passages embedded at a time, and questions at a time, at least 1; by default as many as this process
             has processors, at most 8.
 
     Raises:
         ModelNotFoundError: The folder lacks a file.
         ConfigurationError: The files beside the model are damaged, something about it is told nowhere, or it cannot be
-            used so.
+            used so; or the settings name two sources of the model.
         InvalidParameterError: ``threads`` is less than 1.
     """
 
@@ -63,22 +68,43 @@ class LocalEmbedder(RunsEmbeddingModel):
         *,
         folder: Path | str | None = None,
         settings: LocalEmbedderConfig | None = None,
-        hub_repository: str | None = None,
         threads: int | None = None,
     ) -> None:
         settings = settings or LocalEmbedderConfig()
         files = None
+        _check_source(settings, folder)
         if folder is not None:
             model, files = _model_in(Path(folder), settings, model)
         else:
             _check_installed(model, settings)
-            model = _adjusted(model, settings)
-        super().__init__("The local embedding model", model, files, hub_repository, threads=threads)
+            model = _adjusted(_sourced(model, settings), settings)
+        super().__init__("The local embedding model", model, files, threads=threads)
 
 
 ADAPTER = Adapter(
     lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, settings=embedder.local, threads=embedder.threads)
 )
+
+
+def _check_source(settings: LocalEmbedderConfig, folder: Path | str | None) -> None:
+    """Refuse settings that name two sources of the model."""
+    if folder is not None and settings.source != "auto":
+        msg = (
+            f"embedder.model_folder is {folder} and {_SECTION}.source is {settings.source}: the model has one source. "
+            "Leave one of the two out"
+        )
+        raise ConfigurationError(msg)
+
+
+def _sourced(model: EmbeddingModel, settings: LocalEmbedderConfig) -> EmbeddingModel:
+    """Return the model with the source that is configured or, by default, available: the package before the hub."""
+    by_default = not is_installed(model.files.carrier) and is_installed("huggingface_hub")
+    if settings.source == "package" or (settings.source == "auto" and not by_default):
+        return model
+    hub = settings.hub
+    repository = HubRepository(hub.repository, hub.revision, {MODEL: hub.file, TOKENIZER: TOKENIZER})
+    checksums = {MODEL: hub.file_sha256, TOKENIZER: hub.tokenizer_sha256}
+    return replace(model, files=replace(model.files, checksums=checksums, hub=repository))
 
 
 def _model_in(

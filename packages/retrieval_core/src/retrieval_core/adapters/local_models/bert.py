@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import needing_extra
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
 
+logger = logging.getLogger("retrieval_core")
+
 MODEL = "model.onnx"
 TOKENIZER = "tokenizer.json"
 
@@ -32,20 +35,20 @@ class RunsBert(ABC):
 
     Args:
         needed_for: The purpose, for the error where the extra is missing.
-        model: The model to find in the installed package, then on the hub.
+        model: The model to find in the installed package or on the hub.
         files: Those of a configured folder, of this model or another, in place of that.
     """
 
-    def __init__(
-        self, needed_for: str, model: LocalModel, files: ModelFiles | None, hub_repository: str | None = None
-    ) -> None:
-        if hub_repository is not None:
-            model = replace(model, hub_repository=hub_repository)
+    _role: ClassVar[str]
+    """What the model is, as a line of the log begins."""
+
+    def __init__(self, needed_for: str, model: LocalModel, files: ModelFiles | None) -> None:
         if files is not None and files.checksums != model.checksums:
             model = replace(model, name="custom", checksums=files.checksums)
         self._needed_for = needed_for
         self._found = model
-        self._files = Lazy(lambda: files or find_files(model))
+        self._source = model.source if files is None else f"the folder {files.paths[MODEL].parent}"
+        self._files = Lazy(lambda: files or self._find_files(model))
         self._tokenizer = Lazy(self._load_tokenizer)
         self._onnx = Lazy(self._load_onnx)
 
@@ -60,6 +63,11 @@ class RunsBert(ABC):
             self._import_onnx()
             self._onnx.begin()
         self._tokenizer.begin()
+
+    @property
+    def model_source(self) -> str:
+        """The name of the model and where its files come from, for people; nothing is loaded."""
+        return f"{self._found.name} from {self._source}"
 
     @property
     def is_loaded(self) -> bool:
@@ -80,6 +88,10 @@ class RunsBert(ABC):
         """Name the model, with a digest of its files and of what else its results depend on."""
         shown = json.dumps([*sorted(self._found.checksums.items()), *settings])
         return f"{self._found.name}@{sha256(shown.encode()).hexdigest()[:12]}"
+
+    def _find_files(self, model: LocalModel) -> ModelFiles:
+        logger.info("%s: %s", self._role, self.model_source)
+        return find_files(model)
 
     @abstractmethod
     def _check_output(self, path: Path, size: int) -> None:

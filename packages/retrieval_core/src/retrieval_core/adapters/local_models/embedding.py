@@ -89,7 +89,7 @@ class RunsEmbeddingModel(RunsBert):
     they never wait behind passages. A cancelled call ends its inference. It may be used from several event loops.
 
     Args:
-        needed_for: As of :class:`RunsBert`, and ``files`` and ``hub_repository`` likewise.
+        needed_for: As of :class:`RunsBert`, and ``files`` likewise.
         model: The model that is run.
         threads: Passages embedded at a time, and questions at a time, at least 1; by default as :func:`thread_count`.
 
@@ -97,16 +97,17 @@ class RunsEmbeddingModel(RunsBert):
         InvalidParameterError: ``threads`` is less than 1.
     """
 
+    _role = "Embedding model"
+
     def __init__(
         self,
         needed_for: str,
         model: EmbeddingModel,
         files: ModelFiles | None = None,
-        hub_repository: str | None = None,
         *,
         threads: int | None = None,
     ) -> None:
-        super().__init__(needed_for, model.files, files, hub_repository)
+        super().__init__(needed_for, model.files, files)
         self._model = model
         self._threads = thread_count(threads)
         self._counter = Lazy(self._make_counter)
@@ -167,6 +168,7 @@ class RunsEmbeddingModel(RunsBert):
         Raises:
             MissingExtraError: ``onnxruntime`` or ``tokenizers`` is not installed.
             ModelNotFoundError: The files are missing or are not the right ones.
+            ServiceConnectionError: The files could not be downloaded.
             EmbeddingError: The model failed.
             PoolSaturatedError: Too many queries are waiting.
         """

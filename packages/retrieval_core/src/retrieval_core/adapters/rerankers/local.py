@@ -58,9 +58,7 @@ class LocalCrossEncoder(Pooled, RunsBert):
 
     Args:
         folder: Holds ``model.onnx`` and ``tokenizer.json``, and is read here, once. It may hold another BERT-like
-            cross-encoder with one output. Without it the installed package is looked at, then the hub.
-        hub_repository: ``owner/name`` on the Hugging Face hub with the default model's files; without it nothing is
-            downloaded.
+            cross-encoder with one output. Without it, the model comes from the installed package.
         threads: Pairs scored at a time, at least 1; by default as :func:`thread_count`.
         batch_size: Pairs of one call, at least 1.
 
@@ -69,17 +67,18 @@ class LocalCrossEncoder(Pooled, RunsBert):
         InvalidParameterError: ``threads`` or ``batch_size`` is less than 1.
     """
 
+    _role = "Cross-encoder"
+
     def __init__(
         self,
         folder: Path | str | None = None,
         *,
-        hub_repository: str | None = None,
         threads: int | None = None,
         batch_size: int = 32,
     ) -> None:
         Pooled.__init__(self, "cross-encoder", thread_count(threads), batch_size)
         files = None if folder is None else read_folder(MS_MARCO_MINILM_L12, Path(folder))
-        RunsBert.__init__(self, "The local cross-encoder", MS_MARCO_MINILM_L12, files, hub_repository)
+        RunsBert.__init__(self, "The local cross-encoder", MS_MARCO_MINILM_L12, files)
 
     @property
     def id(self) -> str:

@@ -31,6 +31,18 @@ def build_embedder(config: EmbedderConfig) -> Embedder | None:
     return EMBEDDERS.make(config.kind, config, AdapterParts())
 
 
+def model_source(config: EmbedderConfig) -> str | None:
+    """Return which local embedding model is used and where its files come from; ``None`` for other embedders.
+
+    Nothing is loaded, and nothing is downloaded.
+
+    Raises:
+        ConfigurationError: As of :func:`~retrieval_core.open_index`.
+    """
+    source = getattr(build_embedder(config), "model_source", None)
+    return source if isinstance(source, str) else None
+
+
 def preloaded_embedder(config: RetrievalConfig) -> Embedder | None:
     """Return the configured embedder, whose model loads beside what follows; for who is about to ask by meaning.
 
