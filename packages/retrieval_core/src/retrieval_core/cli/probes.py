@@ -256,7 +256,7 @@ def _extras() -> Iterator[Finding]:
 
 def _model_source(config: RetrievalConfig) -> Iterator[Finding]:
     """Yield where the files of a local embedding model come from; whether it can be used is another finding."""
-    with suppress(RetrievalError):
+    with suppress(Exception):  # what is wrong with it is found by using it
         if source := model_source(config.embedder):
             yield Finding("Embedding model", "ok", source)
 

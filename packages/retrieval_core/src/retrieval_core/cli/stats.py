@@ -44,7 +44,7 @@ def info_command(*, given: Given) -> None:
         "unembedded": info.unembedded,
         "generation": info.generation,
         "embedder": manifest.embedder_id if manifest else None,
-        "embedding_model": model_source(config.embedder),
+        "model": model_source(config.embedder),
         "dimension": manifest.dimension if manifest else None,
         "metric": manifest.metric if manifest else None,
         "analyzer": manifest.analyzer if manifest else None,
