@@ -24,6 +24,7 @@ SETTINGS = (
 )
 MOON = "The moon is 384,400 km away."
 QUESTION = "how far away is the moon"
+UNVERIFIED = "Warning: sentences not verified: the answer consists of quotes from the documents\n"
 STEERING = {"\x1b", "\x9b", "\u202e", "\x07", "\r", "\u2066"}
 
 
@@ -57,14 +58,15 @@ def events(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
 
 
 def test_without_a_model_the_passages_answer_and_it_is_said(indexed: Path) -> None:
-    """The text is the passage's own, its source stands below, and the index was asked whether that is true."""
+    """The text is the document's own, its source is below it, and the footer counts the citations that match."""
     assert indexed
     output = run(QUESTION).stdout
+    assert re.search(r"\nRelevance 0\.\d\d · (\d)/\1 citations verified · \d\.\d s\n\Z", output) or "<0.1 s" in output
+    output = run(QUESTION, "--verbose").stdout
     assert output.startswith(MOON)
-    assert "Extracted from the passages; no language model is configured." in output
+    assert "Extracted from the documents: no language model is configured (llm.kind)." in output
     assert "[1] Doc: moon.md | Section: The moon > Distance" in output
-    assert re.search(r"quotes of (\d) of \1 sources are unchanged in the index", output)
-    assert "\nRelevance: " in output
+    assert re.search(r"\nRelevance 0\.\d\d: estimated probability", output)
 
 
 def test_every_event_is_a_line_as_it_comes(indexed: Path) -> None:
@@ -89,13 +91,13 @@ def test_marks_stand_below_the_text(indexed: Path) -> None:
     """A number that there is not, a source that does not hold its sentence, and a sentence without any."""
     assert indexed
     said = f"{MOON} [1] The stock market fell on Tuesday. [1] Nobody was there. [9] Elephants like bananas."
-    output = run(QUESTION, *model(said)).stdout
-    assert output.startswith(said)
-    assert "! [1] does not hold this: “The stock market fell on Tuesday. [1]”" in output
-    assert "! there is no passage [9]: “Nobody was there. [9]”" in output
-    assert "! no source: “Elephants like bananas.”" in output
-    assert f"{MOON}”\n" in output
-    assert "Extracted" not in output
+    result = run(QUESTION, *model(said))
+    assert result.stdout.startswith(said)
+    assert "Warning: not in source [1]: “The stock market fell on Tuesday. [1]”" in result.stderr
+    assert "Warning: [9] is no source: “Nobody was there. [9]”" in result.stderr
+    assert "Warning: no source: “Elephants like bananas.”" in result.stderr
+    assert f"{MOON}”\n" in result.stdout
+    assert "Extracted" not in result.output
 
 
 def test_verdicts_are_printed_where_they_are_asked_for(indexed: Path) -> None:
@@ -117,23 +119,24 @@ def test_a_model_that_dies_in_the_middle(indexed: Path) -> None:
     result = run(QUESTION, *dying, code=1)
     assert result.stdout.startswith(f"{MOON} [1] It was")
     assert "[1] Doc: moon.md" in result.stdout
-    assert "Error: the model has gone (answer)" in result.stderr
+    assert "Error: language model: the model has gone" in result.stderr
     assert result.stderr.count("the model has gone") == 1
     told = events(QUESTION, *dying, code=1)
     assert [event["type"] for event in told[-2:]] == ["error", "done"]
     assert told[-1]["answer"]["error"] == "answer: the model has gone"
     verified = run(QUESTION, "--verify", *dying, code=1)
-    assert "Not verified: the answer is not complete." in verified.stdout
-    assert "Confidence in the answer" not in verified.stdout
+    assert "Warning: sentences not verified: the answer is incomplete" in verified.stderr
+    assert "confidence" not in verified.stdout
 
 
 def test_a_model_that_is_dead_from_the_beginning(indexed: Path) -> None:
     """The passages answer instead; that it is not for want of a model is said."""
     assert indexed
-    result = run(QUESTION, *model(MOON, fails_after=0))
+    result = run(QUESTION, "--verbose", *model(MOON, fails_after=0))
     assert result.stdout.startswith(MOON)
-    assert "Extracted from the passages; the language model could not be used." in result.stdout
-    assert "! answer: the model has gone; answering in the passages' own words" in result.stderr
+    assert "Extracted from the documents: the language model failed." in result.stdout
+    told = "Warning: language model: the model has gone. Fallback: an answer extracted from the documents."
+    assert told in result.stderr
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, 0), (401, 1), (403, 1), (404, 1)])
@@ -142,7 +145,7 @@ def test_what_is_too_long_falls_back_and_what_is_set_up_wrongly_does_not(indexed
     assert indexed
     result = run(QUESTION, *model(MOON, fails_after=0, status=status), code=code)
     assert result.stdout.startswith(MOON) is (code == 0)
-    assert ("Error: the model has gone" in result.stderr) is (code == 1)
+    assert ("Error: language model: the model has gone" in result.stderr) is (code == 1)
 
 
 def test_nothing_found(indexed: Path) -> None:
@@ -151,7 +154,7 @@ def test_nothing_found(indexed: Path) -> None:
     result = run("zebra", "--mode", "lexical", *model("never said"))
     assert result.stdout.startswith(MISSING)
     assert "Sources" not in result.stdout
-    assert "Confidence in the answer" not in result.stdout
+    assert "confidence" not in result.stdout
 
 
 def test_nothing_could_be_searched(indexed: Path) -> None:
@@ -160,8 +163,8 @@ def test_nothing_could_be_searched(indexed: Path) -> None:
     dead = ("--set", "store.kind=support.answer_models:dead_store")
     result = run(QUESTION, *dead, *model("In general, far."), code=1)
     assert result.stdout.startswith(f"{UNAVAILABLE}In general, far.")
-    assert "searching by meaning alone" in result.stderr
-    assert "answering without documents" in result.stderr
+    assert "Fallback: vector search only." in result.stderr
+    assert "Fallback: an answer without documents." in result.stderr
     result = run(QUESTION, *dead, code=1)
     assert "Error: " in result.stderr
     assert "no way to the store" in result.stderr
@@ -194,11 +197,11 @@ def test_a_prompt_and_a_conversation_reach_the_model(indexed: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--verify",), "! --verify has no effect without a language model; see llm.kind\n"),
-        (("--prompt", "Be short."), "! --prompt has no effect without a language model; see llm.kind\n"),
+        (("--verify",), "Warning: --verify has no effect without a language model. Set llm.kind.\n"),
+        (("--prompt", "Be short."), "Warning: --prompt has no effect without a language model. Set llm.kind.\n"),
         (
             ("--prompt", "Be short.", "--verify"),
-            "! --verify and --prompt have no effect without a language model; see llm.kind\n",
+            "Warning: --verify and --prompt have no effect without a language model. Set llm.kind.\n",
         ),
     ],
 )
@@ -206,12 +209,10 @@ def test_options_without_effect_are_told(indexed: Path, options: tuple[str, ...]
     """On standard error, once; with a model there is nothing to tell, and nor is there for a setting."""
     assert indexed
     result = run(QUESTION, *options)
-    assert result.stderr == told
-    assert ("Not verified: the answer consists of quotes." in result.stdout) is ("--verify" in options)
+    assert result.stderr == told + UNVERIFIED * ("--verify" in options)
     assert "no effect" not in run(QUESTION, *options, *model(f"{MOON} [1]")).stderr
     result = run(QUESTION, "--set", "answer.verify=true")
-    assert not result.stderr
-    assert "Not verified: the answer consists of quotes." in result.stdout
+    assert result.stderr == UNVERIFIED
 
 
 def test_the_budget_holds_for_the_passages(indexed: Path) -> None:
@@ -243,7 +244,7 @@ def test_several_indexes(indexed: Path) -> None:
     assert result.exit_code == 0, result.output
     assert indexed
     output = run(QUESTION, "--index", "sun.db", "--index", "moon.db", *model(f"{MOON} [1]")).stdout
-    assert "quotes of 1 of 1 sources are unchanged in the index" in output
+    assert "1/1 citations verified" in output
 
 
 @pytest.mark.parametrize(

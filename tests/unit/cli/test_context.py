@@ -54,8 +54,8 @@ def test_the_text_goes_to_standard_output_and_its_sources_do_not(indexed: Path) 
     assert indexed
     result = run("context", "moon", "--max-tokens", "40", "--ledger")
     assert result.stdout.startswith("[1] Doc: moons.md")
-    assert "citations match the index" not in result.stdout
-    assert "citations match the index" in result.stderr
+    assert "citations verified" not in result.stdout
+    assert "citations verified" in result.stderr
     assert "to stay within 40 tokens" in result.stderr
 
 

@@ -37,46 +37,52 @@ def answer(said: str = MOON, *sentences: AnswerSentence, **more: Any) -> Answer:
     return Answer("how far", **given)
 
 
-def shown(capsys: pytest.CaptureFixture[str], given: Answer, *, verify: bool = False) -> str:
-    """Return what is printed at the end of an answer whose passages were told before."""
-    printer = AnswerPrinter(verify=verify)
+def shown(
+    capsys: pytest.CaptureFixture[str], given: Answer, *, verify: bool = False, verbose: bool = False
+) -> tuple[str, str]:
+    """Return what is printed at the end of an answer: standard output and standard error."""
+    printer = AnswerPrinter(verify=verify, is_verbose=verbose)
     printer.take(RetrievalDone(None, PASSAGES))
     printer.end(given, [CitationCheck(source) for source in given.sources])
-    return capsys.readouterr().out
+    printed = capsys.readouterr()
+    return printed.out, printed.err
 
 
 def test_a_source_that_has_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """What does not match stands below its source; sources that could not be checked are said to be so."""
     AnswerPrinter().end(answer(), (CitationCheck(CITATION, ("quote 1: it moved",)),))
     output = capsys.readouterr().out
-    assert "does not match the index: quote 1: it moved" in output
-    assert "quotes of 0 of 1 sources are unchanged in the index" in output
+    assert "    Not verified: quote 1: it moved\n" in output
+    assert "\n0/1 citations verified · " in output
     AnswerPrinter().end(answer(), None)
-    assert "the sources could not be checked" in capsys.readouterr().out
+    assert capsys.readouterr().err == "Warning: citations could not be verified against the index\n"
 
 
 def test_passages_and_answer_are_two_facts(capsys: pytest.CaptureFixture[str]) -> None:
     """Each with what it was computed from."""
-    lines = shown(capsys, answer(confidence=WHOLE)).splitlines()
-    assert "Relevance: 0.89 (The first 3 hits hold 75% of it.)" in lines
-    assert "Confidence in the answer: 0.50 (5 of 9 sentences have a source.)" in lines
-    assert "quotes of 1 of 1 sources are unchanged in the index, 0 ms" in lines
+    lines = shown(capsys, answer(confidence=WHOLE))[0].splitlines()
+    assert lines[-1] == "Relevance 0.89 · confidence 0.50 · 1/1 citations verified · <0.1 s"
+    assert not any("sentences have a source" in line for line in lines)
+    lines = shown(capsys, answer(confidence=WHOLE, latency_ms=849), verbose=True)[0].splitlines()
+    assert lines[-1] == "Relevance 0.89 · confidence 0.50 · 1/1 citations verified · 0.8 s"
+    assert lines[-2] == (
+        "Confidence 0.50: relevance times the share of supported sentences. 5 of 9 sentences have a source."
+    )
 
 
 def test_quotes_are_told_with_their_relevance_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """An abstention says that nothing was answered."""
-    output = shown(capsys, answer(kind="extracted", confidence=PASSAGES))
-    assert f"Relevance: {PASSAGES.value:.2f} (" in output
-    assert "onfidence" not in output
-    assert "Nothing was answered" not in output
-    assert "\nNothing was answered.\n" in shown(capsys, answer(kind="abstained", confidence=with_support(PASSAGES, ())))
+    """So is an abstention: there is no confidence in either."""
+    for confidence, kind in ((PASSAGES, "extracted"), (with_support(PASSAGES, ()), "abstained")):
+        output, _ = shown(capsys, answer(kind=kind, confidence=confidence), verbose=True)
+        assert f"Relevance {PASSAGES.value:.2f} · 1/1 citations verified" in output
+        assert "onfidence" not in output
 
 
 @pytest.mark.parametrize("more", [{"kind": "abstained"}, {"error": "answer: it has gone"}, {"text": ""}])
 def test_there_is_no_confidence_in_what_is_no_answer(capsys: pytest.CaptureFixture[str], more: dict[str, Any]) -> None:
     """An abstention, a part of an answer, and none: only the passages are told of."""
-    output = shown(capsys, answer(confidence=replace(WHOLE, value=0.0), **more))
-    assert "Relevance: 0.89" in output
+    output, _ = shown(capsys, answer(confidence=replace(WHOLE, value=0.0), **more))
+    assert "Relevance 0.89 ·" in output
     assert "onfidence" not in output
 
 
@@ -95,56 +101,52 @@ def test_titles_stand_beside_documents(
     """Where they say something that is not there already; on one line, not too long, and without control characters."""
     source = replace(CITATION, document_id=document, title=title, row_range=(10, 10))
     sentence = replace(SOURCED, attributions=(Attribution(1, None, source),))
-    assert line in shown(capsys, answer(MOON, sentence)).splitlines()
+    assert line in shown(capsys, answer(MOON, sentence))[0].splitlines()
 
 
 def test_numbers_of_the_documents_are_no_citations(capsys: pytest.CaptureFixture[str]) -> None:
     """Below quotes that bring numbers in brackets along, it is said whose these are; below others, it is not."""
-    told = "Other numbers in brackets are the documents' own."
+    told = "Warning: some numbers in brackets are from the documents and are no citations\n"
     for quote, is_told in (("On all continents except Antarctica.[5]", True), ("On all continents.", False)):
         marker = Span(len(quote) + 1, len(quote) + 4)
         text = f"{quote} [1]"
         sentence = AnswerSentence(Span(0, len(text)), text, attributions=(Attribution(1, marker, CITATION),))
-        output = shown(capsys, answer(text, sentence, kind="extracted"))
-        assert "Extracted from the passages; no language model is configured." in output
-        assert (told in output) is is_told
+        _, errors = shown(capsys, answer(text, sentence, kind="extracted"))
+        assert (errors == told) is is_told
 
 
 def test_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     """What is said 98 times stands there once; after ten lines it is only said how many more there are."""
     again = AnswerSentence(Span(0, 6), "So on.")
-    output = shown(capsys, answer("So on.", *[again] * 98))
-    assert [line for line in output.splitlines() if line.startswith("!")] == [
-        "! no source: “So on.” (and 97 more like it)"
-    ]
-    assert "--json" not in output
+    _, errors = shown(capsys, answer("So on.", *[again] * 98))
+    assert errors == "Warning: no source: “So on.” (98 times)\n"
     others = [AnswerSentence(Span(0, 6), f"Number {number}.") for number in range(PROBLEMS)]
-    output = shown(capsys, answer("So on.", *others, again, again, again))
-    assert output.count("! no source: “Number ") == PROBLEMS
-    assert "So on." not in output
-    assert "… and 3 more; --json has all\n" in output
+    _, errors = shown(capsys, answer("So on.", *others, again, again, again))
+    assert errors.count("Warning: no source: “Number ") == PROBLEMS
+    assert "So on." not in errors
+    assert errors.endswith("Warning: 3 more sentences with problems; --json lists all\n")
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"kind": "extracted"}, "the answer consists of quotes"),
-        ({"kind": "abstained"}, "nothing was answered"),
-        ({"kind": "without_documents"}, "there are no passages to hold the answer against"),
-        ({"error": "answer: it has gone"}, "the answer is not complete"),
+        ({"kind": "extracted"}, "the answer consists of quotes from the documents"),
+        ({"kind": "abstained"}, "there is no answer"),
+        ({"kind": "without_documents"}, "the answer was written without documents"),
+        ({"error": "answer: it has gone"}, "the answer is incomplete"),
         ({"degraded": (Degradation("verify_answer", "the model\nhas gone"),)}, "the model has gone"),
-        ({"sentences": (replace(SOURCED, says_something=False),)}, "no sentence says what could be verified"),
+        ({"sentences": (replace(SOURCED, says_something=False),)}, "no sentence makes a claim"),
     ],
 )
 def test_why_there_are_no_verdicts(capsys: pytest.CaptureFixture[str], more: dict[str, Any], why: str) -> None:
     """Who asks for verdicts and gets none is told why, once; nobody else is."""
-    assert shown(capsys, answer(**more), verify=True).splitlines().count(f"Not verified: {why}.") == 1
-    assert "Not verified" not in shown(capsys, answer(**more))
+    assert shown(capsys, answer(**more), verify=True)[1].count(f"Warning: sentences not verified: {why}\n") == 1
+    assert "not verified" not in shown(capsys, answer(**more))[1]
 
 
 def test_verdicts_need_no_excuse(capsys: pytest.CaptureFixture[str]) -> None:
     """Where a sentence was looked at, that stands there, even if not all were."""
     checked = replace(SOURCED, check=SentenceCheck(0, "not_found"))
-    output = shown(capsys, answer(MOON, checked, SOURCED), verify=True)
+    output, errors = shown(capsys, answer(MOON, checked, SOURCED), verify=True)
     assert f"? “{MOON}” not found" in output
-    assert "Not verified" not in output
+    assert not errors

@@ -85,7 +85,7 @@ def test_before_the_first_query(folder: Path) -> None:
     assert told["index"]["documents"] == 1
     assert told["index"]["bytes"] == (folder / ".retrieval/index.db").stat().st_size
     assert told.keys() == {"index", "usage"}
-    assert "none were counted" in retrieval("stats").stdout
+    assert "queries    0\n" in retrieval("stats").stdout
     assert not (folder / ".retrieval/index.stats.db").exists()
 
 
@@ -93,7 +93,7 @@ def test_for_people() -> None:
     """In words and milliseconds; nothing of the question."""
     retrieval("search", "how far is the moon")
     output = retrieval("stats").stdout
-    for part in ("counted since", "error rate", "0.0%", "stage: embed", "1 calls", "p95"):
+    for part in ("counted since", "error rate", "0.0%", "stage: embed", "1 call;", "p95"):
         assert part in output
     assert "memory" not in output  # of a command that ends at once it would say nothing about what asks the index
     assert "how far" not in output

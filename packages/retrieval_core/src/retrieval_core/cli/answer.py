@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.common import exit_code, print_json_line, question_options
+from retrieval_core.cli.messages import warn
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
@@ -54,10 +55,12 @@ def answer_command(
     try:
         config, condition = given.config(), given.condition()
         if config.llm.kind == "none":
-            _tell_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
+            _warn_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
         went_well = False
         with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
-            show = _print_line if given.as_json else _text_printer(verify=verify or config.answer.verify)
+            show = _print_line
+            if not given.as_json:
+                show = _text_printer(verify=verify or config.answer.verify, is_verbose=given.is_verbose)
             for event in events:
                 checks = None
                 if event.type == "done":
@@ -73,11 +76,10 @@ def answer_command(
         raise SystemExit(FAILURE)
 
 
-def _tell_of_no_effect(names: Sequence[str]) -> None:
+def _warn_of_no_effect(names: Sequence[str]) -> None:
     if names:
         verb = "has" if len(names) == 1 else "have"
-        told = f"! {' and '.join(names)} {verb} no effect without a language model; see llm.kind"
-        click.secho(told, fg="yellow", err=True)
+        warn(f"{' and '.join(names)} {verb} no effect without a language model. Set llm.kind.")
 
 
 def _turns(file: IO[bytes]) -> Any:
@@ -98,11 +100,11 @@ def _print_line(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> N
     print_json_line(event_to_json(event, checks))
 
 
-def _text_printer(*, verify: bool) -> Callable[[AnswerEvent, Sequence[CitationCheck] | None], None]:
+def _text_printer(*, verify: bool, is_verbose: bool) -> Callable[[AnswerEvent, Sequence[CitationCheck] | None], None]:
     """Return what prints text as it comes and its sources below it."""
     from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
 
-    printer = AnswerPrinter(verify=verify)
+    printer = AnswerPrinter(verify=verify, is_verbose=is_verbose)
 
     def show(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> None:
         printer.take(event)

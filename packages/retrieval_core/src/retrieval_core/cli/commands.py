@@ -22,6 +22,7 @@ from retrieval_core.cli.common import (
     question_options,
 )
 from retrieval_core.cli.graph import graph_command
+from retrieval_core.cli.messages import print_error, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.stats import info_command, stats_command
 from retrieval_core.cli.suite import suite_group
@@ -127,23 +128,23 @@ def _keep_up(
             raise click.UsageError(msg)
     told: IndexReport | None = None
     try:
-        for found in follow_folders(folders, place, lambda text: click.secho(f"! {text}", fg="yellow", err=True)):
+        for found in follow_folders(folders, place, warn):
             try:
                 report = run(found)
             except RetrievalError as error:
                 if told is None:
                     raise
-                click.secho(f"Error: {error}; what changed is read again after the next change", fg="red", err=True)
+                print_error(f"{error}. The files are read again after the next change.")
                 continue
             same = told is not None and (report.failed, report.ignored) == (told.failed, told.ignored)
             if not same or report.added or report.updated or report.removed:
                 tell(report)
                 sys.stdout.flush()
             if told is None:
-                click.echo(f"Watching {', '.join(map(str, folders))}; Ctrl-C ends it.", err=True)
+                click.echo(f"Watching {', '.join(map(str, folders))}. Press Ctrl-C to stop.", err=True)
             told = report
     except KeyboardInterrupt:
-        click.echo("\nNo longer watching.", err=True)
+        click.echo("\nStopped watching.", err=True)
         raise SystemExit(INTERRUPTED) from None
 
 
@@ -170,7 +171,8 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
     if given.as_json:
         print_json(result_to_json(result, with_trace=trace))
     else:
-        print_result(result, build_analyzer(config.analysis), with_trace=trace)
+        analyzer = build_analyzer(config.analysis)
+        print_result(result, analyzer, fusion=config.search.fusion, with_trace=trace, is_verbose=given.is_verbose)
     if "error" in result.metadata:
         raise SystemExit(FAILURE)
 
@@ -196,7 +198,7 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
     if given.as_json:
         print_json(pack_to_json(pack, checks))
     else:
-        print_pack(pack, checks, with_ledger=ledger)
+        print_pack(pack, checks, with_ledger=ledger, is_verbose=given.is_verbose)
     if error_of(pack) is not None or not all(check.matches for check in checks):
         raise SystemExit(FAILURE)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
+from retrieval_core.cli.messages import print_error
 from retrieval_core.cli.process import FAILURE, WRONG_USE
 from retrieval_core.errors import (
     ConfigurationError,
@@ -61,6 +62,7 @@ class Given:
     top_k: int | None = None
     mode: str | None = None
     filter_json: str | None = None
+    is_verbose: bool = False
     alterations: tuple[str, ...] = ()
     """Assignments that win over all else."""
 
@@ -202,6 +204,7 @@ def question_options(command: _Command) -> _Command:
         click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
         click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
         _STORE,
+        click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Explain scores, relevance and confidence."),
     )
 
 
@@ -228,7 +231,7 @@ def _with_options(command: _Command, *options: _Option) -> _Command:
                 show = print_json_line if arguments.get("watch") else print_json
                 show({"error": {"type": type(error).__name__, "message": str(error)}})
             else:
-                click.secho(f"Error: {error}", fg="red", err=True)
+                print_error(str(error))
             raise SystemExit(exit_code(error)) from error
 
     return reduce(lambda made, option: option(made), reversed((*options, *_COMMON)), cast("_Command", wrapped))

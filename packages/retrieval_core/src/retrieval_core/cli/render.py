@@ -1,8 +1,7 @@
-"""Terminal output: tables and highlighted passages."""
+"""Terminal output of all commands but ``answer`` and ``suite``: results, contexts, reports and tables."""
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,13 +10,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from retrieval_core.cli.messages import (
+    count,
+    count_verified,
+    format_footer,
+    format_seconds,
+    harmless,
+    print_error,
+    warn,
+    warn_degraded,
+)
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.run.observe.trace import explain
 from retrieval_core.types import format_citation
-from retrieval_core.types.escapes import CONTROLS, escape_name
+from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from retrieval_core.cli.probes import Finding
     from retrieval_core.evaluate import EvaluationReport, SettingsComparison
@@ -29,19 +38,22 @@ if TYPE_CHECKING:
         EvaluationScores,
         Hit,
         IntegrityReport,
+        Relevance,
         RetrievalResult,
+        Scores,
         Span,
     )
 
 MOST_TYPES = 8
 """Suffixes of skipped files that are named; ``--json`` names all."""
-EXCERPT = 600
 MOST_FILES = 5
 """Files that a warning names."""
-"""Most code points shown of a passage; ``--json`` gives all of it."""
-
-_CONTROL = re.compile(rf"(?![\t\n])[{CONTROLS}]")
-"""Characters that could steer a terminal, such as changing the writing direction, or cannot be printed."""
+EXCERPT = 600
+"""Most code points shown of a chunk; ``--json`` gives all of it."""
+SCORE_NOTE = (
+    "Score: how near a result's ranking score is to that of the best result, which has 1.00; not a probability, and "
+    "not comparable between queries."
+)
 
 _SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 
@@ -51,7 +63,7 @@ class _Console(Console):
         raise BrokenPipeError  # as every other output does; rich would end the process by itself
 
 
-INCOMPLETE = "The search was incomplete, and what was searched has no results."
+INCOMPLETE = "No results, but the search was incomplete."
 
 
 def console_of(*, stderr: bool = False) -> Console:
@@ -60,44 +72,41 @@ def console_of(*, stderr: bool = False) -> Console:
     return console if console.is_terminal else _Console(width=10_000, stderr=stderr)
 
 
-def harmless(text: str) -> str:
-    """Return text with control characters shown as a replacement character, so that it cannot steer a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
 def print_report(report: IndexReport, store: str | None) -> None:
-    """Print the report of an indexing run.
+    """Print the report of an indexing run; its warnings and errors go to standard error.
 
     Args:
         store: The name of the store that was filled, if there is one.
     """
-    console = console_of()
-    counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
-    console.print(
-        f"{report.documents:,} document{'s' * (report.documents != 1)}, "
-        f"{report.chunks:,} chunk{'s' * (report.chunks != 1)}{f' in {store}' * (store is not None)} "
-        f"({report.seconds:.1f} s): " + ", ".join(f"{count:,} {name}" for name, count in counts.items()),
-        highlight=False,
-        markup=False,
-    )
+    counts = [
+        f"{number:,} {name}"
+        for name in ("added", "updated", "removed", "unchanged")
+        if (number := getattr(report, name))
+    ]
+    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')}"
+    total += f" in {store}" if store is not None else ""
+    _print_line(console_of(), format_footer(total, *counts, f"{report.seconds:.1f} s"))
     for warning in _warnings(report):
-        console.print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
-    if report.failed:
-        table = Table("File", "Why it was not read", title=f"{len(report.failed)} failed", title_justify="left")
-        for file in report.failed:
-            table.add_row(Text(harmless(file.path)), Text(harmless(file.error)))
-        console.print(table)
+        warn(warning)
+    for file in report.failed:
+        print_error(f"{file.path}: {file.error}")
+
+
+def _print_line(console: Console, line: str, style: str = "") -> None:
+    console.print(Text(harmless(line), style=style), soft_wrap=True)
 
 
 def _warnings(report: IndexReport) -> Iterator[str]:
-    if report.skipped_links:
-        yield f"{report.skipped_links:,} symbolic links lead out of their folder and were skipped (--follow-links)"
+    if links := report.skipped_links:
+        lead = "leads out of its folder" if links == 1 else "lead out of their folders"
+        yield f"{count(links, 'symbolic link')} skipped: {lead}. To follow: --follow-links."
     if report.ignored:
-        told = f"{report.ignored:,} files and folders are excluded by .gitignore and were skipped (--no-ignore)"
-        lost = f"; {report.removed_as_ignored:,} documents of theirs were removed from the index"
-        yield told + lost * bool(report.removed_as_ignored)
+        told = f"{report.ignored:,} skipped by .gitignore (files and folders). To index: --no-ignore."
+        if report.removed_as_ignored:
+            told += f" Removed from the index: {count(report.removed_as_ignored, 'document')}."
+        yield told
     if report.empty:
-        yield f"{report.empty:,} file{'s are' if report.empty > 1 else ' is'} empty"
+        yield f"{count(report.empty, 'empty file')} skipped"
     if report.skipped_types:
         yield _skipped_files(report.skipped_types)
     files: dict[str, list[str]] = {}
@@ -115,80 +124,109 @@ def _skipped_files(types: Mapping[str, int]) -> str:
         types: How many have a suffix, the most frequent one first.
     """
     total, named = sum(types.values()), list(types.items())[:MOST_TYPES]
-    counts = [f"{count:,} {suffix or 'without suffix'}" for suffix, count in named]
-    counts += [f"{rest:,} others"] if (rest := total - sum(count for _, count in named)) else []
-    return f"{total:,} file{'s' * (total != 1)} of types that are not read were skipped: {', '.join(counts)}"
+    counts = [f"{number:,} {suffix or 'without suffix'}" for suffix, number in named]
+    counts += [f"{rest:,} others"] if (rest := total - sum(number for _, number in named)) else []
+    return f"{count(total, 'file')} of unsupported types skipped: {', '.join(counts)}"
 
 
 def print_integrity(report: IntegrityReport) -> None:
-    """Print what differs between an index and its originals, and a line with the counts."""
+    """Print the differences between an index and its originals, and a line with the counts."""
     console = console_of()
     for chunk in report.mismatches:
-        console.print(Text(harmless(f"✗ {chunk.chunk_id}: {chunk.mismatch_details}"), style="red"), soft_wrap=True)
+        _print_line(console, f"✗ {chunk.chunk_id}: {chunk.mismatch_details}", "red")
     for document in report.differences:
         name = document.document_id or document.source
         told = f"✗ {name}: {document.problem}" if name else f"✗ {document.problem}"
         if (parted := document.difference) is not None:
             told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
-        console.print(Text(harmless(told), style="red"), soft_wrap=True)
+        _print_line(console, told, "red")
     if report.unverifiable:
-        count = report.unverifiable
-        have = f"{count:,} chunk{'s have' if count != 1 else ' has'}"
-        told = f"! {have} nothing to be compared with: neither a text that is kept nor a file"
-        console.print(Text(told, style="yellow"), soft_wrap=True)
+        warn(f"{count(report.unverifiable, 'chunk')} not verifiable: neither the text nor the file is available")
     if report.unsealed:
-        told = (
-            f"! an older version wrote {report.unsealed:,} chunk{'s' * (report.unsealed != 1)} without checksums: "
-            "vectors, pages and sections could not be compared"
+        warn(
+            f"{count(report.unsealed, 'chunk')} without checksums, written by an older version: vectors, pages and "
+            "sections not verified"
         )
-        console.print(Text(told, style="yellow"), soft_wrap=True)
     if report.absent_sources:
-        count = len(report.absent_sources)
-        are, them = ("files are", "them") if count != 1 else ("file is", "it")
-        told = f"! {count:,} {are} not there any more; what is kept of {them} was compared"
-        console.print(Text(told, style="yellow"), soft_wrap=True)
+        warn(f"{count(len(report.absent_sources), 'file')} no longer found: only the index's own copy was verified")
     found = len(report.mismatches) + len(report.differences)
-    told = f"{report.documents:,} document{'s' * (report.documents != 1)}, "
-    told += f"{report.chunks:,} chunk{'s' * (report.chunks != 1)} compared: "
-    told += f"{found:,} differ{'s' * (found == 1)}" if found else "none differs"
-    if report.repaired:
-        told += f", {len(report.repaired):,} document{'s' * (len(report.repaired) != 1)} repaired"
-    console.print(Text(f"{told} ({report.seconds:.1f} s)"), soft_wrap=True)
+    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')} verified"
+    repaired = f"{count(len(report.repaired), 'document')} repaired" if report.repaired else None
+    differences = count(found, "difference") if found else "no differences"
+    _print_line(console, format_footer(total, differences, repaired, f"{report.seconds:.1f} s"))
 
 
-def print_result(result: RetrievalResult, analyzer: Analyzer, *, with_trace: bool = False) -> None:
-    """Print hits, best first, each with its source and the words of the question highlighted.
+def print_result(
+    result: RetrievalResult,
+    analyzer: Analyzer,
+    *,
+    fusion: str = "",
+    with_trace: bool = False,
+    is_verbose: bool = False,
+) -> None:
+    """Print results, best first, each with its source, score and ranks, and the words of the query highlighted.
 
     Args:
-        analyzer: Finds the words of the question in a passage.
+        analyzer: Finds the words of the query in a chunk.
+        fusion: The configured method.
         with_trace: Whether the table of :func:`explain` follows.
+        is_verbose: Whether raw scores and explanations are printed too.
     """
     console = console_of()
-    error = None if result.hits else result.metadata.get("error")
-    for entry in result.degraded:
-        if entry.reason != error:
-            console.print(Text(f"! {entry.stage}: {entry.reason}", style="yellow"))
-    if result.relevance is not None and (notes := result.relevance.notes):
-        console.print(Text(harmless("\n".join(notes)), style="yellow"), soft_wrap=True)
-    if error is not None:
-        console_of(stderr=True).print(Text(harmless(f"Error: {error}"), style="red"))
-    elif not result.hits:
-        nothing = INCOMPLETE if result.degraded else "Nothing was found."
-        console.print(Text(harmless(str(result.metadata.get("note") or nothing))))
-    for rewrite in result.rewrites:
-        console.print(Text(harmless(f"searched for {rewrite.rewritten_query!r} too"), style="dim"))
-    for rank, hit in enumerate(result.hits, start=1):
-        console.print(_heading(rank, hit))
+    _print_problems(result)
+    sides = _searched_sides(result)
+    for rank, (hit, score) in enumerate(zip(result.hits, relative_scores(result.hits), strict=True), start=1):
+        console.print(_heading(rank, hit, score, sides), soft_wrap=True)
+        if is_verbose:
+            _print_line(console, f"    Raw scores: {_raw_scores(hit.scores)}", "dim")
         excerpt = _excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown)
         # Indented, so that no line of it can pass for a heading.
         console.print(Text("\n").join(Text.assemble("    ", line) for line in excerpt.split("\n", allow_blank=True)))
         console.print()
     if result.evaluation is not None:
-        console.print(Text(_scores(result.evaluation), style="dim"), soft_wrap=True)
-    count = len(result.hits)
-    console.print(Text(f"{count} passage{'s' * (count != 1)} in {result.latency_ms:.0f} ms", style="dim"))
+        _print_line(console, _scores(result.evaluation), "dim")
+    for line in _explanations(result, fusion) if is_verbose else ():
+        _print_line(console, line, "dim")
+    _print_line(console, format_footer(count(len(result.hits), "result"), format_seconds(result.latency_ms)), "dim")
     if with_trace:
         console.print(Text(explain(result)))
+
+
+def _print_problems(result: RetrievalResult) -> None:
+    """Print what did not work, and why there are no results."""
+    error = None if result.hits else result.metadata.get("error")
+    warn_degraded(result.degraded, besides=None if error is None else str(error))
+    for note in () if result.relevance is None else result.relevance.notes:
+        warn(note)
+    if error is not None:
+        print_error(str(error))
+    elif not result.hits:
+        told = result.metadata.get("note") or (INCOMPLETE if result.degraded else "No results.")
+        _print_line(console_of(), str(told))
+
+
+def relative_scores(hits: Sequence[Hit]) -> list[float]:
+    """Return how near each hit's ranking score is to the best one's, which has 1; the order stays, and none is 0.
+
+    Ranking scores have a scale of their own for each way of fusing and reranking, some with negative values, so that
+    they can't be shown as they are. The distance to the best one is taken in units of the best one itself or, if that
+    is larger, of the distance of the last one.
+    """
+    if not hits:
+        return []
+    values = [hit.score for hit in hits]
+    best = max(values)
+    unit = max(abs(best), best - min(values)) or 1.0
+    return [1 / (1 + (best - value) / unit) for value in values]
+
+
+def _searched_sides(result: RetrievalResult) -> Collection[str]:
+    """Return the sides whose ranks are shown: those that ranked something, and that were searched without success."""
+    ranked = {side for side in ("dense", "lexical") if any(getattr(hit.scores, f"{side}_rank") for hit in result.hits)}
+    if not ranked or result.metadata.get("mode") != "hybrid":
+        return ranked
+    failed = {entry.stage for entry in result.degraded}
+    return ranked | {"dense", "lexical"} - failed - ({"dense"} if "embed" in failed else set[str]())
 
 
 def _scores(evaluation: EvaluationScores) -> str:
@@ -198,11 +236,32 @@ def _scores(evaluation: EvaluationScores) -> str:
     for name, score in scores.items():
         method = evaluation.methods.get(name)
         told.append(f"{name} {'-' if score is None else f'{score:.3f}'}" + (f" ({method})" if method else ""))
-    return harmless(", ".join(told))
+    return ", ".join(told)
 
 
-def _heading(rank: int, hit: Hit) -> Text:
-    chunk, scores = hit.chunk, hit.scores
+def _explanations(result: RetrievalResult, fusion: str) -> Iterator[str]:
+    """Yield how the results, their scores and the relevance came about."""
+    for rewrite in result.rewrites:
+        yield f"Also searched: {rewrite.rewritten_query}"
+    if result.hits:
+        yield SCORE_NOTE
+        yield "Raw scores: vector is a cosine from 0 to 1, keyword is BM25 without an upper limit."
+    if any(hit.scores.fused is not None for hit in result.hits):
+        yield f"Fusion: {fusion} (search.fusion) combines vector and keyword scores."
+    if result.relevance is not None and (told := explain_relevance(result.relevance)) is not None:
+        yield told
+
+
+def explain_relevance(relevance: Relevance) -> str | None:
+    """Return a relevance with what it means and how it was computed; ``None`` if there is none."""
+    if relevance.value is None:
+        return None
+    told = f"Relevance {relevance.value:.2f}: estimated probability that the results answer the query."
+    return f"{told} {' '.join(relevance.explanation.split())}".strip()
+
+
+def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> Text:
+    chunk = hit.chunk
     line = Text.assemble((f"{rank}. ", "bold"), (escape_name(chunk.document_id), "bold cyan"))
     if hit.source_index is not None:
         line.append(f" in {escape_name(hit.source_index)}", "cyan")
@@ -212,21 +271,38 @@ def _heading(rank: int, hit: Hit) -> Text:
     headings = chunk.section_path or ((chunk.title,) if chunk.title else ())
     if headings:
         line.append(f" > {' > '.join(map(escape_name, headings))}", "cyan")
-    found = [
-        f"dense {scores.dense:.3f}" if scores.dense is not None else "",
-        f"lexical {_lexical(scores.lexical)}" if scores.lexical is not None else "",
+    ranks = [
+        f"{name} #{place}" if (place := getattr(hit.scores, f"{side}_rank")) else f"{name} –"  # noqa: RUF001
+        for side, name in (("dense", "vector"), ("lexical", "keyword"))
+        if side in sides
     ]
-    line.append(f"  ({', '.join(filter(None, found))})", "dim")
+    if not (hit.scores.dense_rank or hit.scores.lexical_rank):
+        ranks += [f"via {harmless(kind)}" for kind in dict.fromkeys(origin.kind for origin in hit.found_by)]
+    line.append(f"   {' · '.join([f'score {score:.2f}', *ranks])}", "dim")
     return line
 
 
-def _lexical(score: float) -> str:
-    """Return a score with two decimals; one that would round to zero as ``<0.01``."""
-    return "<0.01" if 0 < score < 0.01 else f"{score:.2f}"
+def _raw_scores(scores: Scores) -> str:
+    """Return all scores that a hit has, by the names of their stages."""
+    named = {
+        "vector": scores.dense,
+        "keyword": scores.lexical,
+        "fused": scores.fused,
+        "diversity": scores.mmr,
+        "reranker": scores.rerank,
+        "relevance filter": scores.relevance,
+        "final": scores.final,
+    }
+    return " · ".join(f"{name} {_raw_score(score)}" for name, score in named.items() if score is not None)
+
+
+def _raw_score(score: float) -> str:
+    """Return a score with three decimals; one that would round to zero as ``<0.001``."""
+    return "<0.001" if 0 < score < 0.001 else f"{score:.3f}"
 
 
 def _excerpt(spans: Sequence[Span], passage: str) -> Text:
-    """Return the part of a passage around the first words of the question, with all of them highlighted."""
+    """Return the part of a chunk around the first words of the query, with all of them highlighted."""
     start = max(0, spans[0].start - EXCERPT // 4) if spans and len(passage) > EXCERPT else 0
     start = passage.rfind(" ", 0, start) + 1 if start else 0
     end = start + EXCERPT
@@ -239,51 +315,59 @@ def _excerpt(spans: Sequence[Span], passage: str) -> Text:
     return Text.assemble(before, text, after)
 
 
-def print_pack(pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledger: bool = False) -> None:
-    """Print a context on standard output, and its citations and degradations on standard error.
+def print_pack(
+    pack: ContextPack, checks: Sequence[CitationCheck], *, with_ledger: bool = False, is_verbose: bool = False
+) -> None:
+    """Print a context on standard output, and its citations and warnings on standard error.
 
     Args:
         checks: Of the pack's citations, in their order.
         with_ledger: Whether a table of the ledger follows.
+        is_verbose: Whether explanations are printed too.
     """
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
     console = console_of(stderr=True)
     error = error_of(pack)
-    for entry in pack.degraded:
-        if entry.reason != error:
-            console.print(Text(harmless(f"! {entry.stage}: {entry.reason}"), style="yellow"))
+    warn_degraded(pack.degraded, besides=error)
     if error is not None:
-        console.print(Text(harmless(f"Error: {error}"), style="red"))
+        print_error(error)
     elif pack.note or not pack.passages:
-        console.print(Text(harmless(pack.note or "Nothing was found."), style="yellow"), soft_wrap=True)
+        warn(pack.note or "no results")
     for passage, check in zip(pack.passages, checks, strict=True):
         line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
-        size = f"({passage.role.replace('_', ' ')}, {passage.tokens} tokens{', shortened' * passage.shortened})"
+        size = (
+            f"({passage.role.replace('_', ' ')}, {count(passage.tokens, 'token')}{', shortened' * passage.shortened})"
+        )
         console.print(Text.assemble((harmless(line), "cyan"), (size, "dim")), soft_wrap=True)
         for difference in check.differences:
-            console.print(Text(harmless(f"    {difference}"), style="red"), soft_wrap=True)
+            _print_line(console, f"    Not verified: {difference}", "red")
     if with_ledger:
-        table = Table("Chunk", "Role", "Outcome", "Why")
+        table = Table("Chunk", "Role", "Outcome", "Reason")
         for item in pack.ledger:
             where = f"{item.outcome} in [{item.passage}]" if item.passage is not None else item.outcome
             table.add_row(Text(harmless(item.id)), item.role.replace("_", " "), where, Text(harmless(item.reason)))
         console.print(table)
-    held = sum(check.matches for check in checks)
-    told = (
-        f"{len(pack.passages)} passages, {pack.token_count:,} of {pack.max_tokens:,} tokens, "
-        f"{held} of {len(checks)} citations match the index, {pack.latency_ms:.0f} ms"
+    relevance = pack.relevance
+    if is_verbose and relevance is not None and (told := explain_relevance(relevance)) is not None:
+        _print_line(console, told, "dim")
+    told = format_footer(
+        None if relevance is None or relevance.value is None else f"relevance {relevance.value:.2f}",
+        count(len(pack.passages), "passage"),
+        f"{pack.token_count:,}/{pack.max_tokens:,} tokens",
+        count_verified(checks),
+        format_seconds(pack.latency_ms),
     )
-    console.print(Text(told, style="dim"))
+    _print_line(console, told, "dim")
 
 
 def error_of(pack: ContextPack) -> str | None:
-    """Return why a context is empty, where a part that failed is the reason."""
+    """Return why a context is empty, if a part that failed is the reason."""
     reasons = {entry.reason for entry in pack.degraded}
     return pack.note if not pack.passages and pack.note in reasons else None
 
 
 def print_evaluation(report: EvaluationReport, name: str) -> None:
-    """Print an evaluation's measures."""
+    """Print the measures of an evaluation."""
     table = Table("Measure", "Value", title=name, title_justify="left")
     for key, value in report.to_json().items():
         if isinstance(value, dict):
@@ -296,10 +380,10 @@ def print_evaluation(report: EvaluationReport, name: str) -> None:
 
 
 def print_comparison(comparison: SettingsComparison, name: str) -> None:
-    """Print the measures of several configurations, a line each."""
+    """Print the measures of several configurations, one line each."""
     table = Table(title=name, title_justify="left")
     table.add_column("Settings")
-    for header in ("nDCG@10", "recall@10", "ms a question", "index", "difference of nDCG@10 (95 %)"):
+    for header in ("nDCG@10", "recall@10", "ms/query", "index", "nDCG@10 difference (95%)"):
         table.add_column(header, justify="right")
     for each in comparison.compared:
         report, difference = each.report, "" if each.difference is None else f"{each.difference:+.4f}"
@@ -316,15 +400,15 @@ def print_comparison(comparison: SettingsComparison, name: str) -> None:
     console = console_of()
     console.print(table)
     for failed, reason in comparison.failed.items():
-        console.print(Text(harmless(f"! {failed} could not be evaluated: {reason}")), soft_wrap=True)
+        warn(f"{failed} not evaluated: {reason}")
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Print names and values."""
-    table = Table(show_header=False)
+    width = max(map(len, facts))
     for name, value in facts.items():
-        table.add_row(name, Text(harmless("-" if value is None else str(value))))
-    console_of().print(table)
+        for number, line in enumerate(harmless("–" if value is None else str(value)).split("\n")):  # noqa: RUF001
+            click.echo(f"{'' if number else name:<{width}}  {line}".rstrip())
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
@@ -334,3 +418,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
         sign, colour = _SIGNS[finding.verdict]
         line = Text.assemble((sign, f"bold {colour}"), " ", (finding.subject, "bold"), ": ", harmless(finding.detail))
         console.print(line, soft_wrap=True)
+    wrong, missing = (sum(finding.verdict == verdict for finding in findings) for verdict in ("wrong", "missing"))
+    problems = count(wrong, "problem") if wrong else "no problems"
+    optional = f"{missing} optional not installed or not set up" if missing else None
+    _print_line(console, format_footer(problems, optional))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from retrieval_core.cli.render import console_of, harmless
+from retrieval_core.cli.messages import (
+    count_verified,
+    format_footer,
+    format_seconds,
+    harmless,
+    name_stage,
+    print_error,
+    warn,
+    warn_degraded,
+)
+from retrieval_core.cli.render import console_of, explain_relevance
 from retrieval_core.pipeline.answer.attribution import markers_of
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
 
@@ -33,9 +43,9 @@ PROBLEMS = 10
 """Most lines about sentences without a source."""
 
 _STEPS: dict[FallbackStep, str] = {
-    "dense": "searching by meaning alone",
-    "without_documents": "answering without documents",
-    "extracted": "answering in the passages' own words",
+    "dense": "Fallback: vector search only.",
+    "without_documents": "Fallback: an answer without documents.",
+    "extracted": "Fallback: an answer extracted from the documents.",
 }
 _SIGNS: dict[Verdict, tuple[str, str]] = {
     "supported": ("✓", "green"),
@@ -45,16 +55,17 @@ _SIGNS: dict[Verdict, tuple[str, str]] = {
 
 
 class AnswerPrinter:
-    """Prints an answer as it comes: its text and sources on standard output, failures on standard error.
+    """Prints an answer as it comes: its text and sources on standard output, warnings and errors on standard error.
 
     Args:
         verify: Whether verification was asked for, so that its absence is explained.
+        is_verbose: Whether explanations are printed too.
     """
 
-    def __init__(self, *, verify: bool = False) -> None:
+    def __init__(self, *, verify: bool = False, is_verbose: bool = False) -> None:
         self._verify = verify
+        self._is_verbose = is_verbose
         self._out = console_of()
-        self._err = console_of(stderr=True)
         self._last = ""
         self._told: set[str] = set()
         self._of_passages = ""
@@ -67,42 +78,51 @@ class AnswerPrinter:
         elif isinstance(event, RetrievalDone):
             self._of_passages = "" if event.confidence is None else event.confidence.explanation
         elif isinstance(event, Fallback):
-            self._warn(f"{event.reason}; {_STEPS[event.step]}")
+            self.end_line()
+            stage, colon, reason = event.reason.partition(": ")
+            told = f"{name_stage(stage)}: {reason}" if colon else event.reason
+            warn(f"{told.rstrip('.')}. {_STEPS[event.step]}")
             self._told.add(event.reason)
         elif isinstance(event, AnswerFailed):
             self.end_line()
-            self._err.print(Text(f"Error: {harmless(event.reason)} ({harmless(event.stage)})", style="red"))
+            print_error(f"{name_stage(event.stage)}: {event.reason}")
             self._told.add(f"{event.stage}: {event.reason}")
 
     def end_line(self) -> None:
-        """End the line that the text stands in, if it does not end with one."""
+        """End the line that the text is in, unless it ends with one."""
         if self._last not in {"", "\n"}:
             click.echo()
             self._last = "\n"
 
     def end(self, answer: Answer, checks: Sequence[CitationCheck] | None) -> None:
-        """Print an answer's sources, problems, verdicts and confidence, after its text.
+        """Print an answer's sources, problems and verdicts, and the footer.
 
         Args:
-            checks: Of its sources, in their order; ``None`` where they could not be checked.
+            checks: Of its sources, in their order; ``None`` if they could not be checked.
         """
         self.end_line()
-        for entry in answer.degraded:
-            if (told := f"{entry.stage}: {entry.reason}") not in self._told:
-                self._warn(told)
+        warn_degraded(entry for entry in answer.degraded if f"{entry.stage}: {entry.reason}" not in self._told)
         if (pack := answer.pack) is not None and not pack.passages:
-            self._print(Text(harmless(pack.note or "nothing was found"), style="dim"))
+            self._print(Text(harmless(pack.note or "No results."), style="dim"))
         elif answer.note is not None and answer.kind != "abstained":  # whose text says so
-            self._print(Text(harmless(answer.note), style="yellow"))
-        if (how := _how(answer)) is not None:
-            self._print(Text(f"\n{how}", style="yellow"))
+            warn(answer.note)
+        if answer.kind == "without_documents" and answer.text:
+            warn("answered without documents, since nothing could be searched")
+        if answer.kind == "extracted" and _has_foreign_numbers(answer):
+            warn("some numbers in brackets are from the documents and are no citations")
         self._print_sources(answer.sources, checks)
-        self._print_problems(answer.sentences)
+        _warn_of_problems(answer.sentences)
         for check in filter(None, (sentence.check for sentence in answer.sentences)):
             self._print(_verdict(answer.sentences[check.sentence].text, check))
+        if answer.sources and checks is None:
+            warn("citations could not be verified against the index")
         if self._verify and (why := _why_not_verified(answer)) is not None:
-            self._print(Text(harmless(f"Not verified: {why}."), style="yellow"))
-        self._print(Text("\n".join(_summary(answer, checks, self._of_passages)), style="dim"))
+            warn(f"sentences not verified: {why}")
+        self._print(Text(""))
+        if self._is_verbose:
+            for line in _explanations(answer, self._of_passages):
+                self._print(Text(harmless(line), style="dim"))
+        self._print(Text(_footer(answer, checks), style="dim"))
 
     def _print_sources(self, sources: Sequence[Citation], checks: Sequence[CitationCheck] | None) -> None:
         if sources:
@@ -112,22 +132,18 @@ class AnswerPrinter:
             for quote in source.quotes:
                 self._print(Text(f"    {_shown(quote.text)}"))
             for difference in checks[number].differences if checks else ():
-                self._print(Text(harmless(f"    does not match the index: {difference}"), style="red"))
-
-    def _print_problems(self, sentences: Sequence[AnswerSentence]) -> None:
-        found = Counter(problem for sentence in sentences for problem in _problems(sentence))
-        for problem, count in islice(found.items(), PROBLEMS):
-            alike = f" (and {count - 1:,} more like it)" if count > 1 else ""
-            self._print(Text(f"! {problem}{alike}", style="yellow"))
-        if rest := sum(islice(found.values(), PROBLEMS, None)):
-            self._print(Text(f"… and {rest:,} more; --json has all", style="yellow"))
+                self._print(Text(harmless(f"    Not verified: {difference}"), style="red"))
 
     def _print(self, text: Text) -> None:
         self._out.print(text, soft_wrap=True)
 
-    def _warn(self, told: str) -> None:
-        self.end_line()
-        self._err.print(Text(harmless(f"! {told}"), style="yellow"), soft_wrap=True)
+
+def _warn_of_problems(sentences: Sequence[AnswerSentence]) -> None:
+    found = Counter(problem for sentence in sentences for problem in _problems(sentence))
+    for problem, number in islice(found.items(), PROBLEMS):
+        warn(problem + (f" ({number:,} times)" if number > 1 else ""))
+    if rest := sum(islice(found.values(), PROBLEMS, None)):
+        warn(f"{rest:,} more sentences with problems; --json lists all")
 
 
 def _shown(text: str) -> str:
@@ -154,9 +170,9 @@ def _problems(sentence: AnswerSentence) -> Iterator[str]:
     said = _shown(sentence.text)
     for attribution in sentence.attributions:
         if attribution.problem == "unknown":
-            yield f"there is no passage [{attribution.number}]: {said}"
+            yield f"[{attribution.number}] is no source: {said}"
         elif attribution.problem == "unsupported":  # what is contradicted has a verdict
-            yield f"[{attribution.number}] does not hold this: {said}"
+            yield f"not in source [{attribution.number}]: {said}"
     if sentence.needs_source and not sentence.attributions:
         yield f"no source: {said}"
 
@@ -170,18 +186,6 @@ def _verdict(sentence: str, check: SentenceCheck) -> Text:
     return Text.assemble((sign, f"bold {colour}"), told)
 
 
-def _how(answer: Answer) -> str | None:
-    """Return a note on an answer that no language model wrote from the passages; ``None`` for others."""
-    if answer.kind == "extracted":
-        failed = any(fallback.step == "extracted" for fallback in answer.fallbacks)
-        why = "the language model could not be used" if failed else "no language model is configured"
-        others = " Other numbers in brackets are the documents' own." if _has_foreign_numbers(answer) else ""
-        return f"Extracted from the passages; {why}.{others}"
-    if answer.kind == "without_documents" and answer.text:
-        return "Written without any document: nothing could be searched."
-    return None
-
-
 def _has_foreign_numbers(answer: Answer) -> bool:
     """Whether the text holds numbers in brackets that were quoted from a document and are no citations."""
     own = {attribution.marker for sentence in answer.sentences for attribution in sentence.attributions}
@@ -191,42 +195,48 @@ def _has_foreign_numbers(answer: Answer) -> bool:
 def _why_not_verified(answer: Answer) -> str | None:
     """Return why no sentence of an answer was verified; ``None`` where one was."""
     if answer.error is not None:
-        return "the answer is not complete"
+        return "the answer is incomplete"
     if answer.kind == "extracted":
-        return "the answer consists of quotes"
+        return "the answer consists of quotes from the documents"
     if answer.kind == "abstained":
-        return "nothing was answered"
+        return "there is no answer"
     if answer.kind == "without_documents":
-        return "there are no passages to hold the answer against"
+        return "the answer was written without documents"
     if any(sentence.check is not None for sentence in answer.sentences):
         return None
     failures = [entry.reason for entry in answer.degraded if entry.stage == "verify_answer"]
-    return " ".join(failures[0].split()).rstrip(".") if failures else "no sentence says what could be verified"
+    return " ".join(failures[0].split()).rstrip(".") if failures else "no sentence makes a claim"
 
 
-def _summary(answer: Answer, checks: Sequence[CitationCheck] | None, of_passages: str) -> Iterator[str]:
-    """Yield a line on the passages, one on the answer where there is one, and one on checks and time.
+def _explanations(answer: Answer, of_passages: str) -> Iterator[str]:
+    """Yield how the answer, its relevance and its confidence came about.
 
     Args:
-        checks: Of the answer's sources; ``None`` where they could not be checked.
         of_passages: The explanation of the confidence before there was an answer, with which the final one begins.
     """
-    if (confidence := answer.confidence) is not None:
-        of_passages = of_passages or confidence.explanation
-        of_answer = confidence.explanation.removeprefix(of_passages)
-        yield f"Relevance: {confidence.retrieval:.2f}{_in_brackets(of_passages)}"
-        if answer.kind == "abstained":
-            yield "Nothing was answered."
-        elif answer.kind != "extracted" and answer.text and answer.error is None:
-            yield f"Confidence in the answer: {confidence.value:.2f}{_in_brackets(of_answer)}"
-    if checks:
-        unchanged = sum(check.matches for check in checks)
-        compared = f"quotes of {unchanged} of {len(checks)} sources are unchanged in the index"
-    else:
-        compared = "the sources could not be checked" if answer.sources else ""
-    yield f"{compared}{', ' if compared else ''}{answer.latency_ms:,.0f} ms"
+    if answer.kind == "extracted":
+        failed = any(fallback.step == "extracted" for fallback in answer.fallbacks)
+        why = "the language model failed" if failed else "no language model is configured (llm.kind)"
+        yield f"Extracted from the documents: {why}."
+    relevance = None if answer.pack is None else answer.pack.relevance
+    if relevance is not None and (told := explain_relevance(relevance)) is not None:
+        yield told
+    if (confidence := answer.confidence) is not None and _has_confidence(answer):
+        told = " ".join(confidence.explanation.removeprefix(of_passages).split())
+        yield f"Confidence {confidence.value:.2f}: relevance times the share of supported sentences. {told}".strip()
 
 
-def _in_brackets(explanation: str) -> str:
-    line = " ".join(harmless(explanation).split())
-    return f" ({line})" if line else ""
+def _has_confidence(answer: Answer) -> bool:
+    """Whether the confidence is more than the relevance: there is a complete, written answer."""
+    return answer.kind not in {"abstained", "extracted"} and bool(answer.text) and answer.error is None
+
+
+def _footer(answer: Answer, checks: Sequence[CitationCheck] | None) -> str:
+    """Return relevance, confidence, verified citations and time on one line, as far as they apply."""
+    confidence = answer.confidence
+    return format_footer(
+        None if confidence is None else f"relevance {confidence.retrieval:.2f}",
+        None if confidence is None or not _has_confidence(answer) else f"confidence {confidence.value:.2f}",
+        count_verified(checks or ()),
+        format_seconds(answer.latency_ms),
+    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from retrieval_core.cli.render import console_of, harmless
+from retrieval_core.cli.messages import count, harmless, warn
+from retrieval_core.cli.render import console_of
 from retrieval_core.evaluate.suite import CaseStatus
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ MOST_CHANGES = 50
 
 
 def print_suite(result: SuiteResult) -> None:
-    """Print what became of a suite: the cases that did not pass and why, the criteria, and the counts."""
+    """Print the cases that did not pass and why, the criteria, and the counts."""
     console = console_of()
     for case in result.results:
         if case.problems:
             console.print(_failure(case), soft_wrap=True)
-    table = Table("Criterion", "Measured", "Wanted", "")
+    table = Table("Criterion", "Measured", "Target", "")
     for criterion in result.criteria:
         values = ("-" if value is None else f"{value:.4g}" for value in (criterion.value, criterion.target))
         verdict = Text(criterion.verdict, style=_STYLES.get(criterion.verdict, ""))
@@ -60,7 +61,7 @@ def _failure(case: CaseResult) -> Text:
 
 
 def print_comparison(compared: Comparison) -> None:
-    """Print which cases changed, and whether that is more than noise."""
+    """Print the cases that changed, and whether the change is significant."""
     console = console_of()
     for case in compared.changed[:MOST_CHANGES]:
         values = (f"{value:.3f}" if value is not None else "-" for value in (case.before, case.after))
@@ -69,29 +70,28 @@ def print_comparison(compared: Comparison) -> None:
     if len(compared.changed) > MOST_CHANGES:
         console.print(f"  and {len(compared.changed) - MOST_CHANGES} more")
     if compared.is_same_corpus is False:
-        console.print(Text("! the documents are not the same in both runs", style="yellow"))
+        warn("the two runs searched different documents")
     if compared.unjudged:
-        console.print(Text(f"! {len(compared.unjudged)} cases ended in an error and are not compared", style="yellow"))
+        warn(f"{count(len(compared.unjudged), 'case')} with errors not compared")
     told = (
-        f"{compared.measure} {compared.before:.3f} → {compared.after:.3f}: {compared.difference:+.3f}, with 95 % "
-        f"confidence from {compared.low:+.3f} to {compared.high:+.3f} ({compared.cases} cases): {compared.change}"
+        f"{compared.measure} {compared.before:.3f} → {compared.after:.3f}: {compared.difference:+.3f}, 95% confidence "
+        f"interval {compared.low:+.3f} to {compared.high:+.3f} ({count(compared.cases, 'case')}): {compared.change}"
     )
     console.print(Text(told, style=_STYLES.get(compared.change, "")), soft_wrap=True)
 
 
 def print_tuning(tuned: Tuning) -> None:
-    """Print how well each setting did, and which one wins."""
+    """Print the measure of each setting, and the best one."""
     console = console_of()
-    table = Table("Setting", tuned.measure, "Gain", "p", "Best on the rest")
+    table = Table("Setting", tuned.measure, "Gain", "p", "Folds won")
     for tried in tuned.tried:
         chosen = str(tuned.chosen.get(tried.name, 0))
         table.add_row(Text(harmless(tried.name)), f"{tried.mean:.4f}", f"{tried.gain:+.4f}", f"{tried.p:.3f}", chosen)
     console.print(table)
     if tuned.winner is None:
-        told = "no setting is better than what is configured by more than chance"
+        told = "No setting is significantly better than the configuration"
     else:
-        told = f"{tuned.winner} is better than what is configured"
-    told += (
-        f"; held out, what is best elsewhere has {tuned.held_out:.4f}, what is configured {tuned.held_out_first:.4f}"
-    )
-    console.print(Text(harmless(f"{told} ({tuned.cases} cases)")), soft_wrap=True)
+        told = f"{tuned.winner} is significantly better than the configuration"
+    told += f" ({count(tuned.cases, 'case')}). On held-out cases: best setting {tuned.held_out:.4f}, "
+    told += f"configuration {tuned.held_out_first:.4f}."
+    console.print(Text(harmless(told)), soft_wrap=True)

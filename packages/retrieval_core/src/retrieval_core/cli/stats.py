@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.common import index_options, print_json
+from retrieval_core.cli.messages import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,27 @@ def info_command(*, given: Given) -> None:
         listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
         print_json({**facts, "fields": listed})
     else:
-        print_facts({**facts, "fields": None if fields is None else _in_lines(fields)})
+        print_facts(_info_for_people(facts, fields))
+
+
+def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] | None) -> dict[str, object]:
+    """Return what is known of an index, by readable names."""
+    sides = {"dense": "vector", "lexical": "keyword"}
+    shown: dict[str, object] = {
+        "location": facts["location"],
+        "size": _megabytes(facts["bytes"]),
+        "documents": f"{facts['documents']:,}",
+        "chunks": f"{facts['chunks']:,}",
+        "not embedded yet": f"{facts['unembedded']:,}" if facts["unembedded"] else None,
+        "search": ", ".join(sides[side] for side in facts["sides"]),
+        "embedder": facts["embedder"],
+        "dimension": facts["dimension"],
+        "metric": facts["metric"],
+        "analyzer": facts["analyzer"],
+        "generation": facts["generation"],
+        "fields": None if fields is None else _in_lines(fields),
+    }
+    return {name: value for name, value in shown.items() if value not in (None, "")}
 
 
 def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
@@ -139,18 +160,18 @@ def _usage(totals: Totals | None) -> dict[str, Any] | None:
 
 def _for_people(info: StoreInfo, totals: Totals | None) -> dict[str, object]:
     facts: dict[str, object] = _index_facts(info)
-    facts["bytes"] = _megabytes(facts["bytes"])
+    facts["size"] = _megabytes(facts.pop("bytes"))
     usage = _usage(totals)
     if usage is None:
-        facts["queries"] = "none were counted"
+        facts["queries"] = 0
     else:
         facts |= {"counted since": usage["since"]}
         facts |= {name.replace("_", " "): usage[name] for name in ("queries", "answered", "failed", "cancelled")}
         facts |= {f"{name} rate".replace("_", " "): _percent(rate) for name, rate in usage["rates"].items()}
-        facts |= {f"degraded: {stage}": count for stage, count in usage["degraded"].items()}
+        facts |= {f"degraded: {stage}": number for stage, number in usage["degraded"].items()}
         facts["query"] = _milliseconds(usage["seconds"])
         for stage, numbers in usage["stages"].items():
-            told = [f"{numbers['calls']:,} calls"]
+            told = [count(numbers["calls"], "call")]
             told += [f"{numbers[name]:,} {name}" for name in ("failures", "cancellations") if numbers[name]]
             facts[f"stage: {stage}"] = f"{', '.join(told)}; {_milliseconds(numbers['seconds'])}"
     return facts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.common import MODES, common_options, index_options, print_json, progress_bar
+from retrieval_core.cli.messages import count, warn
 from retrieval_core.cli.process import WRONG_USE
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def run_command(
         try:
             compared = compare(earlier, result)
         except InvalidParameterError as error:  # which is no fault of this run
-            click.secho(f"! not compared: {error}", fg="yellow", err=True)
+            warn(f"reports not compared: {error}")
             raise SystemExit(_exit_code(result)) from None
         if not given.as_json:
             print_comparison(compared)
@@ -163,8 +164,8 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
             runs[name] = _run(sync, target, suite, 4, twice=False)
         broken = [case for case in runs[name].results if case.status is CaseStatus.ERROR]
         if broken:
-            told = f"! {name}: {len(broken)} cases ended in an error and do not count, such as {broken[0].name}"
-            click.secho(f"{told}: {broken[0].problems[0].message}", fg="yellow", err=True)
+            example = f"{broken[0].name}: {broken[0].problems[0].message}"
+            warn(f"{name}: {count(len(broken), 'case')} with errors not counted, such as {example}")
     tuned = tune(runs, measure=measure, folds=folds, seed=seed)
     if given.as_json:
         print_json(asdict(tuned))
@@ -232,7 +233,7 @@ def import_command(*, file: Path, name: str, given: Given) -> None:
         print_json({"cases": cases, "left_out": list(imported.left_out)})
         return
     for line in imported.left_out:
-        click.secho(f"! not imported: {line}", fg="yellow", err=True)
+        warn(f"not imported: {line}")
     if not imported.cases:
         raise SystemExit(HAS_ERRORS)
     click.echo(to_yaml(name, imported.cases), nl=False)
