@@ -187,9 +187,10 @@ def _verdict(sentence: str, check: SentenceCheck) -> Text:
 
 
 def _has_foreign_numbers(answer: Answer) -> bool:
-    """Whether the text holds numbers in brackets that were quoted from a document and are no citations."""
+    """Whether the text quotes numbers in brackets from a document that could be taken for its citations."""
     own = {attribution.marker for sentence in answer.sentences for attribution in sentence.attributions}
-    return any(marker.span not in own for marker in markers_of(answer.text))
+    numbers = {source.number for source in answer.sources}
+    return any(marker.span not in own and not numbers.isdisjoint(marker.numbers) for marker in markers_of(answer.text))
 
 
 def _why_not_verified(answer: Answer) -> str | None:
