@@ -343,6 +343,6 @@ def test_an_index_without_vectors_is_searched_by_words(tmp_path: Any) -> None:
             for mode in ("hybrid", "dense", "lexical"):
                 answer: Any = await client.call_tool("search", {"query": "moon", "mode": mode})
                 assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
-                assert ("holds no vectors" in str(answer.structured_content)) is (mode != "lexical")
+                assert ("contains no vectors" in str(answer.structured_content)) is (mode != "lexical")
 
     asyncio.run(conversation())

@@ -160,7 +160,7 @@ def test_a_first_run_that_is_killed_anywhere_embeds_in_the_next_what_has_no_vect
             assert len(result.hits) == info.chunks  # each by its words at least
             by_meaning = info.chunks - info.unembedded
             assert embedded <= by_meaning
-            share = f"vectors for {100 * by_meaning // info.chunks} % of the passages"
+            share = f"indexing in progress, {100 * by_meaning // info.chunks}% embedded"
             assert [reason.partition(";")[0] for reason in told] == ([share] if info.unembedded else [])
             hits.add("words" if info.chunks < FILES else "vectors" if info.unembedded else "nothing")
         rest = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)

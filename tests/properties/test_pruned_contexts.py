@@ -112,7 +112,7 @@ def test_pruned_packs_verify_and_do_not_show_what_was_left_out(
         if hit.id not in shown or not hit.excerpts:
             continue
         assert shown[hit.id].outcome == "shortened"
-        assert "only what bears on the question is shown" in shown[hit.id].reason
+        assert "only sentences relevant to the query are shown" in shown[hit.id].reason
         assert hit.chunk.span is not None
         start = hit.chunk.span.start
         quoted = [quote.span for citation in citations for quote in citation.quotes]

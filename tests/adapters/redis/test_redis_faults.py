@@ -198,7 +198,7 @@ class TestLoading:
             clock.advance(0.11)
             (entry,) = (await asked).degraded
             assert entry.stage == "cache"
-            assert "still being loaded after 110 ms" in entry.reason
+            assert "still loading after 110 ms" in entry.reason
             held.set()
             await cache.load()
             assert (await pipeline.aretrieve("anything")).degraded == ()

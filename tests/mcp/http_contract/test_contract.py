@@ -366,7 +366,9 @@ class TestFailures:
     def test_an_index_without_vectors_says_so(self, served: Served) -> None:
         async def check(service: Service) -> None:
             told = check_error(await search(service), 400)
-            assert told["errors"] == ["the index docs holds no vectors, so that nothing in it has a similarity score"]
+            assert told["errors"] == [
+                "the index docs contains no vectors, so that nothing in it has a similarity score"
+            ]
 
         served(check, index={"embedder": {"kind": "none"}, "search": {"mode": "lexical"}})
 

@@ -89,7 +89,7 @@ def test_an_index_without_vectors_is_explained_too(served: Served) -> None:
         assert "dense" not in told["results"][0]["scores"]
         refused = await explain(service, similarity_threshold=0.5)
         assert refused.status_code == 400
-        assert "holds no vectors" in refused.json()["errors"][0]
+        assert "contains no vectors" in refused.json()["errors"][0]
 
     served(check, index={"embedder": EmbedderConfig(kind="none")})
 

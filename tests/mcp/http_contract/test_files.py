@@ -79,7 +79,7 @@ def test_what_cannot_be_read_says_why_and_leaves_the_former_file(served: Served,
             ("damaged.pdf", b"%PDF-1.7 no more", "it is no PDF, or is damaged or incomplete"),
             ("photo.jpg", b"\xff\xd8", "files of type '.jpg' are not supported"),
             ("notes", b"text", "it has no suffix"),
-            ("blank.md", b"  \n", "it holds no text"),
+            ("blank.md", b"  \n", "it contains no text"),
         ):
             last = (await events(service, name, content))[-1]
             assert (last["type"], last["name"]) == ("failed", name)

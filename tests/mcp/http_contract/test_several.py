@@ -137,7 +137,7 @@ def test_the_one_without_vectors_is_named(tmp_path: Path) -> None:
         async with serving(indexes) as service:
             answer = await service.ask("POST", "/v1/search", json={**REFUND, "indexes": list(indexes)})
             assert answer.status_code == 400
-            assert "the index words holds no vectors" in answer.json()["errors"][0]
+            assert "the index words contains no vectors" in answer.json()["errors"][0]
 
     asyncio.run(run())
 

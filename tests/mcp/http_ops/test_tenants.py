@@ -233,7 +233,7 @@ def test_vectors_to_come_are_the_tenants_own(tmp_path: Path) -> None:
         async with serving({"index": index}, tokens=(hashed("one", "acme"), hashed("two", "globex"))) as service:
             found = await service.ask("POST", "/v1/search", "one", json={"query_text": "all of acme"})
             (note,) = found.json()["degraded"]
-            assert "vectors for 33 % of the passages" in note["reason"]
+            assert "indexing in progress, 33% embedded" in note["reason"]
             found = await service.ask("POST", "/v1/search", "two", json={"query_text": "all of globex"})
             assert "degraded" not in found.json()
             for token, count, embedded, status in (("one", 3, 1, "yellow"), ("two", 1, 1, "green")):

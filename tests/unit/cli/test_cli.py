@@ -452,7 +452,7 @@ def test_what_the_relevance_filter_kept_back_is_said(shell: Shell) -> None:
     shell("index", "docs")
     fake = "retrieval_core.testing.fakes_rerank:FakeRelevanceFilter"
     output = shell("search", "xylophone in the moonlight of May", "--set", f"relevance_filter.kind={fake}").stdout
-    assert "let none of them through" in output
+    assert "dropped all results" in output
 
 
 class HalfAnEvaluator:
@@ -496,7 +496,7 @@ def test_what_has_no_vector_yet_is_told_by_search_info_and_doctor(shell: Shell) 
     with open_index(".retrieval/index.db", embedder=FakeEmbedder()) as index:
         late = (Chunk("late", "late", "A late word about the moon."),)
         index.sync.run(index.store.upsert(Change(late, unembedded=frozenset({"late"}))))
-    note = "vectors for 66 % of the passages; words alone find the others until indexing is done"
+    note = "indexing in progress, 66% embedded; the rest is matched by keyword only"
     assert f"Warning: vector search: {note}" in shell("search", "moon").stderr
     assert shell.json("search", "moon")["degraded"] == [{"stage": "dense", "reason": note}]
     assert shell.json("info")["unembedded"] == 1

@@ -107,7 +107,7 @@ def test_what_was_not_scored_is_not_shown() -> None:
     assert len(scored) == 2
     assert [passage.id for passage in pack.passages] == scored
     dropped = {entry.id: entry.reason for entry in pack.ledger if entry.outcome == "dropped"}
-    assert set(dropped.values()) == {"it is not among the 2 best passages"}
+    assert set(dropped.values()) == {"it is not among the 2 best chunks"}
     assert len(dropped) == len(cast("tuple[object, ...]", pack.trace["pinecone_candidates"])) - 2
     broken = retrieve("the number", None, cfg, document(), FakeLLM([ServiceError("down")]), token_counter=words)
     assert len(broken.passages) == 5

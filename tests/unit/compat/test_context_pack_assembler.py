@@ -104,7 +104,7 @@ def test_only_the_best_results_are_used() -> None:
     pack = assembled(ranked, cfg)
     assert [passage.id for passage in pack.passages if passage.role == "primary"] == ["doc_1#1"]
     assert pack.passages[0].score == pytest.approx(0.9)  # pyright: ignore[reportUnknownMemberType]
-    assert [entry.reason for entry in pack.ledger if entry.id == "doc_1#2"] == ["it is not among the 1 best passages"]
+    assert [entry.reason for entry in pack.ledger if entry.id == "doc_1#2"] == ["it is not among the 1 best chunks"]
 
 
 def test_the_trace_of_an_assembled_pack() -> None:

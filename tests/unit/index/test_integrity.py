@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_read_any_more(index: Index, tmp_path: Path) -> No
     report = index.check_integrity(repair=True)
     (found,) = report.differences
     assert found.document_id is None
-    assert "cannot be compared: it holds no text" in found.problem
+    assert "cannot be compared: it contains no text" in found.problem
     assert index.describe().documents == 4
 
 

@@ -26,7 +26,7 @@ CHUNKS = tuple(
         ("c", "saturn is a planet", "star"),
     )
 )
-NOTE = "vectors for 33 % of the passages; words alone find the others until indexing is done"
+NOTE = "indexing in progress, 33% embedded; the rest is matched by keyword only"
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -80,14 +80,14 @@ def test_the_note_is_about_the_passages_that_may_be_found(index: Index) -> None:
     """A tenant whose passages are all embedded reads nothing of the others."""
     assert index.retrieve("crust", {"kind": "food"}).degraded == ()
     (note,) = index.retrieve("saturn", {"kind": "star"}).degraded
-    assert note.reason.startswith("vectors for 0 % of the passages")
+    assert note.reason.startswith("indexing in progress, 0% embedded")
 
 
 def test_a_result_that_must_be_complete_is_refused(index: Index) -> None:
     """With ``strict`` the note is raised."""
     strict = index.config.model_copy(update={"strict": True})
     again = Index(index.store, index.embedder, ingester=index._ingester, config=strict)
-    with pytest.raises(NotYetEmbeddedError, match="33 %"):
+    with pytest.raises(NotYetEmbeddedError, match="33%"):
         again.retrieve("saturn")
     with pytest.raises(SearchError):
         again.retrieve("saturn", mode="dense")

@@ -91,7 +91,7 @@ def test_an_index_lists_it_among_the_failures(tmp_path: Path) -> None:
     (tmp_path / "full.md").write_text("# Full\n\nOf words.\n", "utf-8")
     with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
         report = index.ingest([tmp_path / "empty.md", tmp_path / "full.md"], isolated=True)
-    assert (report.added, [failed.error for failed in report.failed]) == (1, ["it holds no text"])
+    assert (report.added, [failed.error for failed in report.failed]) == (1, ["it contains no text"])
 
 
 def test_who_has_left_ends_the_process_and_frees_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

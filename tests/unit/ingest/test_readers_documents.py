@@ -108,7 +108,7 @@ def test_html_without_text(tmp_path: Path) -> None:
     """A page made of scripts alone holds nothing to find."""
     path = tmp_path / "a.html"
     path.write_text("<html><body><script>app()</script></body></html>")
-    assert reason(path) == "it holds no text"
+    assert reason(path) == "it contains no text"
 
 
 def test_html_nested_without_end_does_not_crash(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_pptx(tmp_path: Path) -> None:
     assert document.title == "Tides"
     assert [page.number for page in document.pages] == [1, 3]
     assert document.text[slice(document.pages[1].span.start, document.pages[1].span.start + 9)] == "# Numbers"
-    assert reason(presentation(tmp_path / "b.pptx", empty=True)) == "its slides hold no text"
+    assert reason(presentation(tmp_path / "b.pptx", empty=True)) == "its slides contain no text"
 
 
 CONTAINER = (

@@ -89,7 +89,7 @@ def test_rows_without_text(folder: Path) -> None:
     """A title stands in for a missing text; rows with neither are no documents, but count."""
     documents = read(folder / "a.csv", "title,text\nOnly a title,\n,\n\nBoth,Text\n")
     assert [(document.row, document.text) for document in documents] == [(1, "Only a title"), (3, "Text")]
-    assert reason(folder / "a.csv", "title,text\n,\n") == "it holds no text"
+    assert reason(folder / "a.csv", "title,text\n,\n") == "it contains no text"
 
 
 def test_the_only_column_is_the_text(folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_delimiters(folder: Path, name: str, delimiter: str) -> None:
         ("a,17\nb,18\n", "'17' is a value"),
         ("\n\n", "no header"),
         ('text,b\n"never closed,1\n', "quotation mark"),
-        ("a,b\n1,2\n", "no column holds text"),
+        ("a,b\n1,2\n", "no column contains text"),
     ],
 )
 def test_broken_tables_are_reported(folder: Path, content: str, expected: str) -> None:
@@ -176,8 +176,8 @@ def test_lone_surrogates_do_not_get_through(folder: Path) -> None:
         ('{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ('{"text": "a"}\n\n[1]\n', "line 3 is not a JSON object"),
         ('{"text": ' + "[" * 100_000 + "\n", "line 1 is not JSON"),
-        ("\n\n", "it holds no rows"),
-        ('{"n": 1}\n', "no column holds text"),
+        ("\n\n", "it contains no rows"),
+        ('{"n": 1}\n', "no column contains text"),
     ],
 )
 def test_broken_lines_are_reported_by_number(folder: Path, content: str, expected: str) -> None:

@@ -110,12 +110,12 @@ def test_line_ends_nul_and_surrogates_are_cleaned(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.md", "a.txt", "a.csv", "a.jsonl", "a.html"])
 def test_binary_content_with_a_text_suffix_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
     """Bytes that no text has are reported as what they are."""
-    assert reason(tmp_path, name, content) == "it holds binary data, not text"
+    assert reason(tmp_path, name, content) == "it contains binary data, not text"
 
 
 def test_a_pdf_with_another_suffix_is_refused(tmp_path: Path) -> None:
     """The detector knows some formats that hold no control characters at their beginning."""
-    assert reason(tmp_path, "a.txt", b"%PDF-1.4 \xe9") == "it holds binary data, not text"
+    assert reason(tmp_path, "a.txt", b"%PDF-1.4 \xe9") == "it contains binary data, not text"
 
 
 @pytest.mark.parametrize("name", sorted(f"a{suffix}" for suffix in supported_suffixes()))
@@ -127,7 +127,7 @@ def test_an_empty_file_is_reported(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["a.txt", "a.md"])
 def test_white_space_alone_is_no_text(tmp_path: Path, name: str) -> None:
     """A file of blank lines holds no text."""
-    assert reason(tmp_path, name, b" \n\n\t") == "it holds no text"
+    assert reason(tmp_path, name, b" \n\n\t") == "it contains no text"
 
 
 def test_unknown_suffix_and_missing_file(tmp_path: Path) -> None:

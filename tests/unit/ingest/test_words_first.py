@@ -157,7 +157,7 @@ def test_a_run_that_breaks_off_is_completed_by_the_next(bench: Bench) -> None:
     with pytest.raises(EmbeddingError):
         asyncio.run(bench.ingester.index([bench.folder], fail))
     assert bench.unembedded() == MANY - CHUNKS_PER_WRITE
-    with pytest.raises(NotYetEmbeddedError, match="vectors for 33 % of the passages"):
+    with pytest.raises(NotYetEmbeddedError, match="indexing in progress, 33% embedded"):
         asyncio.run(bench.store.search(SearchRequest(1, vector=np.ones(256, dtype=np.float32))))
     bench.embedded()
     bench.embedder.failure = None

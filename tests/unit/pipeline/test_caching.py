@@ -293,8 +293,8 @@ def test_what_is_said_of_a_cache_that_is_still_loaded() -> None:
 
     (entry,) = asyncio.run(test()).degraded
     assert entry.reason == (
-        "it was not asked: its client was still being loaded after 110 ms, 5% of deadline_seconds; "
-        "it is loaded once in a process, and later questions find it loaded; 'await cache.load()' does it beforehand"
+        "it was skipped: its client was still loading after 110 ms, 5% of deadline_seconds. "
+        "It is loaded once per process. To load it before the first query: await cache.load()"
     )
 
 

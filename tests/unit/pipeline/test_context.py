@@ -143,7 +143,7 @@ def test_the_reranker_orders_results_and_contexts_and_the_trace_tells_it() -> No
         assert set(trace) == {"pinecone_candidates", "rerank_results", "final_token_count", "expansion_stats"}
         assert len(trace["pinecone_candidates"]) == len(trace["rerank_results"]) == 18  # type: ignore[arg-type]
         assert trace["rerank_results"][0]["relevance_score"] == 100  # type: ignore[index,call-overload]
-        beyond = [entry for entry in pack.ledger if "best passages" in entry.reason]
+        beyond = [entry for entry in pack.ledger if "best chunks" in entry.reason]
         assert all(entry.outcome == "dropped" for entry in beyond)
         assert beyond
         calls = len(reranker.calls)
@@ -194,7 +194,7 @@ def test_a_pipeline_without_a_counter_uses_its_embedder() -> None:
 def test_an_empty_context_says_why() -> None:
     pipeline, _ = a_context_pipeline(search__mode="lexical", context__template="a heading of five words {text}")
     with pipeline:
-        assert str(pipeline.context("moon", max_tokens=5).note).endswith("not one sentence of any fits into 5 tokens")
+        assert str(pipeline.context("moon", max_tokens=5).note).endswith("fits into 5 tokens")
         assert pipeline.context("nowhere").note == "nothing was found"
         assert pipeline.context("moon").note is None
 

@@ -97,7 +97,7 @@ class TestCompression:
         """An empty result tells that passages were found, and who kept them back."""
         result = World(judging()).ask()
         assert result.hits == ()
-        assert "4 passages were found" in str(result.metadata["note"])
+        assert "dropped all results (4)" in str(result.metadata["note"])
         assert result.metadata["relevance_score"] == 0
         assert result.degraded == ()
         assert any(record.decision and "none of 4" in record.decision for record in result.trace)
@@ -340,7 +340,7 @@ class WordlessStore(TroubledStore):
 
 
 class TestStoresWithoutWords:
-    """A store that cannot be searched by words is not asked to."""
+    """A store that has no keyword search is not asked to."""
 
     @pytest.fixture
     def world(self) -> World:
@@ -360,7 +360,7 @@ class TestStoresWithoutWords:
 
     def test_asking_for_words_is_an_error(self, world: World) -> None:
         """It would find nothing, without a word."""
-        with pytest.raises(InvalidParameterError, match="cannot be searched by words"):
+        with pytest.raises(InvalidParameterError, match="has no keyword search"):
             world.ask(mode="lexical")
 
     def test_a_dead_embedder_is_an_error(self, world: World) -> None:

@@ -1,4 +1,4 @@
-"""Turn a question into the few passages that answer it, and say where they come from and why they were chosen.
+"""Hybrid search and question answering over your own files, with citations you can verify.
 
 ::
 
@@ -9,8 +9,8 @@
         for hit in index.retrieve("how do I roll back to an earlier revision").hits:
             print(hit.score, hit.chunk.source, hit.chunk.section_path, hit.chunk.text)
 
-The public names are those of ``__all__``. What may be plugged in is in :mod:`retrieval_core.ports`, what can go wrong
-in :mod:`retrieval_core.errors`, and stand-ins for tests are in :mod:`retrieval_core.testing`.
+The public names are those of ``__all__``. :mod:`retrieval_core.ports` has the interfaces of plug-ins,
+:mod:`retrieval_core.errors` all errors, and :mod:`retrieval_core.testing` fakes for your tests.
 """
 
 TYPE_CHECKING = False  # typing is not imported for it: commands take care of Ctrl-C as soon as they can

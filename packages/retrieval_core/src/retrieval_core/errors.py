@@ -7,37 +7,37 @@
     │   ├── MissingExtraError (ImportError)    an optional dependency is not installed
     │   ├── ModelNotFoundError                 a local model's files are missing or changed
     │   └── SuiteFileError                     a file of test cases is not well formed
-    ├── QueryValidationError (ValueError)      the question cannot be searched for
+    ├── QueryValidationError (ValueError)      the query is empty or not text
     ├── FilterError (ValueError)               a filter is not well formed
     │   └── UnsupportedFilterError             a store lacks an operator of a filter
     ├── InvalidParameterError (ValueError)     an argument is outside its range
     ├── EmbeddingError                         text could not be embedded
     │   └── DimensionMismatchError             a vector has another length than the index
     ├── SearchError                            a search failed
-    │   ├── IncompleteSearchError              not everything that was asked for could be looked at
-    │   │   ├── NotYetEmbeddedError            passages have no vector yet
+    │   ├── IncompleteSearchError              a part of the index could not be searched
+    │   │   ├── NotYetEmbeddedError            chunks have no vector yet
     │   │   └── DamagedSearchError             chunks lost their vectors or postings
     │   └── UnsupportedSearchError             a store has no search of this kind
-    ├── StoreError                             an index cannot be used as asked
-    │   ├── IndexNotFoundError                 there is no index at that place
+    ├── StoreError                             an index cannot be used in this way
+    │   ├── IndexNotFoundError                 there is no index at this location
     │   │   └── IndexNotReadyError             its first documents are being indexed
-    │   ├── IndexFormatError                   the file is no index, or of another format
+    │   ├── IndexFormatError                   the file is not an index, or has another format
     │   ├── IndexBusyError                     another writer held the index for too long
     │   └── EmbedderMismatchError              the index was built with another embedder
-    ├── IngestError                            a file could not be taken in
+    ├── IngestError                            a file could not be indexed
     │   └── UnreadableFileError                a file could not be read
-    ├── ExpectationError                       what was found is not what a test case expects
-    │   ├── MissingDocumentError               an expected document is not among the passages found
-    │   ├── RelevanceError                     the passages found are less relevant than demanded
+    ├── ExpectationError                       results are not as a test case expects
+    │   ├── MissingDocumentError               an expected document is missing in the results
+    │   ├── RelevanceError                     the results are less relevant than required
     │   └── PerformanceError                   retrieval took longer than allowed
-    └── ServiceError                           something outside this process failed
+    └── ServiceError                           a service outside this process failed
         ├── ServiceConnectionError (ConnectionError)
-        ├── MalformedAnswerError               a model's answer is not what was asked for
-        ├── CircuitOpenError                   a backend is left alone for a while
+        ├── MalformedAnswerError               a model's answer has the wrong form
+        ├── CircuitOpenError                   a failing backend is skipped for a while
         └── ServiceTimeoutError (TimeoutError)
-            └── DeadlineExceededError          the query's own time budget ran out
+            └── DeadlineExceededError          the query exceeded its deadline
 
-A message says what happened, what was given and what to do about it.
+Each message contains what failed, the given value and what to do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RetrievalError(Exception):
     """Base of every error raised by this library."""
 
     transient: ClassVar[bool] = False
-    """Whether the same call may succeed when it is made again."""
+    """Whether a retry of the same call may succeed."""
 
 
 class ConfigurationError(RetrievalError):
@@ -95,8 +95,8 @@ class SuiteFileError(ConfigurationError):
 
     Attributes:
         path: The file, as it was given.
-        line: Where the first problem is, from 1.
-        column: Likewise.
+        line: Line of the first problem, from 1.
+        column: Column of the first problem, from 1.
         problems: One line a problem, each beginning with ``path:line:column``.
     """
 
@@ -111,7 +111,7 @@ class QueryValidationError(RetrievalError, ValueError):
     """The query is empty or not text.
 
     Attributes:
-        query: What was given, or ``None`` where it was not a string.
+        query: The given query, or ``None`` if it was not a string.
     """
 
     def __init__(self, message: str, query: str | None = None) -> None:
@@ -135,8 +135,8 @@ def checked_count(value: object, name: str, advice: str = "") -> int:
     """Return a number of things, of which there has to be one at least.
 
     Args:
-        name: Of the argument, for the message.
-        advice: What to do instead, for the end of the message.
+        name: Name of the argument, for the message.
+        advice: Advice for the end of the message.
 
     Raises:
         InvalidParameterError: It is no whole number of at least 1.
@@ -148,10 +148,10 @@ def checked_count(value: object, name: str, advice: str = "") -> int:
 
 
 class EmbeddingError(RetrievalError):
-    """Text could not be turned into a vector, for whatever reason; ``__cause__`` is what the embedder raised.
+    """Text could not be embedded. ``__cause__`` is the embedder's error.
 
     Attributes:
-        query: The text of the query, where it was a query that failed.
+        query: The text of the query, if a query failed.
     """
 
     def __init__(self, message: str, query: str | None = None) -> None:
@@ -160,10 +160,10 @@ class EmbeddingError(RetrievalError):
 
     @property
     def kind(self) -> str:
-        """What failed, as one of these words.
+        """The kind of failure, as one of these words.
 
         ``authentication`` (the key was refused), ``rate limit``, ``timeout``, ``connection``, ``malformed answer``,
-        ``service`` (any other failure of one), and ``embedder`` for what is no service's failure.
+        ``service`` (any other failure of a service), and ``embedder`` (a failure of the embedder itself).
         """
         cause = self.__cause__
         status = cause.status if isinstance(cause, ServiceError) else None
@@ -179,12 +179,12 @@ class EmbeddingError(RetrievalError):
 def as_embedding_error(error: Exception, what: str, query: str | None = None) -> RetrievalError:
     """Return an embedder's error as an :class:`EmbeddingError` with it as the cause.
 
-    Errors of this library other than a service's are returned as they are, save that an :class:`EmbeddingError` without
-    a query is copied with it, as an embedder may raise the same one again.
+    Errors of this library are returned as they are, unless they are a service's. An :class:`EmbeddingError` without a
+    query is copied with the query, as an embedder may raise the same object twice.
 
     Args:
-        what: Names the text that could not be embedded, for the message.
-        query: The text of the query, where it was a query that failed.
+        what: Name of the text that could not be embedded, for the message.
+        query: The text of the query, if a query failed.
     """
     if isinstance(error, RetrievalError) and not isinstance(error, ServiceError):
         if type(error) is not EmbeddingError or error.query is not None or query is None:
@@ -198,7 +198,7 @@ def as_embedding_error(error: Exception, what: str, query: str | None = None) ->
 
 
 class DimensionMismatchError(EmbeddingError):
-    """A vector has another number of components than the index holds."""
+    """A vector has another number of components than those in the index."""
 
     def __init__(self, expected: int, actual: int, where: str) -> None:
         super().__init__(
@@ -238,17 +238,17 @@ class IncompleteSearchError(SearchError):
 
 
 class NotYetEmbeddedError(IncompleteSearchError):
-    """Passages have no vector yet, as while a folder is indexed, so that a search by vector cannot find them.
+    """Chunks have no vector yet, for instance during indexing, so that vector search cannot find them.
 
     Args:
-        chunks: How many passages could have been found.
-        embedded: How many of them have a vector.
+        chunks: Number of chunks that pass the filter.
+        embedded: Number of these chunks that have a vector.
         found: The candidates among these, best first.
     """
 
     def __init__(self, chunks: int, embedded: int, found: Sequence[Any]) -> None:
         share = 100 * embedded // chunks
-        msg = f"vectors for {share} % of the passages; words alone find the others until indexing is done"
+        msg = f"indexing in progress, {share}% embedded; the rest is matched by keyword only"
         super().__init__(msg, found, {"chunks": chunks, "embedded": embedded})
 
 
@@ -256,9 +256,9 @@ class DamagedSearchError(IncompleteSearchError):
     """Parts of an index are missing that were written, so that a search cannot find some chunks.
 
     Args:
-        kind: Of the search: ``vector`` or ``keyword``.
-        chunks: How many could have been found.
-        missing: How many of them lack their vector, or their postings.
+        kind: ``vector`` or ``keyword``: the search that is incomplete.
+        chunks: Number of chunks that pass the filter.
+        missing: Number of these chunks that lost their vector, or their postings.
         found: The candidates among the others, best first.
     """
 
@@ -269,11 +269,11 @@ class DamagedSearchError(IncompleteSearchError):
 
 
 class UnsupportedSearchError(SearchError):
-    """A store has no search of this kind, such as keyword search; the same holds for every query."""
+    """A store has no search of this kind, for instance no keyword search, for any query."""
 
 
 class StoreError(RetrievalError):
-    """An index cannot be used in the way that was asked for."""
+    """An index cannot be used in this way."""
 
 
 class IndexNotFoundError(StoreError):
@@ -290,7 +290,7 @@ class IndexNotReadyError(IndexNotFoundError):
 
     def __init__(self, files_done: int, files_total: int) -> None:
         progress = progress_of_first_run(files_done, files_total)
-        super().__init__(f"the index is being made: {progress}. Ask again in a moment")
+        super().__init__(f"the index is being built: {progress}. Try again in a moment")
         self.files_done = files_done
         self.files_total = files_total
 
@@ -311,12 +311,12 @@ class IndexBusyError(StoreError):
 
 
 class EmbedderMismatchError(StoreError):
-    """The index holds the vectors of another embedder; comparing with them would be meaningless."""
+    """The index contains vectors of another embedder, which cannot be compared."""
 
     def __init__(self, indexed_with: str | None, opened_with: str | None, location: str) -> None:
         if indexed_with is None:
             advice = (
-                "holds no vectors. Search it by words (mode 'lexical'), fill it without an embedder (the preset "
+                "contains no vectors. Use keyword search (mode 'lexical'), index without an embedder (the preset "
                 f"'lexical'), or build a new index with {opened_with}."
             )
         else:
@@ -330,7 +330,7 @@ class EmbedderMismatchError(StoreError):
 
 
 class IngestError(RetrievalError):
-    """A file or text could not be taken into the index."""
+    """A file or text could not be indexed."""
 
 
 class UnreadableFileError(IngestError):
@@ -348,15 +348,15 @@ class UnreadableFileError(IngestError):
 
 
 class ExpectationError(RetrievalError):
-    """What was found is not what a test case expects; see :mod:`retrieval_core.evaluate.suite`."""
+    """Results are not as a test case expects; see :mod:`retrieval_core.evaluate.suite`."""
 
 
 class MissingDocumentError(ExpectationError):
-    """An expected document, chunk or phrase is not among the passages found."""
+    """An expected document, chunk or phrase is missing in the results."""
 
 
 class RelevanceError(ExpectationError):
-    """The passages found are less relevant than a test case demands."""
+    """The results are less relevant than a test case requires."""
 
 
 class PerformanceError(ExpectationError):
@@ -367,10 +367,10 @@ class ServiceError(RetrievalError):
     """Something outside this process answered with a failure.
 
     Attributes:
-        service: Which one, for instance ``"openai"``.
-        status: The HTTP status where there was one.
-        retry_after: Seconds the service asked to wait, where it did.
-        was_retried: Whether the service's own client has made all attempts that are worth it.
+        service: Name of the service, for instance ``"openai"``.
+        status: The HTTP status, if there is one.
+        retry_after: Seconds to wait before a retry, if the service asked for a delay.
+        was_retried: Whether the service's client has already made all useful retries.
     """
 
     was_retried: bool = False
@@ -385,9 +385,9 @@ class ServiceError(RetrievalError):
 
     @property
     def can_be_retried(self) -> bool:
-        """Whether waiting can help: lost connections, time-outs, rate limits (429) and server faults (5xx).
+        """Whether a retry can help: after lost connections, timeouts, rate limits (429) and server faults (5xx).
 
-        Never if the service's own client has retried already.
+        It is false if the service's client has already retried.
         """
         return not self.was_retried and (self.transient or self.status == 429 or (self.status or 0) >= 500)
 
@@ -405,17 +405,17 @@ class ServiceTimeoutError(ServiceError, TimeoutError):
 
 
 class DeadlineExceededError(ServiceTimeoutError):
-    """The time budget of the query ran out."""
+    """The query exceeded its deadline."""
 
     transient: ClassVar[bool] = False
 
 
 class MalformedAnswerError(ServiceError):
-    """A model's answer has not the form that was asked for; another attempt may do better.
+    """A model's answer has the wrong form. A retry may succeed.
 
     Attributes:
-        answer: The model's whole answer, so that it can be asked to mend it; ``None`` where it is not known. No message
-            holds more than its beginning.
+        answer: The model's whole answer, so that a request can ask for a repair; ``None`` if it is unknown. Messages
+            contain only its beginning.
     """
 
     transient: ClassVar[bool] = True
@@ -434,7 +434,7 @@ class MalformedAnswerError(ServiceError):
 
 
 class CircuitOpenError(ServiceError):
-    """A backend failed so often in a row that it is not asked for the moment."""
+    """A backend failed several times in a row and is skipped for a while."""
 
 
 _KINDS_BY_STATUS: dict[int | None, str] = {401: "authentication", 403: "authentication", 429: "rate limit"}
@@ -451,9 +451,9 @@ def _is_interrupt(error: BaseException) -> bool:
 def as_exception(error: BaseException) -> Exception:
     """Return a plug-in's error as an :class:`Exception` with a message.
 
-    Most are that already, and are returned as they are. Others would pass through ``except Exception``, end an event
-    loop or be lost in a future: a panic of a library in Rust, ``SystemExit``, ``GeneratorExit``, ``StopIteration``, a
-    ``KeyboardInterrupt`` outside the main thread; and some raise when they are converted to text.
+    Most errors are returned as they are. Others would pass through ``except Exception``, end an event loop or be lost
+    in a future. Examples are a panic of a Rust library, ``SystemExit``, ``GeneratorExit``, ``StopIteration``, and a
+    ``KeyboardInterrupt`` outside the main thread. Some even raise when they are converted to text.
 
     Raises:
         KeyboardInterrupt: It is Ctrl-C, which nobody may keep from the caller.

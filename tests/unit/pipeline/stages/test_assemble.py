@@ -200,7 +200,7 @@ def test_a_pruned_hit_shows_its_excerpts_and_its_parent_does_not_show_the_rest()
     assert (primary.shortened, parent.shortened) == (True, False)
     assert parent.citation.quotes == (Quote(" Five.", Span(22, 28)),)
     assert [(entry.id, entry.outcome, entry.reason) for entry in result.ledger] == [
-        ("d#0", "shortened", "only what bears on the question is shown"),
+        ("d#0", "shortened", "only sentences relevant to the query are shown"),
         ("s", "kept", ""),
         ("d#1", "dropped", "its text is in s already"),
     ]
@@ -224,5 +224,5 @@ def test_a_pruned_hit_without_a_place() -> None:
     )
     assert result.text == "One. […]"
     assert result.passages[0].citation.quotes == (Quote("One."),)
-    reason = "only what bears on the question is shown, and cut after whole sentences to fit the budget"
+    reason = "only sentences relevant to the query are shown, and cut after whole sentences to fit the budget"
     assert [entry.reason for entry in result.ledger] == [reason]

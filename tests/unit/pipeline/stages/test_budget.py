@@ -122,7 +122,7 @@ def test_what_alone_is_too_long_goes_first_and_hides_nothing() -> None:
     long = Chunk("s1", "d", TEXT, span=Span(0, len(TEXT)))
     result = assembled(31, around=Surroundings(AROUND.chunks, {"s1": long}, AROUND.texts))
     assert ledger(result) == {
-        "s1": "alone it is longer than the budget of 31 tokens",
+        "s1": "it is longer than the whole budget of 31 tokens",
         "d#5": "left out to stay within 31 tokens",
     }
     assert kept(result) == [name for name in ALL if name != "d#5"]

@@ -34,23 +34,23 @@ def test_a_citation_that_is_right() -> None:
         (
             "Now: " + TEXT,
             QUOTE,
-            "quote 1: it stands at 5 to 25 of the document now, and the citation says 0 to 20",
+            "quote 1: it is now at 5 to 25 of the document, and the citation has 0 to 20",
         ),
         (
             "Roll back with cares, always.",
             QUOTE,
             "quote 1: from its character 19 on, the citation has '.' and the document 's'",
         ),
-        ("Roll.", QUOTE, "quote 1: the document has 5 characters, and the citation says 0 to 20"),
+        ("Roll.", QUOTE, "quote 1: the document has 5 characters, and the citation has 0 to 20"),
         (
             TEXT,
             replace(QUOTE, span=Span(-20, 20)),
-            "quote 1: it stands at 0 to 20 of the document now, and the citation says -20 to 20",
+            "quote 1: it is now at 0 to 20 of the document, and the citation has -20 to 20",
         ),
         (
             TEXT,
             replace(QUOTE, span=Span(0, 37)),
-            "quote 1: it stands at 0 to 20 of the document now, and the citation says 0 to 37",
+            "quote 1: it is now at 0 to 20 of the document, and the citation has 0 to 37",
         ),
     ],
     ids=["gone", "moved", "changed", "shorter", "negative", "too long"],

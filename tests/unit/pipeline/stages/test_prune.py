@@ -71,7 +71,7 @@ def test_sentences_that_follow_each_other_are_one_excerpt() -> None:
     assert result.failures == ()
     assert [(record.stage, record.decision) for record in records] == [
         ("prune", None),
-        ("prune", "3 of 5 sentences bear on the question"),
+        ("prune", "3 of 5 sentences are relevant to the query"),
     ]
 
 
@@ -117,7 +117,7 @@ def test_a_failed_call_leaves_its_hits_as_they_were() -> None:
     result, records = pruned("Gone. Moon.", "Here. Moon.", pruner=Failing(batch_size=2))
     assert [len(item.excerpts) for item in result.hits] == [0, 1]
     assert [failure.reason for failure in result.failures] == ["the model is gone"]
-    assert records[-1].decision == "1 of 2 sentences bear on the question"
+    assert records[-1].decision == "1 of 2 sentences are relevant to the query"
 
 
 @pytest.mark.parametrize(

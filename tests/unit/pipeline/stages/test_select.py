@@ -162,7 +162,7 @@ def test_passages_without_a_score_are_dropped_and_counted(pool: ThreadPool) -> N
     assert ids(selected) == ["a"]
     (degradation,) = selected.degraded
     assert degradation.stage == "threshold"
-    assert degradation.reason.startswith("1 passages")
+    assert degradation.reason.startswith("score_threshold dropped 1 chunk ")
 
 
 def test_passages_without_a_score_may_be_kept(pool: ThreadPool) -> None:

@@ -34,8 +34,8 @@ def test_a_trace_is_a_table() -> None:
         "fuse         0.0            45 → 30",
         "relevance  120.5         4  10 →      310+12  failed: the model is down",
         "rewrite      1.0                              was searched for already",
-        "0 passages in 12.3 ms",
-        "done without: relevance: the model is down",
+        "0 results in 12.3 ms",
+        "degraded: relevance: the model is down",
     ]
 
 
@@ -47,7 +47,7 @@ def test_what_the_relevance_filter_left_out() -> None:
         "left out: a.md#0 (0.000123): It is about bread.",
         f"left out: {'b' * 159}… (0.25): {'c' * 159}…",
         "left out: c.md#2 (0)",
-        "0 passages in 12.3 ms",
+        "0 results in 12.3 ms",
     ]
 
 
@@ -63,19 +63,19 @@ def test_several_searches_are_told_apart() -> None:
         "relevance      2   1.0            2 → 1",
         "left out in round 1: a (0.5)",
         "left out in round 2: b (0.25): no",
-        "0 passages in 12.3 ms",
+        "0 results in 12.3 ms",
     ]
     assert explain(replace(several, trace=(first,))).split("\n") == [
         "stage       ms  attempts  in → out  tokens  what happened",
         "relevance  1.0            2 → 1",
         "left out: a (0.5)",
-        "0 passages in 12.3 ms",
+        "0 results in 12.3 ms",
     ]
 
 
 def test_a_result_without_a_trace_says_where_it_came_from() -> None:
     """As one from the cache, whose stages did not run."""
-    assert explain(replace(RESULT, trace=(), degraded=(), from_cache=True)) == "0 passages from the cache in 12.3 ms"
+    assert explain(replace(RESULT, trace=(), degraded=(), from_cache=True)) == "0 results from the cache in 12.3 ms"
 
 
 def test_a_real_result_has_all_its_stages() -> None:
@@ -83,7 +83,7 @@ def test_a_real_result_has_all_its_stages() -> None:
     result = a_pipeline().retrieve("history of an application")
     lines = explain(result).split("\n")
     assert [line.split()[0] for line in lines[1:-1]] == [record.stage for record in result.trace]
-    assert lines[-1].startswith(f"{len(result.hits)} passage")
+    assert lines[-1].startswith(f"{len(result.hits)} result")
 
 
 def test_nothing_can_steer_a_terminal() -> None:

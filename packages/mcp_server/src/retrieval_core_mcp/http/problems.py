@@ -79,7 +79,7 @@ def incomplete(reason: str, served: ServedIndex) -> RequestError:
 def no_vectors(served: ServedIndex) -> RequestError:
     """Return how a search is answered in an index that has no vectors, and so no similarities."""
     name = next((part.name for part in served.parts if not part.embeds), served.name)
-    return RequestError(400, f"the index {name} holds no vectors, so that nothing in it has a similarity score")
+    return RequestError(400, f"the index {name} contains no vectors, so that nothing in it has a similarity score")
 
 
 def _said(error: BaseException, served: ServedIndex | None) -> str:

@@ -135,5 +135,5 @@ def blamed_on(file: FoundFile, passing: tuple[type[Exception], ...] = ()) -> Gen
         raise UnreadableFileError(str(file.path), str(error)) from error
     except BaseException as error:
         told = as_exception(error)
-        reason = f"its content cannot be taken in ({type(told).__name__}: {told!s:.200})"
+        reason = f"its content cannot be read ({type(told).__name__}: {told!s:.200})"
         raise UnreadableFileError(str(file.path), reason) from error

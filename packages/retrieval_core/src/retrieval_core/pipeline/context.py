@@ -120,7 +120,7 @@ def pack_of(
 ) -> ContextPack:
     """Return what was assembled from a result as a pack; hits beyond those shown are in its ledger too."""
     considered = {entry.id for entry in assembled.ledger}
-    reason = f"it is not among the {shown} best passages"
+    reason = f"it is not among the {shown} best chunks"
     beyond = tuple(
         LedgerEntry(hit.id, hit.chunk.document_id, "primary", "dropped", reason)
         for hit in result.hits[shown:]
@@ -150,7 +150,7 @@ def _note_of(result: RetrievalResult, assembled: Assembled, max_tokens: int) -> 
 
 def _why_empty(result: RetrievalResult, max_tokens: int) -> str:
     if result.hits:
-        return f"{len(result.hits)} passages were found, and not one sentence of any fits into {max_tokens} tokens"
+        return f"no sentence of the results ({len(result.hits)}) fits into {max_tokens} tokens"
     return str(result.metadata.get("error") or result.metadata.get("note") or "nothing was found")
 
 

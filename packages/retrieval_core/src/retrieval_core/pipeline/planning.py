@@ -44,15 +44,15 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         raise InvalidParameterError(msg)
     top_k = checked_number("top_k", settings.top_k if top_k is None else top_k, config.limits.max_results)
     if wanted != "lexical" and parts.embedder is None:
-        msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or configure embedder.kind"
+        msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or set embedder.kind"
         raise InvalidParameterError(msg)
     if wanted == "lexical" and "lexical" not in sides:
-        msg = "this store cannot be searched by words; use mode 'dense'"
+        msg = "this store has no keyword search; use mode 'dense'"
         raise InvalidParameterError(msg)
     if wanted == "hybrid" and "lexical" not in sides:
         wanted = "dense"  # the result's metadata says so
     if settings.fusion == "native" and wanted == "hybrid" and not isinstance(parts.store, SearchesBoth):
-        msg = "search.fusion = 'native' needs a store with a hybrid search of its own, such as lancedb; use 'zscore'"
+        msg = "search.fusion = 'native' needs a store with native hybrid search, such as lancedb; use 'zscore'"
         raise InvalidParameterError(msg)
     session_id = options.get("session_id")
     if session_id is not None and not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]

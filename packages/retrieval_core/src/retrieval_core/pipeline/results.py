@@ -78,7 +78,7 @@ async def make_result(
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()}
     note = problems.note or searched.note
     if best.selected and not hits:
-        note = f"{len(best.selected)} passages were found, and the relevance filter let none of them through"
+        note = f"the relevance filter dropped all results ({len(best.selected)})"
     if note is not None:
         metadata["note"] = note
     error = searched.error or (None if best.selected else _why_incomplete(searched))

@@ -40,8 +40,8 @@ class CircuitBreaker:
         now = self._clock.now()
         if now < self._closed_until_tried_at:
             msg = (
-                f"{self._backend} failed {self._in_a_row} times in a row and is left alone for another "
-                f"{self._closed_until_tried_at - now:.0f} s; its last error: {self._last}"
+                f"{self._backend} failed {self._in_a_row} times in a row and is skipped for another "
+                f"{self._closed_until_tried_at - now:.0f} s. Last error: {self._last}"
             )
             raise CircuitOpenError(msg, self._backend)
         # This call tries whether it works again; the others go on waiting until it has ended, or another pause is over.

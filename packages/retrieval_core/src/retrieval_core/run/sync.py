@@ -74,9 +74,7 @@ class SyncBridge:
         with self._lock:
             if self._thread is current_thread():
                 coroutine.close()
-                msg = (
-                    "a synchronous method was called from inside an asynchronous one; await the one with an 'a' before"
-                )
+                msg = "a synchronous method was called inside an event loop; await its twin whose name begins with 'a'"
                 raise RuntimeError(msg)
             loop = self._running_loop()
             token = _IS_SYNC_CALL.set(True)  # the coroutine runs in a copy of this context

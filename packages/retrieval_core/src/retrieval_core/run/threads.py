@@ -156,8 +156,8 @@ class ThreadPool:
             self._executor.stop(self._patience)
             for function in list(self._running.values()):
                 logger.warning(
-                    "%s did not return within %g s after it was closed, and is left running in its thread until the "
-                    "process ends; give it a time limit of its own, or make it a coroutine function",
+                    "%s did not return within %g s after it was closed, and keeps running in its thread until the "
+                    "process ends; give it a timeout, or make it a coroutine function",
                     name_of(function),
                     self._patience,
                 )

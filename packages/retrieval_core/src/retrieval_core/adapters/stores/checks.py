@@ -165,11 +165,11 @@ class Identity:
         Raises:
             EmbedderMismatchError: The store was opened without an embedder.
             DimensionMismatchError: The vector has another dimension than the index.
-            StoreError: The index holds no vectors.
+            StoreError: The index contains no vectors.
             InvalidParameterError: It has none of this name.
         """
         if manifest.dimension is None:
-            msg = f"{self.location} holds no vectors; search it by words (mode 'lexical') or build one with vectors"
+            msg = f"{self.location} contains no vectors; search it by words (mode 'lexical') or build one with vectors"
             raise StoreError(msg)
         if self.embedder_id is None:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)

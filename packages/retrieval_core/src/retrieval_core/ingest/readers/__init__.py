@@ -65,6 +65,6 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Iterator[Parsed
                 is_empty = False
                 yield document
         if is_empty:
-            raise unreadable(path, "it holds no text")
+            raise unreadable(path, "it contains no text")
     except OSError as exc:
         raise unreadable(path, f"it cannot be opened: {exc.strerror or exc}") from exc

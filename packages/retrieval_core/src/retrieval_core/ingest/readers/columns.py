@@ -39,7 +39,7 @@ def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: Read
         rows: The first :data:`SAMPLE_ROWS` rows, with their values typed: numbers and booleans are no texts.
 
     Raises:
-        UnreadableFileError: The option names no column, or no column holds text.
+        UnreadableFileError: The option names no column, or no column contains text.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     if options.text_column is not None and options.text_column not in names:
@@ -52,7 +52,7 @@ def find_columns(rows: Sequence[Mapping[str, object]], path: Path, options: Read
         others = [name for name in names if name != title and name not in KEY_COLUMNS and lengths[name]]
         text = max(others, key=lambda name: lengths[name], default=title)
     if text is None:
-        raise unreadable(path, "no column holds text")
+        raise unreadable(path, "no column contains text")
     return text, None if title == text else title
 
 

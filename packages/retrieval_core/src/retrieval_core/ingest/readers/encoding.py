@@ -34,7 +34,7 @@ _SAMPLE = 1 << 16
 _TEXT_CONTROLS = frozenset(b"\b\t\n\v\f\r\x1b")
 _CONTROLS = bytes(byte for byte in range(32) if byte not in _TEXT_CONTROLS)
 _MOST_CONTROLS = 0.01
-_BINARY = "it holds binary data, not text"
+_BINARY = "it contains binary data, not text"
 
 
 _LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp1258", "iso8859-2", "iso8859-15")

@@ -39,7 +39,7 @@ def _survey(path: Path, encoding: str, options: ReadOptions) -> Layout:
         if number <= SAMPLE_ROWS:
             sample.append(row)
     if not sample:
-        raise unreadable(path, "it holds no rows")
+        raise unreadable(path, "it contains no rows")
     text, title = find_columns(sample, path, options)
     return Layout(text, title, key.column, options.columns)
 

@@ -49,7 +49,7 @@ def read_pdf(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
         _refuse_bombs(path.read_bytes())
         pages, about = _read(path)
     if not any(pages):
-        raise unreadable(path, "its pages hold no text (a scan?); run text recognition (OCR) on it first")
+        raise unreadable(path, "its pages contain no text (a scan?); run text recognition (OCR) on it first")
     text, spans = markdown_pages(pages)
     title = " ".join(clean(about.get("Title", "")).split())
     yield ParsedDocument(

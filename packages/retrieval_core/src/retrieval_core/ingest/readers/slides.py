@@ -32,7 +32,7 @@ def read_pptx(path: Path, _options: ReadOptions) -> Iterator[ParsedDocument]:
         del parts
         slides = _slides(package)
     if not any(slides):
-        raise unreadable(path, "its slides hold no text")
+        raise unreadable(path, "its slides contain no text")
     if (title or "").lower() in _PLACEHOLDER_TITLES:
         title = next((slide.removeprefix("# ").partition("\n")[0] for slide in slides if slide.startswith("# ")), None)
     yield ParsedDocument(

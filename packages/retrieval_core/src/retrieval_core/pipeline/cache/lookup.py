@@ -55,9 +55,9 @@ async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
     if not isinstance(outcome.error, DeadlineExceededError):
         return outcome
     msg = (
-        f"it was not asked: its client was still being loaded after {asking.elapsed_ms - started:.0f} ms, "
-        f"{CACHE_SHARE:.0%} of deadline_seconds; it is loaded once in a process, and later questions find it loaded; "
-        "'await cache.load()' does it beforehand"
+        f"it was skipped: its client was still loading after {asking.elapsed_ms - started:.0f} ms, "
+        f"{CACHE_SHARE:.0%} of deadline_seconds. It is loaded once per process. "
+        "To load it before the first query: await cache.load()"
     )
     return replace(outcome, error=DeadlineExceededError(msg))
 

@@ -235,7 +235,7 @@ def ledger_of(
     entries: list[LedgerEntry] = []
     for number, piece in enumerate(pieces, start=1):
         for item in piece.items:
-            reasons = ["only what bears on the question is shown"] if item.withheld else []
+            reasons = ["only sentences relevant to the query are shown"] if item.withheld else []
             reasons += ["cut after whole sentences to fit the budget"] if item.shortened else []
             outcome = "shortened" if reasons else "kept"
             reason = ", and ".join(reasons)

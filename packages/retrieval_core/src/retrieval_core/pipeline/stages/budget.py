@@ -186,7 +186,7 @@ def _key(item: Item) -> tuple[object, ...]:
 
 def _too_long(items: Iterable[Item], sheet: _Sheet) -> tuple[Removed, ...]:
     """Return what stands around the primaries and is longer than the budget with nothing beside it."""
-    reason = f"alone it is longer than the budget of {sheet.settings.max_tokens} tokens"
+    reason = f"it is longer than the whole budget of {sheet.settings.max_tokens} tokens"
     around = {item.id: item for item in items if item.role != "primary" and _text(item).strip()}
     return tuple(Removed(item, reason) for item in around.values() if sheet.alone(item) > sheet.settings.max_tokens)
 

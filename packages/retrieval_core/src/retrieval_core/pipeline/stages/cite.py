@@ -97,11 +97,11 @@ def _difference(quoted: str, span: Span, text: str) -> str | None:
     elsewhere = text.find(quoted) if quoted else -1
     if elsewhere >= 0:
         return (
-            f"it stands at {elsewhere} to {elsewhere + len(quoted)} of the document now, "
-            f"and the citation says {start} to {end}"
+            f"it is now at {elsewhere} to {elsewhere + len(quoted)} of the document, "
+            f"and the citation has {start} to {end}"
         )
     if not 0 <= start < end <= len(text):
-        return f"the document has {len(text)} characters, and the citation says {start} to {end}"
+        return f"the document has {len(text)} characters, and the citation has {start} to {end}"
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(quoted, found, strict=False)))
     return (
         f"from its character {same} on, the citation has {_excerpt(quoted[same:])} and the document "

@@ -89,7 +89,7 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, co
             judged += len(kept)
             shown += sum(kept)
             pruned[item.position] = replace(item.hit, excerpts=excerpts_of(item.hit.chunk.text, item.sentences, kept))
-    decision = f"{shown} of {judged} sentences bear on the question" if judged else None
+    decision = f"{shown} of {judged} sentences are relevant to the query" if judged else None
     run.note("prune", started, len(hits), len(hits), decision)
     return Pruned(tuple(pruned), tuple(outcome for outcome in outcomes if isinstance(outcome, Failed)))
 

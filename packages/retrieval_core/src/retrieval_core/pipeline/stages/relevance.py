@@ -81,7 +81,7 @@ async def keep_relevant(
             else:
                 reason = shorten(str(judgement.reason or ""), _REASON_CHARACTERS)
                 dropped.append(DroppedPassage(hit.id, judgement.score, reason))
-    decision = f"none of {len(hits)} passages bears on the question" if hits and not kept else None
+    decision = f"none of {len(hits)} chunks is relevant to the query" if hits and not kept else None
     run.note("relevance", started, len(hits), len(kept), decision, dropped=tuple(dropped))
     return RelevanceResult(
         tuple(kept), len(dropped), tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))

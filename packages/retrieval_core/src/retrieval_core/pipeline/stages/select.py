@@ -138,7 +138,7 @@ def _above_threshold(
     unscored = sum(item.scores.dense is None for item in pool)
     if keep or not unscored:
         return kept, ()
-    reason = f"{unscored} passages have no dense score to hold against score_threshold and were left out"
+    reason = f"score_threshold dropped {unscored} chunk{'s' * (unscored != 1)} without a vector score"
     return kept, (Degradation("threshold", reason),)
 
 
@@ -146,7 +146,7 @@ def _diverse(
     pool: tuple[Ranked, ...], vectors: Mapping[str, Vector], plan: Plan
 ) -> tuple[tuple[Ranked, ...], tuple[Degradation, ...]]:
     if pool and not vectors:
-        reason = "the passages have no vectors to compare, so they are in order of relevance"
+        reason = "the chunks have no vectors to compare, so they are ranked by relevance"
         return pool, (Degradation("diversify", reason),)
     chosen = maximal_marginal_relevance(pool, vectors, top_k=plan.shortlist, lambda_mult=plan.lambda_mult)
     return chosen, ()

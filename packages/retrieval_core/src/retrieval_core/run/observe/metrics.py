@@ -131,7 +131,7 @@ class MetricsSnapshot:
 
     @property
     def in_progress(self) -> int:
-        """Queries that have not ended."""
+        """Queries in progress."""
         return self.queries - self.answered - self.failed - self.cancelled
 
 
@@ -349,31 +349,31 @@ def _exposition(snapshot: MetricsSnapshot) -> Iterator[str]:
     """Yield the lines of https://prometheus.io/docs/instrumenting/exposition_formats/, each family with its type."""
     stages = sorted(snapshot.stages.items())
     ends = (("answered", snapshot.answered), ("failed", snapshot.failed), ("cancelled", snapshot.cancelled))
-    yield from _family("retrieval_queries_total", "counter", "Queries that ended, by how they ended.")
+    yield from _family("retrieval_queries_total", "counter", "Finished queries by outcome.")
     yield from (_sample("retrieval_queries_total", count, outcome=outcome) for outcome, count in ends)
-    yield from _family("retrieval_queries_in_progress", "gauge", "Queries that have not ended.")
+    yield from _family("retrieval_queries_in_progress", "gauge", "Queries in progress.")
     yield _sample("retrieval_queries_in_progress", snapshot.in_progress)
     yield from _family("retrieval_cache_hits_total", "counter", "Answered queries whose result came from the cache.")
     yield _sample("retrieval_cache_hits_total", snapshot.cache_hits)
-    yield from _family("retrieval_degraded_queries_total", "counter", "Answered queries with something done without.")
+    yield from _family("retrieval_degraded_queries_total", "counter", "Answered queries with degraded results.")
     yield _sample("retrieval_degraded_queries_total", snapshot.degraded_queries)
-    yield from _family("retrieval_degraded_total", "counter", "Answered queries that lacked something of a stage.")
+    yield from _family("retrieval_degraded_total", "counter", "Answered queries with a degraded stage.")
     for stage, count in sorted(snapshot.degraded.items()):
         yield _sample("retrieval_degraded_total", count, stage=stage)
-    yield from _family("retrieval_query_duration_seconds", "histogram", "How long answered queries took.")
+    yield from _family("retrieval_query_duration_seconds", "histogram", "Duration of answered queries.")
     yield from _histogram("retrieval_query_duration_seconds", snapshot.seconds)
-    yield from _family("retrieval_stage_duration_seconds", "histogram", "How long calls took, with all attempts.")
+    yield from _family("retrieval_stage_duration_seconds", "histogram", "Duration of calls with all retries.")
     for stage, metrics in stages:
         yield from _histogram("retrieval_stage_duration_seconds", metrics.seconds, stage=stage)
     counters = (
-        ("retrieval_stage_attempts_total", "How often backends were asked.", "attempts"),
-        ("retrieval_stage_failures_total", "Calls that failed in the end.", "failures"),
+        ("retrieval_stage_attempts_total", "Attempts of calls to backends.", "attempts"),
+        ("retrieval_stage_failures_total", "Calls that failed after all retries.", "failures"),
         ("retrieval_stage_cancellations_total", "Calls that were cancelled.", "cancellations"),
     )
     for name, text, attribute in counters:
         yield from _family(name, "counter", text)
         yield from (_sample(name, getattr(metrics, attribute), stage=stage) for stage, metrics in stages)
-    yield from _family("retrieval_tokens_total", "counter", "Tokens that models read and wrote, as far as they tell.")
+    yield from _family("retrieval_tokens_total", "counter", "Tokens that models read and wrote, as far as reported.")
     for stage, metrics in stages:
         for kind, count in (("input", metrics.input_tokens), ("output", metrics.output_tokens)):
             if count:

@@ -82,18 +82,20 @@ class OpenTelemetryObserver:
         self._queries = meter.create_histogram(
             "retrieval.query.duration",
             "s",
-            "How long queries took that were answered.",
+            "Duration of answered queries.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
         self._calls = meter.create_histogram(
             "retrieval.stage.duration",
             "s",
-            "How long calls of stages took, with all attempts.",
+            "Duration of calls of stages, with all retries.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
         self._failures = meter.create_counter("retrieval.query.failures", "{query}", "Queries that raised an error.")
-        self._attempts = meter.create_counter("retrieval.stage.attempts", "{attempt}", "How often backends were asked.")
-        self._degraded = meter.create_counter("retrieval.degraded", "{event}", "Things that were done without.")
+        self._attempts = meter.create_counter("retrieval.stage.attempts", "{attempt}", "Attempts of calls to backends.")
+        self._degraded = meter.create_counter(
+            "retrieval.degraded", "{event}", "Degradations: stages that used a fallback."
+        )
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",

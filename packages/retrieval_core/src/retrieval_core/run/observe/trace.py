@@ -36,8 +36,8 @@ def explain(result: RetrievalResult) -> str:
         lines += [_dropped(record, item, with_rounds) for record in result.trace for item in record.dropped]
     source = " from the cache" if result.from_cache else ""
     count = len(result.hits)
-    lines.append(f"{count} passage{'s' * (count != 1)}{source} in {result.latency_ms:.1f} ms")
-    lines += [f"done without: {_one_line(f'{entry.stage}: {entry.reason}')}" for entry in result.degraded]
+    lines.append(f"{count} result{'s' * (count != 1)}{source} in {result.latency_ms:.1f} ms")
+    lines += [f"degraded: {_one_line(f'{entry.stage}: {entry.reason}')}" for entry in result.degraded]
     return "\n".join(lines)
 
 
