@@ -744,7 +744,7 @@ def test_pinecone_holds_an_index_of_llamaindex() -> None:
         assert store.query(asked(filters=match, **query)).ids == ["a"]
         assert store.query(asked(doc_ids=["d"], similarity_top_k=1, **query)).ids == ["a"]
         assert places(store, ["a", "b"]) == [("a", 0, 2), ("b", 1, 2)]
-        with pytest.raises(StoreError, match="not searched by words"):
+        with pytest.raises(StoreError, match="has no keyword search"):
             store.query(asked("hybrid", **query))
         store.delete_nodes(["a"])
         assert places(store, ["a", "b"]) == [("b", 0, 1)]

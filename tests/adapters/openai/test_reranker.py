@@ -299,7 +299,7 @@ def test_a_query_whose_reranker_answers_nothing_usable() -> None:
             assert [hit.id for hit in found.hits] == [hit.id for hit in expected.hits]
             assert len(found.hits) > 1
             assert [item.stage for item in found.degraded] == ["rerank"]
-            assert "empty list of results" in found.degraded[0].reason
+            assert "empty list of scores" in found.degraded[0].reason
             assert provider.asked() == MAX_RETRIES + 1
             assert [record.attempts for record in found.trace if record.stage == "rerank"] == [MAX_RETRIES + 1]
 

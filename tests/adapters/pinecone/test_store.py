@@ -130,7 +130,7 @@ def test_without_an_embedder_or_words_there_is_no_search() -> None:
             await store.search(SearchRequest(5, vector=unit(0)))
 
     async def dense(store: PineconeStore) -> None:
-        with pytest.raises(StoreError, match="not searched by words"):
+        with pytest.raises(StoreError, match="has no keyword search"):
             await store.search(SearchRequest(5, text="word"))
 
     with WireServer(PineconeService(DIMENSION)) as server:

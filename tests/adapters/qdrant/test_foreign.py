@@ -276,7 +276,7 @@ def test_what_is_not_ours_is_not_written() -> None:
         for write in (lambda: put(store, chunk("a")), lambda: store.delete(["guide"]), lambda: store.upsert(Change())):
             with pytest.raises(StoreError, match="filled by another program and is only read"):
                 await write()
-        with pytest.raises(StoreError, match="not searched by words"):
+        with pytest.raises(StoreError, match="has no keyword search"):
             await store.search(SearchRequest(5, text="ports"))
         assert (await store.describe()).chunks == 2
 

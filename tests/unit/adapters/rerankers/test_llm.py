@@ -264,7 +264,7 @@ def test_a_good_answer_with_more_than_was_asked_for() -> None:
         (json.dumps(ALL).replace("40", "NaN"), "NaN is no JSON number"),
         (json.dumps(ALL).replace("40", "Infinity"), "Infinity is no JSON number"),
         ('{"results": [], "results": []}', "given more than once"),
-        (results(), "asked about 4 passages and answered with an empty list"),
+        (results(), "returned an empty list of scores for 4 chunks"),
         ({"results": None}, "results: Input should be a valid list"),
         ({"results": {"1": entry(1)}}, "results: Input should be a valid list"),
         ({"results": "none"}, "results: Input should be a valid list"),

@@ -81,7 +81,7 @@ def test_a_question_that_stands_alone_already() -> None:
 @pytest.mark.parametrize("query", ["", " \n\u00a0", "?"])
 def test_a_blank_question(query: str) -> None:
     """An answer without a question is an error, and another attempt may do better."""
-    with pytest.raises(MalformedAnswerError, match="a blank one"):
+    with pytest.raises(MalformedAnswerError, match="a blank question"):
         condense(FakeLLM([{"reason": "x", "query": query}]))
 
 

@@ -97,8 +97,8 @@ def test_white_space_of_the_answer() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ({"query": "", "reason": "x"}, "answered with a blank one"),
-        ({"query": " \n\u00a0", "reason": "x"}, "answered with a blank one"),
+        ({"query": "", "reason": "x"}, "returned a blank question"),
+        ({"query": " \n\u00a0", "reason": "x"}, "returned a blank question"),
         ({"query": None, "reason": "x"}, "query: Input should be a valid string"),
         ({"reason": "x"}, "query: Field required"),
         ({"query": "x"}, "reason: Field required"),

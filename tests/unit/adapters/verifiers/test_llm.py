@@ -129,11 +129,11 @@ def test_a_hostile_text_stays_inside_its_frame(text: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({**YES, "quote": "Cats are allowed."}, "supported, but its quote does not stand in passage 2"),
-        ({**YES, "passage": 1}, "supported, but its quote does not stand in passage 1"),
+        ({**YES, "quote": "Cats are allowed."}, "supported, but its quote is not in passage 2"),
+        ({**YES, "passage": 1}, "supported, but its quote is not in passage 1"),
         ({**YES, "quote": ""}, "supported, but quotes nothing of passage 2"),
         ({**NO, "quote": " \n "}, "contradicted, but quotes nothing of passage 1"),
-        ({**YES, "quote": "dogs are allowed."}, "supported, but its quote does not stand in passage 2"),
+        ({**YES, "quote": "dogs are allowed."}, "supported, but its quote is not in passage 2"),
         ({**YES, "passage": 0}, "supported and names no passage"),
         ({**YES, "passage": None}, "supported and names no passage"),
         ({**YES, "passage": 3}, "supported and names passage 3, which was not given"),

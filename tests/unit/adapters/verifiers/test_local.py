@@ -125,7 +125,7 @@ def test_not_found_with_its_reason() -> None:
     """What is said in other words, or differs in more, is not found."""
     found = one("The windmill was completed in 1829.", CHARTER)
     assert found.verdict == "not_found"
-    assert found.reason == "no passage says the same in the same words, or differs in one fact alone"
+    assert found.reason == "no passage says the same in the same words, or differs in only one fact"
 
 
 def test_what_is_too_long_is_not_found() -> None:

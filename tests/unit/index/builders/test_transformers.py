@@ -68,7 +68,10 @@ def test_a_factory() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("hide", "transform.use: 'hide' is none of keywords, decompose, hyde, graph, own; a factory of your own"),
+        (
+            "hide",
+            "transform.use: 'hide' is none of keywords, decompose, hyde, graph, own; for a custom factory set it to",
+        ),
         ("nowhere:factory", "transform.use"),
         ("retrieval_core.testing.fakes:FakeEmbedder", "transform.use"),
     ],

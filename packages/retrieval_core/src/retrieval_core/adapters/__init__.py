@@ -1,1 +1,1 @@
-"""What comes with the library and can be plugged in: a folder for each kind of :mod:`retrieval_core.ports`."""
+"""Adapters: the built-in plug-ins, with a folder for each port of :mod:`retrieval_core.ports`."""

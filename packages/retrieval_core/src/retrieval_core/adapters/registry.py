@@ -131,7 +131,7 @@ class Kinds(Generic[T]):
         if not colon:
             given = without_secrets(repr(kind))  # a key may have been put in the wrong place
             names = ", ".join(dict.fromkeys((*self.places, *beside)))
-            msg = f'{self.key}: {given} is none of {names}; a factory of your own is "package.module:factory"'
+            msg = f'{self.key}: {given} is none of {names}; for a custom factory set it to "package.module:factory"'
             raise ConfigurationError(msg)
         try:
             return getattr(import_module(module), name)

@@ -1,1 +1,1 @@
-"""What turns text into vectors, one file a vendor."""
+"""Embedders, one file a vendor."""

@@ -64,7 +64,7 @@ class Facts:
 class KnowledgeGraph:
     """Triples as a graph: entities are its nodes, facts its edges, of which there may be several between two nodes.
 
-    Names that differ in case, accents, white space or punctuation alone are one entity: see
+    Names that differ only in case, accents, white space or punctuation are one entity: see
     :mod:`retrieval_core.adapters.graph.names`. Reading may go on in several threads.
 
     Args:

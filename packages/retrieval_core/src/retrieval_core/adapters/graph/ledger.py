@@ -72,8 +72,8 @@ class Ledger:
         entry = document.chunks.get(triple.chunk_id or "") if document else None
         if entry is None:
             msg = (
-                f"{self._path}: the triple {triple!s:.200} is not of a chunk that the file records. This file is made "
-                "by indexing; keep triples of your own in another one (graph.file), or delete it to have it made anew"
+                f"{self._path}: the triple {triple!s:.200} is not of a chunk that the file records. Indexing writes "
+                "this file. Keep your own triples in another file (graph.file), or delete this one to rebuild it"
             )
             raise ConfigurationError(msg)
         entry.triples.append(triple)

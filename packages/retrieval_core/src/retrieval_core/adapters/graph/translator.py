@@ -33,12 +33,12 @@ _SHOWN = 3
 
 
 class GraphQueryTranslator:
-    """Leads a question to chunks by a knowledge graph; a :class:`~retrieval_core.ports.QueryTransformer`.
+    """Find chunks through a knowledge graph; a :class:`~retrieval_core.ports.QueryTransformer`.
 
-    The entities that the question names are found by comparing words. A fact whose triple names a chunk leads to that
-    chunk. One whose triple names a document leads to the chunks of that document that name both its entities; failing
-    those, one of them; failing those, to its first. Of a fact whose triple names neither, the names of its entities are
-    searched for as words beside the question.
+    The entities in the query are found by comparing words. A fact whose triple names a chunk leads to that chunk. A
+    fact whose triple names a document leads to the chunks of that document that contain both entities. If there are
+    none, it leads to those with one entity, and otherwise to the first chunk. If the triple names neither, the names
+    of the entities are added to the keyword search.
 
     A chunk scores as its best fact (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`), and up to half a point
     more for further facts as good: ``n`` of them give ``best + (n - 1) / (2 n)``. Equal scores are ordered by chunk id.
@@ -47,10 +47,9 @@ class GraphQueryTranslator:
         source: A graph; or the file or files that it is read from, at the first question and when they change.
         store: The index that is searched, to find the chunks of documents; stays the caller's to close. Without it, the
             names of such triples are searched for.
-        weight: Of the chunks and the names, beside the question's 1, where the best fact has a relation of the question
-            (:data:`~retrieval_core.adapters.graph.knowledge.RELATION`); in proportion less for a lower score: a third
-            where the question names one entity and nothing else of any fact. Chosen on the commands of the Argo CD
-            handbook: see docs/graph.md.
+        weight: Weight of the chunks and the names if the best fact has a relation of the query
+            (:data:`~retrieval_core.adapters.graph.knowledge.RELATION`); the query itself has 1. It is proportionally
+            lower for a lower score: a third if the query names only one entity of a fact.
 
     Raises:
         InvalidParameterError: The weight is not above 0.

@@ -29,8 +29,8 @@ class Triple:
     """A fact: subject, relation and object.
 
     Attributes:
-        chunk_id: The passage that states it, where one is known.
-        document_id: The document that states it, where one is known.
+        chunk_id: The chunk that states it, if one is known.
+        document_id: The document that states it, if one is known.
 
     Raises:
         InvalidParameterError: A name is blank, longer than 500 code points, or not Unicode text.

@@ -47,9 +47,9 @@ def fetched(vendor: Any, described: dict[str, Any], setting: str = "model_folder
         return Path(fetch())
     except Exception as error:  # the client lets its transport's errors through
         msg = (
-            f"the model {described['model']} is not on this machine, and could not be downloaded: {error}. Where the "
-            f"model hub cannot be reached, copy {', '.join((file, *more, *_TOKENIZER_FILES))} of the repository "
-            f"{described['sources']['hf']} into a folder, and configure it as {setting}."
+            f"the model {described['model']} is not on this machine, and could not be downloaded: {error}. To use it "
+            f"offline, copy {', '.join((file, *more, *_TOKENIZER_FILES))} of the repository "
+            f"{described['sources']['hf']} into a folder, and set {setting} to it."
         )
         raise ModelNotFoundError(msg) from error
 

@@ -116,9 +116,9 @@ def settled(
         close = get_close_matches(name or "", KNOWN_MODELS, n=3, cutoff=0.5) or ["BAAI/bge-base-en-v1.5"]
         lacking = ", ".join(f"{section}.{fact}" for fact in missing)
         msg = (
-            f"{place}: neither its files nor its name say {', '.join(missing)} of this embedding model, and a guess "
-            f'would make it worse without a word. Set {lacking} as its card says (a prefix is "" where there is none), '
-            f"or {section}.model to a name that is known, such as {', '.join(close)}"
+            f"{place}: {', '.join(missing)} of this embedding model can't be detected from its files or its name. "
+            f'Set {lacking} as on its model card (a prefix is "" if there is none), '
+            f"or set {section}.model to a known name, such as {', '.join(close)}"
         )
         raise ConfigurationError(msg)
     _check_cut(settings.dimension, facts, section, place)

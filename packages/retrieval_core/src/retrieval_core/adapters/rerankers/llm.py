@@ -135,7 +135,7 @@ class LLMReranker(AsksInBatches):
         name, text = self._llm.id, completion.text
         entries = parse_answer(text, _Answer, name).results
         if not entries:
-            msg = f"{name} was asked about {len(passages)} passages and answered with an empty list of results"
+            msg = f"{name} returned an empty list of scores for {len(passages)} chunks"
             raise MalformedAnswerError(msg, name, answer=text)
         reading = _Reading(passages, self._max_characters)
         for entry in entries:

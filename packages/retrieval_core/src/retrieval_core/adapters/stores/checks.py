@@ -169,7 +169,7 @@ class Identity:
             InvalidParameterError: It has none of this name.
         """
         if manifest.dimension is None:
-            msg = f"{self.location} contains no vectors; search it by words (mode 'lexical') or build one with vectors"
+            msg = f"{self.location} contains no vectors; use mode 'lexical' (keyword), or build an index with vectors"
             raise StoreError(msg)
         if self.embedder_id is None:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
@@ -205,7 +205,7 @@ def check_search(request: SearchRequest) -> None:
         msg = "a search takes either a vector or a text"
         raise InvalidParameterError(msg)
     if request.vector_name is not None and request.vector is None:
-        msg = f"a search by words compares no vectors, got the name {request.vector_name!r:.80}"
+        msg = f"keyword search takes no vector name, got {request.vector_name!r:.80}"
         raise InvalidParameterError(msg)
     checked_count(request.limit, "limit")
     unknown = operators_of(request.filter) - OPERATORS if request.filter is not None else frozenset[str]()

@@ -78,7 +78,7 @@ class LLMCondenser(AsksLLM[_Answer]):
         answer, usage = await self._asking.ask(as_data("conversation", said), as_data("question", query))
         standalone, reason = clipped(answer.query, _LONGEST), clipped(answer.reason, _LONGEST)
         if not is_searchable(standalone):
-            msg = f"{self._asking.llm_id} was asked for a question that stands alone and answered with a blank one"
+            msg = f"{self._asking.llm_id} returned a blank question for a follow-up question"
             raise MalformedAnswerError(msg, self._asking.llm_id)
         if key(standalone) == key(query):
             return Transformed(reason=reason, usage=usage)

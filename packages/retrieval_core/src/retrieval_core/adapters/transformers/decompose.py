@@ -41,9 +41,9 @@ class _Answer(BaseModel):
 
 
 class QueryDecomposer(AsksLLM[_Answer]):
-    """Searches for sub-questions beside the question; a :class:`~retrieval_core.ports.QueryTransformer`.
+    """Add sub-questions to the query; a :class:`~retrieval_core.ports.QueryTransformer`.
 
-    Of ``n`` sub-questions each has the weight ``1 / n``: together they count as much as the question itself.
+    Each of ``n`` sub-questions has the weight ``1 / n``. Together they count as much as the query itself.
     """
 
     _task = Task(

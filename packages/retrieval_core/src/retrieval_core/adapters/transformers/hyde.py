@@ -36,10 +36,10 @@ class _Answer(BaseModel):
 
 
 class HyDEGenerator(AsksLLM[_Answer]):
-    """Searches for a made-up answer beside the question; a :class:`~retrieval_core.ports.QueryTransformer`.
+    """Add a hypothetical answer to the query (HyDE); a :class:`~retrieval_core.ports.QueryTransformer`.
 
-    The answer is embedded as passages are, and searched for on the dense side alone: its words are the model's own, and
-    would find passages that share its mistakes. Its weight is 0.5, as much as the dense side has by default.
+    The answer is embedded as a chunk, and used for vector search only, since keyword search for it would find chunks
+    that share its mistakes. Its weight is 0.5.
     """
 
     _task = Task("hyde", DEFAULT_PROMPT, _FORM, {"passage": {"type": "string"}}, _Answer)
@@ -50,7 +50,7 @@ class HyDEGenerator(AsksLLM[_Answer]):
         answer, usage = await self._asking.ask(as_data("question", query))
         passage = clipped(answer.passage, _LONGEST)
         if not is_searchable(passage):
-            msg = f"{self._asking.llm_id} was asked for a passage and answered with one that has no words"
+            msg = f"{self._asking.llm_id} returned a hypothetical answer without words"
             raise MalformedAnswerError(msg, self._asking.llm_id)
         if key(passage) == key(query):
             return Transformed(reason="the passage only repeats the question", usage=usage)

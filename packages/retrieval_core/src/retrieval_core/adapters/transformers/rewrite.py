@@ -56,7 +56,7 @@ class LLMRewriter(AsksLLM[_Answer]):
         answer, usage = await self._asking.ask(*data)
         rewritten = " ".join(answer.query.split())
         if not rewritten:
-            msg = f"{self._asking.llm_id} was asked for a question in other words and answered with a blank one"
+            msg = f"{self._asking.llm_id} returned a blank question for a rewrite"
             raise MalformedAnswerError(msg, self._asking.llm_id)
         return Rewritten(rewritten, " ".join(answer.reason.split()), usage)
 

@@ -1,1 +1,1 @@
-"""What several adapters share: connections to one vendor, and how answers over HTTP are read."""
+"""Connections to vendors, and parsing of HTTP answers, shared by several adapters."""

@@ -63,7 +63,7 @@ class VendorConnection(ABC, Generic[C]):
         if self._key is None and not base_url:
             msg = (
                 f"{needed_for} needs an API key: set {self.key_name}, or api_key in the configuration. "
-                "A server of your own may need none: set base_url to its address."
+                "For your own server, set base_url to its address; it may need no key."
             )
             raise ConfigurationError(msg, missing_keys=(self.key_name,))
         self._base_url = base_url or self.own_url

@@ -1,1 +1,1 @@
-"""What holds the sentences of an answer against the passages: exact comparison on this machine, and language models."""
+"""Verifiers of answers: exact comparison of sentences on this machine, and language models."""

@@ -150,7 +150,7 @@ def _verified(found: _Verdict, sentence: str, passages: Sequence[str]) -> Verifi
     place = found.passage - 1
     quote = _in_passage(found.quote, passages[place])
     if not quote:
-        what = "its quote does not stand in" if found.quote.strip() else "quotes nothing of"
+        what = "its quote is not in" if found.quote.strip() else "quotes nothing of"
         return Verified("not_found", reason=f"{said}, but {what} passage {found.passage}")
     if not _has_to_do_with(quote, sentence):
         return Verified("not_found", reason=f"{said}, but its quote {quote!r:.80} has no word of the sentence")

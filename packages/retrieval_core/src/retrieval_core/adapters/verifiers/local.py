@@ -94,7 +94,7 @@ def verify(sentence: str, statements: Sequence[Statement]) -> Verified:
         if found is not None and contradicted is None:
             contradicted = statement, found
     if contradicted is None:
-        return Verified("not_found", reason="no passage says the same in the same words, or differs in one fact alone")
+        return Verified("not_found", reason="no passage says the same in the same words, or differs in only one fact")
     statement, found = contradicted
     reason = f"the passage says {found.sentence!r:.80}, the answer {found.claim!r:.80}"
     if found.is_denial:

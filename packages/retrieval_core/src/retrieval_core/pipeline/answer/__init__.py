@@ -1,1 +1,1 @@
-"""What an answer is made of, as values: sentences, their sources, and how far they can be relied on."""
+"""Values that an answer consists of: sentences, their sources, and their confidence."""

@@ -107,7 +107,9 @@ def read_about(schema: Any, location: str) -> Manifest:
     metadata: dict[bytes, bytes] = schema.metadata or {}
     mark = metadata.get(MARK)
     if mark is None:
-        msg = f"{location} is a table of another program and is left alone; choose another name (store.lancedb.table)"
+        msg = (
+            f"{location} is a table of another program, and was not changed. Choose another name (store.lancedb.table)"
+        )
         raise IndexFormatError(msg)
     about = json.loads(mark)
     if about["format"] != FORMAT:

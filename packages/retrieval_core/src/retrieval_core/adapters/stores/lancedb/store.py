@@ -40,8 +40,8 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
     Args:
         path: The folder; the first write makes it.
-        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be read and searched by
-            words, but neither searched by vector nor added to; a new index has no vectors.
+        embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
+            keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
         table: Name of the table in the folder, which may hold several indexes.
         vectors: Names of the named vectors that chunks may have, at most eight.
@@ -86,9 +86,9 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         await self._read_or(None, lambda _: None)
 
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of both sides, combined by LanceDB's reciprocal rank fusion.
+        """Return the best candidates of hybrid search, fused by LanceDB's reciprocal rank fusion.
 
-        Each side gives as many candidates as the limit; the score is the sum of ``1 / (60 + rank)``.
+        Each search returns as many candidates as the limit. The score is the sum of ``1 / (60 + rank)``.
 
         Args:
             request: Has both ``vector`` and ``text``.
@@ -98,7 +98,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             StoreError: As :meth:`search`.
         """
         if request.vector is None or request.text is None:
-            msg = "a search of both sides takes a vector and a text"
+            msg = "hybrid search needs a vector and a text"
             raise InvalidParameterError(msg)
         check_search(replace(request, text=None))
         session = self._current()
@@ -117,7 +117,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         """Compare what is stored with the checksums that were written with it. Nothing is written.
 
         Args:
-            document_ids: Of the documents to look at; all where it is not given.
+            document_ids: Ids of the documents to check. Default: all.
 
         Raises:
             IndexNotFoundError: Nothing was written yet.
@@ -140,7 +140,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
     def _leave(self, session: LanceDBSession) -> None:  # noqa: ARG002 - nothing can be done with it
         msg = (
             f"{self._path} was opened before this process was forked, and LanceDB's threads did not come. "
-            "Open it in a process of its own, such as multiprocessing's method 'spawn' starts."
+            "Start processes with multiprocessing's method 'spawn', and open it there."
         )
         raise StoreError(msg)
 

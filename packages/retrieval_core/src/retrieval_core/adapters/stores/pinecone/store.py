@@ -57,8 +57,8 @@ class PineconeStore(LoadsPackage):
     """Keeps chunks in a Pinecone index, or searches one that another program filled.
 
     Only chunks are kept; fetching documents and sections finds nothing. A change is several requests, each visible
-    after a moment, so readers may see a part of it. It is validated before any of it is written; an interrupted one is
-    made again as a whole.
+    after a moment, so readers may see a part of it. It is validated before any of it is written. An interrupted change
+    is repeated as a whole.
 
     In an index that another program filled, filters see each record's metadata, and the mapped fields under our names.
 
@@ -82,7 +82,7 @@ class PineconeStore(LoadsPackage):
         sides: The kinds of search it does, known without asking Pinecone.
 
     Raises:
-        ConfigurationError: The key is missing, or both the index's name and host; or named vectors were asked for.
+        ConfigurationError: The key is missing, or both the index's name and host; or ``vectors`` is not empty.
         InvalidParameterError: Only one of embedder and dimension was given, or ``fields`` has an unknown key.
     """
 
@@ -236,7 +236,7 @@ class PineconeStore(LoadsPackage):
             sparse = {"indices": list(terms), "values": list(terms.values())}
             query = {"vector": [0.0] * dimension, "sparse_vector": sparse}
         else:
-            msg = f"{self._identity.location} is not searched by words; use mode 'dense', or an index with sparse=True"
+            msg = f"{self._identity.location} has no keyword search; use mode 'dense', or an index with sparse=True"
             raise StoreError(msg)
         if expression is False:
             return ()
@@ -289,7 +289,7 @@ class PineconeStore(LoadsPackage):
         """Compare chunks with the checksums that were written with them; reads all with their vectors.
 
         Args:
-            document_ids: Of the documents to look at; all where it is not given.
+            document_ids: Ids of the documents to check. Default: all.
 
         Raises:
             ServiceError: Pinecone failed.

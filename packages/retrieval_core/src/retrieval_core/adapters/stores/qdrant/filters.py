@@ -1,13 +1,13 @@
 """The translation of filters into Qdrant's language, for the points that this library writes.
 
-Qdrant's own conditions on a point's payload mean other things than our filters: 1 and 1.0 are two values to it, names
-of fields are a language of their own, and a number that 64 bits do not hold is another one. So a point of ours holds,
-besides its fields, a digest of every field and of every value of one, and its numbers under digests of their fields
-(:func:`digested`). Tests of presence, equality and membership ask for digests, and comparisons with
-numbers for a range; these are exact, and nothing of a filter reaches Qdrant as a name.
+Qdrant's conditions on a point's payload differ from our filters. For Qdrant, 1 and 1.0 are two values, field names
+have a syntax, and integers have 64 bits. So our points contain, besides their fields, a digest of every field and of
+every value, and their numbers under digests of their fields (:func:`digested`). Presence, equality and membership
+compare digests, and comparisons with numbers use a range. These filters are exact, and no part of them reaches Qdrant
+as a name.
 
-What is left, comparisons of text and search inside of it, is only narrowed down to the points that have the field; the
-store then tests each of them with :func:`~retrieval_core.types.filters.matches`.
+For comparisons of text, Qdrant only selects the points that have the field. The store then tests each of them with
+:func:`~retrieval_core.types.filters.matches`.
 """
 
 from __future__ import annotations

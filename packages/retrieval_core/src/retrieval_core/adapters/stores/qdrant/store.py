@@ -48,10 +48,10 @@ COLLECTION = "retrieval"
 class QdrantStore(LoadsPackage):
     """Keeps an index in a collection of a Qdrant server, or searches a collection that another program filled.
 
-    A change is one request with its steps in order, or several where it is larger than a request may be: new points
-    first, then those that they replace are removed, then the states of sources. Qdrant has no transactions, so readers
-    may see a part of a change; a document that is replaced is never without chunks meanwhile. A change that broke off
-    is made again by the next run, as its sources are written last. The local mode applies each request as a whole.
+    A change is one request, or several if it is large. New points are written first, then the replaced ones are
+    removed, then the states of sources are written. Qdrant has no transactions, so readers may see a part of a change,
+    but a replaced document never lacks chunks. The next run repeats an interrupted change, as sources are written
+    last. The local mode applies each request as a whole.
 
     Words are searched by sparse vectors; Qdrant weighs each word by its inverse document frequency, by the formula of
     the other stores. See :mod:`retrieval_core.adapters.stores.term_vectors`.
@@ -60,18 +60,18 @@ class QdrantStore(LoadsPackage):
     fields under our names.
 
     Args:
-        url: Address of the server; without a port it is asked at 6333.
+        url: Address of the server. Default port: 6333.
         api_key: Not needed for a server that wants none.
         path: In place of a server, the folder of the client's local mode, or ``":memory:"``: for trials, see the
             documentation of stores.
         collection: Its name.
         indexed_fields: Fields that get an index for ``$gt`` and its like; all are indexed for equality.
-        vector: For a collection of another program that has several vectors: the one that is searched.
-        fields: For such a collection: paths in a point's payload to a chunk's ``text``, to the object with its
-            ``metadata``, and to ``document_id``, ``chunk_index``, ``title``, ``source`` and so on. The key ``preset``
+        vector: Name of the searched vector, if a collection of another program has several.
+        fields: Paths in a point's payload, for a collection of another program. Keys are a chunk's ``text``, the object
+            with its ``metadata``, ``document_id``, ``chunk_index``, ``title``, ``source`` and so on. The key ``preset``
             names the layout that the other keys add to: ``default``, ``langchain``, ``llamaindex`` or ``haystack``.
-        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be searched by words, but
-            neither by vector nor added to; a new index has no vectors.
+        embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
+            keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
         vectors: Names of the named vectors that chunks may have, at most eight.
 
@@ -208,7 +208,7 @@ class QdrantStore(LoadsPackage):
             query = unit_rows(request.vector).tolist()
         else:
             if opened.manifest is None:
-                msg = f"{self._identity.location} is not searched by words; use mode 'dense'"
+                msg = f"{self._identity.location} has no keyword search; use mode 'dense'"
                 raise StoreError(msg)
             weights = question_weights(limited(self._analyzer.query_terms(request.text or "")))
             if not weights:
@@ -234,7 +234,7 @@ class QdrantStore(LoadsPackage):
         """Compare what is stored with the checksums that were written with it. Nothing is written.
 
         Args:
-            document_ids: Of the documents to look at; all where it is not given.
+            document_ids: Ids of the documents to check. Default: all.
 
         Returns:
             Nothing for a collection that another program filled.

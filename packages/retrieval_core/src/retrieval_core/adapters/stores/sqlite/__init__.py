@@ -1,4 +1,4 @@
-"""The default store: one SQLite file, with exact search by words and by vectors."""
+"""The default store: one SQLite file, with exact keyword and vector search."""
 
 from retrieval_core.adapters.stores.sqlite.store import SqliteStore
 

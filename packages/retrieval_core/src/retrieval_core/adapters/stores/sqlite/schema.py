@@ -115,7 +115,7 @@ def read_format(connection: Connection, path: Path) -> int:
     if (application, tables) == (0, 0):
         return 0
     if application != APPLICATION_ID:
-        msg = f"{path} is a SQLite file of another program and is left alone; choose another place for the index"
+        msg = f"{path} is a SQLite file of another program, and was not changed. Choose another path for the index"
         raise IndexFormatError(msg)
     if version != FORMAT and version not in OLDER_FORMATS:
         advice = "Upgrade retrieval-core" if version > FORMAT else "Build the index anew"

@@ -41,14 +41,14 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
     Args:
         path: The file. Next to it are ``-wal`` and ``-shm`` while it is in use.
-        embedder_id: Names the embedder of the vectors. Without it an index with vectors can be read and searched by
-            words, but neither searched by vector nor added to; a new index has no vectors.
+        embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
+            keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
         vectors: Names of the named vectors that chunks may have, at most eight. Each takes as much room as that of the
             passages, on the disk and, once it was searched, in memory.
         busy_timeout: Seconds that a write waits for another process that writes.
-        quantized: Whether the vectors in memory, not those in the file, are integers of eight bits: a quarter of the
-            memory. They choose four times as many as are asked for, which are then compared exactly.
+        quantized: Whether vectors in memory, not those in the file, are integers of eight bits, in a quarter of the
+            memory. They select four times as many candidates as needed, which are then compared exactly.
 
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
@@ -123,11 +123,11 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
     async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
         """Compare what is stored with the checksums that were written with it. Nothing is written.
 
-        What an older version of this library wrote has none; of it, postings are compared with the text, and vectors
-        must be there and have the length 1.
+        Chunks of older versions of this library have no checksums. Their postings are compared with the text, and their
+        vectors must exist and have the length 1.
 
         Args:
-            document_ids: Of the documents to look at; all where it is not given.
+            document_ids: Ids of the documents to check. Default: all.
 
         Raises:
             IndexNotFoundError: Nothing was written yet.
