@@ -136,6 +136,6 @@ def test_a_passage_that_repeats_the_question() -> None:
 @pytest.mark.parametrize("passage", ["", " \n", "…", "\u200b"])
 def test_no_passage(passage: str) -> None:
     """An answer without a passage is an error, and another attempt may do better."""
-    with pytest.raises(MalformedAnswerError, match="one that has no words") as caught:
+    with pytest.raises(MalformedAnswerError, match="hypothetical answer without words") as caught:
         hyde(passage)
     assert caught.value.service == "fake-llm"
