@@ -345,9 +345,22 @@ class Library:
         """Bring the index in step with files and folders; see :meth:`retrieval_core.Index.aingest`."""
         return await (await self._opened()).index.aingest(paths, on_progress)
 
-    async def remove(self, document_id: str) -> int:
-        """Remove a document, and return how many passages went."""
-        return await (await self._opened()).index.adelete(document_id)
+    async def path_of(self, name: str) -> Path:
+        """Return the path of a file or folder by its name; see :meth:`retrieval_core.Index.apath_of`."""
+        return await (await self._opened()).index.apath_of(name)
+
+    async def remove(self, name: str) -> int:
+        """Remove a document, or all documents of a file, and return the number of chunks removed.
+
+        Args:
+            name: The id of a document, or the name of a file.
+        """
+        index = (await self._opened()).index
+        if (removed := await index.adelete(name)) or name.endswith("/"):
+            return removed
+        with suppress(InvalidParameterError):
+            return await index.adelete(each.id for each in await index.afind_documents((name,)))
+        return 0
 
     async def version(self) -> str | None:
         """Name the state of the index; ``None`` where its store cannot tell, or it cannot be read."""

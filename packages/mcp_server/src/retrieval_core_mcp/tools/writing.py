@@ -72,7 +72,7 @@ class IndexedAnswer(StructuredContent):
 class RemoveArguments(Arguments):
     """Arguments of the tool remove_document."""
 
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="Of the document")]
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID of the document")]
 
 
 class RemovedDocument(StructuredContent):
@@ -85,7 +85,8 @@ async def run_index(call: ToolCall) -> ToolAnswer:
     """Index a file or a folder below one of the allowed ones."""
     given: IndexArguments = call.given
     _check(call)
-    paths = await asyncio.to_thread(lambda: _allowed(given.path, call.library.roots))
+    named = await call.library.path_of(given.path)
+    paths = await asyncio.to_thread(lambda: _allowed(given.path, named, call.library.roots))
 
     def tell(progress: IndexProgress) -> None:
         if progress.to_embed:
@@ -158,24 +159,30 @@ def _check(call: ToolCall) -> None:
         raise ToolFailure(NO_SCOPE)
 
 
-def _allowed(given: str, roots: Sequence[Path]) -> list[Path]:
+def _allowed(given: str, named: Path, roots: Sequence[Path]) -> list[Path]:
     """Return where a path may be, below the allowed folders, wherever links in these lead.
 
     If it is in one of them, that is the only place. If not, it may be a deleted file of any of them.
+
+    Args:
+        given: Relative to one of the folders.
+        named: The path of what has this name in the index.
+        roots: The allowed folders.
     """
     gone: list[Path] = []
-    for root in roots:
+    places = [(root, root / given) for root in roots] + [(root, named) for root in roots]
+    for root, place in places:
         try:
             allowed = root.resolve(strict=True)
-            path = (allowed / given).resolve()
+            path = place.resolve()
             is_there = path.exists()
         except (OSError, ValueError, RuntimeError):  # no system has such names; links lead in a circle, before 3.13
             continue
         if path.is_relative_to(allowed):
-            named = root / path.relative_to(allowed)
+            below = root / path.relative_to(allowed)
             if is_there:
-                return [named]
-            gone.append(named)
+                return [below]
+            gone.append(below)
     return gone
 
 

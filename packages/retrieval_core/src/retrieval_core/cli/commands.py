@@ -21,6 +21,7 @@ from retrieval_core.cli.common import (
     progress_bar,
     question_options,
 )
+from retrieval_core.cli.documents import list_command, remove_command
 from retrieval_core.cli.graph import graph_command
 from retrieval_core.cli.messages import print_error, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
@@ -309,5 +310,14 @@ def doctor_command(*, given: Given) -> None:
         raise SystemExit(FAILURE)
 
 
-for command in (answer_command, graph_command, info_command, stats_command, suite_group, verify_command):
+for command in (
+    answer_command,
+    graph_command,
+    info_command,
+    list_command,
+    remove_command,
+    stats_command,
+    suite_group,
+    verify_command,
+):
     main.add_command(command)

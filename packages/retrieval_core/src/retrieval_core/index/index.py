@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.ports import Embedder, Store, StoreInfo
-    from retrieval_core.types import ChunkValidation, Degradation, IntegrityReport
+    from retrieval_core.types import ChunkValidation, Degradation, DocumentInfo, IntegrityReport
 
 T = TypeVar("T")
 
@@ -189,18 +189,73 @@ class Index(RetrievalPipeline):
         finally:
             await self._after_writing()
 
-    def delete(self, document_id: str) -> int:
-        """Remove a document with all its chunks, and return how many chunks went."""
+    def delete(self, document_id: str | Iterable[str]) -> int:
+        """Remove documents with all their chunks; see :meth:`adelete`."""
         return self.sync.run(self.adelete(document_id), seconds=None)
 
-    async def adelete(self, document_id: str) -> int:
-        """Remove a document with all its chunks, and return how many chunks went."""
-        if not isinstance(document_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"delete() takes the id of a document, which is text, got {document_id!r}"
-            raise InvalidParameterError(msg)
-        gone = await self._ingester.delete(document_id)
+    async def adelete(self, document_id: str | Iterable[str]) -> int:
+        """Remove documents with all their chunks, and return the number of chunks removed.
+
+        Args:
+            document_id: The id of a document, or several ids, which are removed in one write. Unknown ids are ignored.
+
+        Raises:
+            InvalidParameterError: An id is not text.
+            StoreError: The index can't be written.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                index.delete("moon.md")
+        """
+        ids = (document_id,) if isinstance(document_id, str) else tuple(each_of(str, document_id, "delete()"))
+        gone = await self._ingester.delete(ids)
         await self._after_writing()
         return gone
+
+    def find_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
+        """Find documents by name, path or folder; see :meth:`afind_documents`."""
+        return self.sync.run(self.afind_documents(names), seconds=None)
+
+    async def afind_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
+        """Find documents by name, path or folder.
+
+        Args:
+            names: Ids of documents, names of files in the index, or paths of files. A name that ends with ``/`` is a
+                folder.
+
+        Returns:
+            The documents, each once, in the order of the names.
+
+        Raises:
+            InvalidParameterError: The index has no document of a name; the message has the closest name.
+            StoreError: The index can't be read, or its store can't list documents.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                old = index.find_documents(["docs/old/"])
+                index.delete(document.id for document in old)
+        """
+        from retrieval_core.index.naming import find_documents  # noqa: PLC0415 - few programs need it
+
+        wanted = tuple(each_of(str, names, "find_documents()"))
+        return await find_documents(wanted, [each async for each in self.adocuments()], self._ingester)
+
+    async def apath_of(self, name: str) -> Path:
+        """Return the path of a file or folder by its name in the index; nothing needs to be there.
+
+        Args:
+            name: The ``source`` of a document, or a folder as such names have it.
+
+        Raises:
+            StoreError: The index can't be read.
+        """
+        return await self._ingester.path_of(name)
+
+    def path_of(self, name: str) -> Path:
+        """Return the path of a file or folder by its name in the index; see :meth:`apath_of`."""
+        return self.sync.run(self.apath_of(name), seconds=None)
 
     async def _after_writing(self) -> None:
         """Forget results of an index that does not tell that it was written to."""

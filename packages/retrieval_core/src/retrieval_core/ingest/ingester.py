@@ -255,12 +255,27 @@ class Ingester:
                 on_progress(written)
         await self._optimize(writes)
 
-    async def delete(self, document_id: str) -> int:
-        """Remove a document with all its chunks, and return how many these were."""
-        gone = await self._store.delete((document_id,))
+    async def delete(self, document_ids: Sequence[str]) -> int:
+        """Remove documents with all their chunks, and return how many chunks these were."""
+        gone = await self._store.delete(document_ids)
         if self._on_written is not None:
-            await self._on_written(Change(removed_documents=(document_id,)))
+            await self._on_written(Change(removed_documents=tuple(document_ids)))
         return gone
+
+    async def path_of(self, name: str) -> Path:
+        """Return the path of a file or folder by its name in the index; nothing need be there."""
+        known = await self._store.sources()
+
+        def find() -> Path:
+            base = self._base.resolve()
+            return base / FileNames(base, known).locate(name)
+
+        return await self._pool.run(find)
+
+    async def names_at(self, path: Path, *, is_folder: bool) -> Sequence[str]:
+        """Return the name of the file at a path, or of all files in the folder at it, that the index has."""
+        known = await self._store.sources()
+        return await self._pool.run(lambda: FileNames(self._base.resolve(), known).names_at(path, is_folder=is_folder))
 
     async def file_of(self, state: SourceState) -> FoundFile:
         """Return a file of the index; it need not be there any more."""

@@ -64,6 +64,15 @@ class FileNames:
         named = (folder for folder, own in self._folders.items() if own == name.rstrip("/"))
         return next(named, name)
 
+    def names_at(self, path: Path, *, is_folder: bool) -> list[str]:
+        """Return the name of the file at a path, or of all files in the folder at it."""
+        location = location_of(self._spelled(path), self._base)
+        if not is_folder:
+            return [self._names[location]] if location in self._names else []
+        if location == ".":
+            return [name for at, name in self._names.items() if not is_outside(at)]
+        return [name for at, name in self._names.items() if at.startswith(f"{location}/")]
+
     @cached_property
     def _folders(self) -> dict[str, str]:
         """Names of folders outside the index's folder, by location, as the names of their files have them."""

@@ -181,8 +181,8 @@ class Document:
     Lone surrogates, which UTF-8 cannot express, become U+FFFD in its texts, as in those of chunks and sections.
 
     Attributes:
-        id: Unique in its index. For files: the path relative to the folder of the index or, for files elsewhere, the
-            name of the indexed folder and the path in it. For rows: that, ``#`` and the row.
+        id: Unique in its index. The id of a file is its path in the folder of the index. A file elsewhere has the name
+            of the indexed folder and its path in that folder. A row has the id of its file, ``#`` and the row.
         text: The text that all spans of its chunks and sections point into.
         source: Path or URL of what was read; several documents (rows of a table) may share one. The id if it is not
             given.
