@@ -128,6 +128,7 @@ class TakesAnyName(MemoryStore):
         await super().upsert(replace(change, named_vectors=known))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -171,6 +172,7 @@ class TellsNoVersionOfVectors(MemoryStore):
         return f"{info.documents} {info.chunks}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "test"),
     [

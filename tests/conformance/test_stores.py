@@ -41,6 +41,7 @@ class TestSqliteStore(CataloguedStoreConformance):
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
+@pytest.mark.slow
 class TestQuantizedSqliteStore(DenseSearchTests, NamedVectorTests, LateVectorTests):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, quantized=True)
@@ -50,6 +51,7 @@ class TestQuantizedSqliteStore(DenseSearchTests, NamedVectorTests, LateVectorTes
         return SqliteStore(folder / "index.db", quantized=True, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 class TestLanceDBStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
@@ -59,6 +61,7 @@ class TestLanceDBStore(CataloguedStoreConformance):
         return LanceDBStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("qdrant_client") is None, reason="the extra 'qdrant' is not installed")
 class TestLocalQdrantStore(CataloguedStoreConformance):
     """In the client's local mode; ``adapters/qdrant`` has the kit over the protocol, and on a server."""

@@ -107,6 +107,7 @@ def test_what_is_done_without_a_part(part: str, fault: str) -> None:
     assert cell.asked["cache"] <= 1, "a result that lists something was kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "fault"), [*all_cells()])
 def test_with_a_rewriter(part: str, fault: str) -> None:
     """A second search for other words loses nothing that the first one found; hanging twice may cost further stages."""
@@ -138,6 +139,7 @@ STARVING = frozenset({"search by meaning", "search by words", "everything"})
 """Where a part that blocks takes all threads, so that others find none."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "fault"), [*misbehaving()])
 def test_plug_ins_that_misbehave(part: str, fault: str) -> None:
     """Whatever one raises is a failure like an error of its own, and one that blocks hangs: all ends in time."""

@@ -98,6 +98,7 @@ class Unwritable(io.StringIO):
         raise self.failure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     ("failure", "expected"),
@@ -126,6 +127,7 @@ def test_all_commands_end_alike_when_they_cannot_print(
         assert told.getvalue() == {141: "", 130: "\n"}[expected]  # behind ^C the line ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way", "expected"),
     [
@@ -188,6 +190,7 @@ def test_a_search_loads_a_model_only_for_meaning(folder: Path, mode: str, loads:
     assert "AssertionError" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["search", "index"])
 def test_a_standard_error_that_cannot_be_written_changes_nothing(folder: Path, name: str) -> None:
     """What the command does, and prints on standard output, is the same."""
@@ -227,6 +230,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "module"), MOMENTS)
 def test_an_interrupt_while_something_is_imported(folder: Path, command: tuple[str, ...], module: str) -> None:
     """Which takes longer than anything else at the start: exit code 130, and at most the end of a line."""
@@ -246,6 +250,7 @@ def test_wrong_use_ends_with_two(folder: Path, arguments: tuple[str, ...]) -> No
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "way", "expected"),
     [

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from retrieval_core.cli.commands import main
 from support.processes import RETRIEVAL, as_at_a_terminal, with_our_modules
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     *("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"),
     *("--set", "context.token_counter=support.pipelines:word_counter"),

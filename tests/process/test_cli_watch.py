@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("watchfiles", reason="pip install 'retrieval-core[watch]'")
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="signals are others there"), pytest.mark.slow]
 
 FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
 

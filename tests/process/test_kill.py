@@ -17,6 +17,8 @@ from support.killing import PATIENCE, kills
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 FILES = 300
 KILLS = kills(6)
 

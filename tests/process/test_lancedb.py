@@ -19,7 +19,10 @@ from support.killing import PATIENCE, Tally, Writer, kills
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed"),
+    pytest.mark.slow,
+]
 
 PARTS = 3
 

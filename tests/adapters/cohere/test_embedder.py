@@ -191,6 +191,7 @@ def test_long_texts_lose_their_end(server: WireServer) -> None:
     np.testing.assert_allclose(vectors, passages(read, read), atol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=times(100), deadline=None)
 @given(texts=st.lists(st.text(max_size=8), max_size=25), batch_size=st.integers(1, 9), questions=st.booleans())
 def test_batches_keep_order_and_lose_nothing(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 
 
+@pytest.mark.slow
 def test_vectors_get_an_index_above_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best are found through it, also for limits that its parts do not fill, and behind narrow filters."""
     monkeypatch.setattr(session, "VECTOR_INDEX_FROM", 300)

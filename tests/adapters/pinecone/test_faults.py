@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from support.wire_server import Fault
 
+pytestmark = pytest.mark.slow
+
 CALLS: dict[str, tuple[str, Callable[[PineconeStore], Coroutine[Any, Any, Any]]]] = {
     "search": ("/query", lambda store: store.search(SearchRequest(5, vector=unit(0), filter=Eq("a", 1)))),
     "fetch ids": ("/vectors/fetch", lambda store: store.fetch(FetchRequest(("a",)))),

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import CataloguedStore
 
+pytestmark = pytest.mark.slow
+
 
 class _Conformance(CataloguedStoreConformance):
     """The kit, but for what a Pinecone index cannot have; what takes its place is said with each test."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
+pytestmark = pytest.mark.slow
+
 edge: Any = import_module("qdrant_edge")
 ANALYZER = Analyzer()
 MANY, NEAR = 6_000, 10

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from support.wire_server import Fault
 
-pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"), pytest.mark.slow]
 
 POINTS = "/collections/retrieval/points"
 CALLS: dict[str, tuple[str, Callable[[QdrantStore], Coroutine[Any, Any, Any]]]] = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import CataloguedStore
 
-pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"), pytest.mark.slow]
 
 
 class TestQdrantOverTheWire(CataloguedStoreConformance):

@@ -292,6 +292,7 @@ def test_flags_of_a_request(pipeline: RetrievalPipeline) -> None:
         pipeline.search(QUESTION, retrieval=5)
 
 
+@pytest.mark.slow
 def test_many_flags_take_no_more_room(pipeline: RetrievalPipeline) -> None:
     """What is kept for combinations of flags is bounded, and a pipeline works on after it let go of some."""
     for number in range(40):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from support.http_service import Service
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = int(os.environ.get("REQUESTS", "1000"))
 WORDS = (
     *("moon", "sun", "sea", "ships", "earth", "air", "light", "how", "far", "is", "the", "?"),

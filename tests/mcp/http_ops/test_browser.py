@@ -17,7 +17,7 @@ pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need
 from support.http_service import opened
 from support.processes import MCP, as_at_a_terminal, with_our_modules
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a browser that is a script")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="a browser that is a script"), pytest.mark.slow]
 BROWSER = """#!{python}
 import os, sys
 address = sys.argv[1]

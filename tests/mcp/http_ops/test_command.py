@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from support.http_process import HttpProcess
 
 MODES: list[Literal["auto", "legacy"]] = ["auto", "legacy"]
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM"), pytest.mark.slow]
 
 
 def ask(service: HttpProcess, path: str, content: Any = None, token: str = "") -> Any:

@@ -22,6 +22,8 @@ from retrieval_core_mcp.http.settings import HttpSettings
 from support.http_process import HttpProcess
 from support.http_service import hashed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 UNIT = (ROOT / "packages/mcp_server/retrieval-mcp.service").read_text(encoding="utf-8")
 CONTAINER = (ROOT / "packages/mcp_server/Containerfile").read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from retrieval_core import Index
     from support.http_service import Service
 
+pytestmark = pytest.mark.slow
+
 QUERY = {"query_text": "the moon"}
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from support.http_service import Service
 
+pytestmark = pytest.mark.slow
+
 AUDIENCE = "https://docs.example/mcp"
 MCP = {"accept": "application/json, text/event-stream"}
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from support.http_process import HttpProcess
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM"), pytest.mark.slow]
 
 HELLO = {
     "jsonrpc": "2.0",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from support.http_process import HttpProcess
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM"), pytest.mark.slow]
 
 EMBEDDINGS, COMPLETIONS = "/v1/embeddings", "/v1/chat/completions"
 ANSWER = "The moon has no air [1]. " * 20

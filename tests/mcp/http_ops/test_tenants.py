@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from support.http_service import Service
 
+pytestmark = pytest.mark.slow
+
 CALLS = int(os.environ.get("CALLS", "4000"))
 """As many each night as the variable says."""
 NEEDS_TOKENS = pytest.mark.skipif(
