@@ -310,6 +310,13 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session
+def sizes(session: nox.Session) -> None:
+    """Measure what each extra downloads and installs, and put the table into ``docs/install.md``."""
+    session.install("pip", "uv")
+    session.run("python", "benchmarks/install_sizes.py", str(wheels(session, CORE)), *(session.posargs or ["--write"]))
+
+
+@nox.session
 def release(session: nox.Session) -> None:
     """Build what is published of every package into ``dist``, and check what is in it."""
     shutil.rmtree("dist", ignore_errors=True)

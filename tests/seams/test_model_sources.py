@@ -282,6 +282,35 @@ def test_wrong_bytes_are_never_loaded(embedding: Embedding, place: str, file: st
     assert embedding.outcome() == "vector of 384"
 
 
+TWICE = f"""{NO_WAITS}
+import asyncio, os, sys, time
+from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.local_models import bert
+from retrieval_core.config import load_config
+from retrieval_core.errors import ServiceConnectionError
+
+embedder = LocalEmbedder(settings=load_config(environment=os.environ).embedder.local)
+now = time.monotonic()
+for passed in (0, 1, bert.RETRY_SECONDS):
+    bert.monotonic = lambda: now + passed
+    embedder.preload()
+    try:
+        asyncio.run(embedder.embed_query("text"))
+    except ServiceConnectionError as error:
+        print(error)
+"""
+
+
+def test_a_failed_download_is_not_tried_again_at_once(hub: Hub) -> None:
+    """Threads and queries that come soon after a failure get the same error; later ones ask the hub again."""
+    hub.server.fail_always(Status(503), path=f"/{REPOSITORY}")
+    done = hub.run(program=TWICE)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    assert len(set(lines)) == 1
+    assert sum("/resolve/" in request.path for request in hub.server.requests) == 2
+
+
 def test_a_hub_that_is_not_there(hub: Hub) -> None:
     """Offline, or with nobody at the address, there is one error, and keyword search still answers."""
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(hub.folder / "empty")}

@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import needing_extra
-from retrieval_core.errors import MissingExtraError
+from retrieval_core.errors import MissingExtraError, ServiceConnectionError
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("retrieval_core")
 
+RETRY_SECONDS = 30.0
+"""How long a failed download is not tried again: several threads and every query would each wait for it."""
 MODEL = "model.onnx"
 TOKENIZER = "tokenizer.json"
 
@@ -48,6 +51,7 @@ class RunsBert(ABC):
         self._needed_for = needed_for
         self._found = model
         self._source = model.source if files is None else f"the folder {files.paths[MODEL].parent}"
+        self._failed: tuple[float, ServiceConnectionError] | None = None
         self._files = Lazy(lambda: files or self._find_files(model))
         self._tokenizer = Lazy(self._load_tokenizer)
         self._onnx = Lazy(self._load_onnx)
@@ -90,8 +94,14 @@ class RunsBert(ABC):
         return f"{self._found.name}@{sha256(shown.encode()).hexdigest()[:12]}"
 
     def _find_files(self, model: LocalModel) -> ModelFiles:
+        if (failed := self._failed) is not None and monotonic() < failed[0]:
+            raise _again(failed[1])
         logger.info("%s: %s", self._role, self.model_source)
-        return find_files(model)
+        try:
+            return find_files(model)
+        except ServiceConnectionError as error:
+            self._failed = (monotonic() + RETRY_SECONDS, error)
+            raise
 
     @abstractmethod
     def _check_output(self, path: Path, size: int) -> None:
@@ -114,3 +124,10 @@ class RunsBert(ABC):
         if model.output_size is not None:
             self._check_output(path, model.output_size)
         return model
+
+
+def _again(error: ServiceConnectionError) -> ServiceConnectionError:
+    """Return an error of its own for another thread that meets the same failure."""
+    copy = ServiceConnectionError(str(error), error.service)
+    copy.was_retried = error.was_retried
+    return copy

@@ -198,6 +198,7 @@ class RunsEmbeddingModel(RunsBert):
 
     async def reopen(self) -> None:
         """Drop the model from memory; the next text loads its files anew."""
+        self._failed = None
         for part in (self._files, self._tokenizer, self._counter, self._onnx):
             await asyncio.to_thread(part.forget)  # waits for whoever loads it just now
 
