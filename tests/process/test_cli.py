@@ -147,12 +147,18 @@ def test_an_output_that_cannot_be_written_ends_the_process_alike(
     assert all(line.startswith("Error: ") for line in told)
 
 
+MODES = ("hybrid", "vector", "keyword", "dense", "lexical")
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
         (("retrieval", "in"), {"plain,index", "plain,info"}),
         (("retrieval", "index", "docs", "--wa"), {"plain,--watch"}),
-        (("retrieval", "search", "--mode", ""), {"plain,hybrid", "plain,dense", "plain,lexical"}),
+        (
+            ("retrieval", "search", "--mode", ""),
+            {f"plain,{mode}" for mode in MODES},
+        ),
         (("retrieval", "index", "do"), {"file,do"}),
     ],
 )

@@ -213,6 +213,7 @@ def test_another_process_commits_between_searches(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_a_writer_is_killed(tmp_path: Path) -> None:
     """Each document is there as a whole or not at all, the index is sound, and the next writer goes on."""
     path, generator, tally = tmp_path / "index.db", random.Random(30), Tally()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from retrieval_core import Index
 
-STORES = ("memory", *MODULES)
+STORES = ["memory", "sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in MODULES if name != "sqlite")]
 PLACES = ("docs/guide.md", "docs/notes.txt", "table.csv#1", "table.csv#2")
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
 TEXTS = st.lists(WORDS | st.sampled_from(["# A heading", "## Another", "- item", "| a | b |", "|-|-|", "```", ""])).map(

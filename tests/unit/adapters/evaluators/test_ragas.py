@@ -125,6 +125,7 @@ def test_without_a_response_nothing_is_asked_nor_imported(monkeypatch: pytest.Mo
     assert llm.requests == []
 
 
+@pytest.mark.slow
 @needs_extra
 def test_both_scores_come_from_our_model_and_embedder() -> None:
     """One request a passage and a question, each with a schema, and two calls of the embedder."""
@@ -140,6 +141,7 @@ def test_both_scores_come_from_our_model_and_embedder() -> None:
     assert scores.methods["response_relevancy"].startswith(f"ragas {version}: AnswerRelevancy")
 
 
+@pytest.mark.slow
 @needs_extra
 def test_an_evasive_response_has_no_relevancy() -> None:
     """RAGAS' rule: 0 where all questions found it noncommittal."""
@@ -149,6 +151,7 @@ def test_an_evasive_response_has_no_relevancy() -> None:
     assert evaluate([USEFUL], llm=llm).response_relevancy == 0
 
 
+@pytest.mark.slow
 @needs_extra
 def test_a_response_that_is_the_passages_is_named() -> None:
     """Passages are of use in arriving at themselves, so the score says little."""
@@ -156,6 +159,7 @@ def test_a_response_that_is_the_passages_is_named() -> None:
     assert "quotes the passages" in scores.methods["context_precision"]
 
 
+@pytest.mark.slow
 @needs_extra
 def test_without_passages_there_is_a_relevancy_alone() -> None:
     """A response can be judged without them."""
@@ -165,6 +169,7 @@ def test_without_passages_there_is_a_relevancy_alone() -> None:
     assert scores.methods["context_precision"] == "not computed: there are no passages"
 
 
+@pytest.mark.slow
 @needs_extra
 def test_vectors_without_a_direction_give_no_score() -> None:
     """Their cosine is no number."""
@@ -177,6 +182,7 @@ def test_vectors_without_a_direction_give_no_score() -> None:
         assert evaluate([], embedder=Zeros()).response_relevancy is None
 
 
+@pytest.mark.slow
 @needs_extra
 def test_failures_come_through_as_they_are_and_are_not_repeated() -> None:
     """RAGAS makes one attempt at each question."""
@@ -187,6 +193,7 @@ def test_failures_come_through_as_they_are_and_are_not_repeated() -> None:
     assert len(llm.requests) == 1
 
 
+@pytest.mark.slow
 @needs_extra
 def test_an_answer_of_another_form_is_malformed() -> None:
     """It may be better the next time, and that is for the caller to try."""
@@ -194,6 +201,7 @@ def test_an_answer_of_another_form_is_malformed() -> None:
         evaluate([USEFUL], llm=FakeLLM(lambda _: {"reason": "because", "question": "?", "noncommittal": 0}))
 
 
+@pytest.mark.slow
 @needs_extra
 def test_long_texts_are_cut() -> None:
     """A request is bounded whatever was found: RAGAS' examples, a passage and a response."""
@@ -202,6 +210,7 @@ def test_long_texts_are_cut() -> None:
     assert max(len(request.messages[0].content) for request in llm.requests) < 25_000
 
 
+@pytest.mark.slow
 @needs_extra
 def test_so_many_requests_at_a_time_and_no_more() -> None:
     """The bound is for both scores together."""
@@ -220,6 +229,7 @@ def test_so_many_requests_at_a_time_and_no_more() -> None:
     assert most == 2
 
 
+@pytest.mark.slow
 @needs_extra
 def test_cancelling_reaches_the_requests() -> None:
     """No request goes on for a caller who has left."""
@@ -252,6 +262,7 @@ def test_cancelling_reaches_the_requests() -> None:
     assert cancelled == 3
 
 
+@pytest.mark.slow
 @needs_extra
 def test_nothing_is_reported_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scoring opens no connection, and the variable that stops reports of usage is set before the import."""
@@ -262,6 +273,7 @@ def test_nothing_is_reported_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert importlib.import_module("ragas._analytics").do_not_track()
 
 
+@pytest.mark.slow
 @needs_extra
 @settings(max_examples=times(100))
 @given(st.lists(st.booleans(), min_size=1, max_size=8))

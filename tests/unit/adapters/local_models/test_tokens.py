@@ -53,6 +53,7 @@ def test_cutting_first_changes_no_token(tokenizer: Tokenizer, text: str, limit: 
     assert encoding.type_ids == [0] * len(encoding.ids)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(first=TEXTS, second=TEXTS, limit=st.integers(2, 40))
 @example(first=".Internationalisierung", second="Internationalisierung", limit=3)

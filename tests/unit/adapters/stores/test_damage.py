@@ -188,6 +188,7 @@ def test_an_index_that_is_built_anew_is_whole(index: Path, files: Path) -> None:
         assert not again.retrieve(QUESTION).degraded
 
 
+@pytest.mark.slow
 @needs_lancedb
 class TestLanceDB:
     @pytest.fixture(params=["zscore", "native"])
