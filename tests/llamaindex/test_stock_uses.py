@@ -240,9 +240,7 @@ def test_a_relevance_can_be_cut_off(library: Library) -> None:
     assert len(SimilarityPostprocessor(similarity_cutoff=cutoff).postprocess_nodes(nodes)) == 3
     words = retriever.bound(mode="lexical").retrieve(QUESTION)
     assert {item.score for item in words} == {0.0}
-    assert passage(words[0]).degraded == [
-        'score: no relevance is known of what was found by words alone; use score="raw"'
-    ]
+    assert passage(words[0]).degraded == ['score: results of keyword search have no relevance; use score="raw"']
 
 
 @pytest.mark.parametrize(

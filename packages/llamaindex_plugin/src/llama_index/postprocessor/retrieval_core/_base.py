@@ -254,8 +254,8 @@ def instructions_of(prompt: BasePromptTemplate) -> str:
     filled = {*prompt.kwargs, *mapped}
     if unfilled := [name for name in prompt.template_vars if name not in filled]:
         msg = (
-            f"the prompt has the variables {', '.join(unfilled)}, and there is nothing to fill them with: give "
-            "instructions alone; the question and the passages go to the model behind them, as data"
+            f"nothing fills the variables of the prompt: {', '.join(unfilled)}. Give only instructions: the "
+            "question and the chunks are sent after them, as data"
         )
         raise InvalidParameterError(msg)
     text = prompt.format()

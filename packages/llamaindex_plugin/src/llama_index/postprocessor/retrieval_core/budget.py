@@ -28,11 +28,11 @@ _JOINED_BY = "\n\n"
 
 
 class TokenBudgetPostprocessor(Postprocessor):
-    """Keeps the first nodes whose texts, as a language model sees them, fit into a token budget together.
+    """Keep the first nodes that fit into a token budget.
 
-    What counts is the whole text: the nodes with the metadata that models see, and what stands between them. Nodes go
-    from the last one up. One that alone is longer than the budget is cut after whole sentences, marked by ``[…]``, and
-    so is the first where not even it fits; one of which no sentence fits goes. The order and the scores stay.
+    The whole text counts: the nodes, the metadata that language models see, and the separators. Nodes are dropped from
+    the last one up. A node that is longer than the whole budget is cut after a sentence and marked by ``[…]``. If no
+    sentence of it fits, it is dropped. Order and scores stay.
 
     A node that is cut is a copy, without the embedding of the whole text. The given nodes are not changed.
 

@@ -38,29 +38,29 @@ _NAMES = ("file_path", "file_name", "url", "source")
 class ContextPackPostprocessor(ModelPostprocessor):
     """Makes nodes what retrieval-core would show a language model: passages with citations, within a token budget.
 
-    With a store, the sections and neighbours around its passages are added, as ``context`` of an index does. Nothing is
-    said twice, and what does not fit goes or is cut after whole sentences, the least important first.
+    With a store, the sections and neighbors around its chunks are added, as ``context`` of an index does. No text is
+    repeated. Chunks that don't fit are dropped or cut after a sentence, the least important first.
 
-    Each node of the result is one passage, in the pack's order. The text that models see (``MetadataMode.LLM``) is
-    exactly the pack's, ``[1] Doc: … | Section: …`` and the passage below it, so that any response synthesizer keeps
-    order and citations. The scores are those of the given nodes; what was added has none, and names in ``neighbor_of``
-    the node that brought it in. The metadata are the given node's with the ``citation``, and no model sees them again.
+    Each node of the result is one chunk, in the order of the pack. Language models see (``MetadataMode.LLM``) exactly
+    the text of the pack: ``[1] Doc: … | Section: …`` and the chunk below it. So every response synthesizer keeps order
+    and citations. Given nodes keep their scores; added nodes have none, and ``neighbor_of`` names the nodes they
+    belong to. The metadata contain the ``citation``; language models don't see them a second time.
 
-    Use it last: whatever changes texts or order behind it undoes the numbering. The given nodes are not changed.
+    Use it last: a later change of texts or order breaks the numbering. The given nodes are not changed.
 
     Nodes of other retrievers are cited by the first of ``file_path``, ``file_name``, ``url`` and ``source`` in their
-    metadata that models may see, or else by the id of their document; and by ``page_label``. Where the store cannot be
-    read, the nodes are shown without what stands around them, a warning is logged, and a
-    :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation.
+    visible metadata, or else by their document id; and by ``page_label``. If the store can't be read, nothing is added
+    around the nodes. Then a warning is logged, and LlamaIndex's instrumentation gets a
+    :class:`RetrievalDegradedEvent`.
 
     Args:
-        store: Where the nodes are from, such as ``retriever.pipeline.store``; by default nothing is added. It stays the
-            caller's. Nodes that are not passages of this store, or are of another index, are shown as they are.
-        max_tokens: The budget; by default that of the settings.
-        settings: What is added around the nodes, and how passages are written; their ``delimiter`` and
-            ``token_counter`` are not used, since LlamaIndex joins the texts of nodes, and the tokens are counted by:
-        token_counter: Returns the number of tokens of a text; by default LlamaIndex's ``Settings.tokenizer`` counts.
-        filters: Of what is added; give those of the retriever here too.
+        store: The store of the nodes, such as ``retriever.pipeline.store``; by default nothing is added. You close it.
+            Nodes that are not chunks of this store are shown unchanged.
+        max_tokens: The token budget; by default that of the settings.
+        settings: The chunks to add around the nodes, and the format of a chunk. ``delimiter`` and ``token_counter``
+            are not used, because LlamaIndex joins the texts of nodes.
+        token_counter: Returns the number of tokens of a text; default: LlamaIndex's ``Settings.tokenizer``.
+        filters: A filter for added chunks. Pass the filters of the retriever here too.
         options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:

@@ -52,7 +52,7 @@ class MMRPostprocessor(Postprocessor):
         embedder: Embeds the nodes' texts where needed: an embedding model of LlamaIndex, or an embedder of
             retrieval-core such as ``retriever.pipeline.embedder``. It stays the caller's.
         top_n: The most nodes, at least 1.
-        lambda_mult: In [0, 1]; 1 orders by relevance alone, 0 by difference alone.
+        lambda_mult: In [0, 1]: 1 orders only by relevance, 0 only by difference.
 
     Raises:
         InvalidParameterError: ``embedder`` is not an embedder, or ``top_n`` or ``lambda_mult`` is outside its range.
@@ -117,9 +117,9 @@ class MMRPostprocessor(Postprocessor):
     async def _embedded(self, texts: list[str], *, in_threads: bool) -> Matrix:
         if self._embedder is None:
             msg = (
-                "not every node has an embedding, and MMRPostprocessor has no embedder: pass it one, "
-                "MMRPostprocessor(embedder=retriever.pipeline.embedder) for instance, or do without it and give "
-                'RetrievalCoreRetriever.from_index_file the setting search__search_type="mmr"'
+                "not every node has an embedding, and MMRPostprocessor has no embedder. Pass one, such as "
+                "MMRPostprocessor(embedder=retriever.pipeline.embedder). Or remove it, and set "
+                'search__search_type="mmr" in RetrievalCoreRetriever.from_index_file'
             )
             raise ConfigurationError(msg)
         try:

@@ -29,8 +29,8 @@ class NeighborExpansionPostprocessor(Postprocessor):
     run's first node. No passage comes twice. The given nodes keep their scores and are not changed; what is added has
     no score, and the ids of its nodes under ``neighbor_of``.
 
-    With ``include_parents`` the section or page around each node, its relationship ``PARENT``, follows the run, with
-    its whole text: it says again what the nodes in it say. :class:`ContextPackPostprocessor` says nothing twice.
+    With ``include_parents``, the section or page around each node (its relationship ``PARENT``) follows the run. It
+    repeats the text of the nodes in it; :class:`ContextPackPostprocessor` repeats nothing.
 
     A node of another retriever whose id and position are not those of a passage in the store is returned unchanged.
 
@@ -39,8 +39,8 @@ class NeighborExpansionPostprocessor(Postprocessor):
         before: Passages before each node, at least 0.
         after: Passages after each node, at least 0.
         include_parents: Whether the section or page around each node is added.
-        filters: Of what is added; give those of the retriever here too. A node that does not match gets nothing. A
-            section is added only where the fields of its document pass, since it has none of its own.
+        filters: A filter for added chunks. Pass the filters of the retriever here too. A node that does not match gets
+            no neighbors. A section is added only if the fields of its document match.
 
     Raises:
         InvalidParameterError: ``store`` is not a store, or ``before`` or ``after`` is outside its range.

@@ -26,17 +26,16 @@ from retrieval_core.types import Hit
 
 
 class SentencePruningPostprocessor(ModelPostprocessor):
-    """Leaves out the sentences of each node that do not bear on the question; what is left stays word for word.
+    """Remove the sentences of each node that are not relevant to the query; the others stay word for word.
 
-    Nodes keep their order, their scores and their metadata. No node is left without a sentence: of one where none bears
-    on the question the best stays, since which nodes matter is for :class:`RelevanceFilterPostprocessor` to say. Where
-    sentences are left out inside of a node, ``[…]`` stands on a line of its own.
+    Nodes keep their order, scores and metadata. Each node keeps at least its best sentence; to drop whole nodes, use
+    :class:`RelevanceFilterPostprocessor`. A line ``[…]`` marks sentences that were removed inside of a node.
 
-    A node that loses sentences is a copy, without the embedding of the whole text; ``start_char_idx`` and
-    ``end_char_idx`` are there where what is left is one stretch. The given nodes are not changed.
+    A node that loses sentences is a copy, without the embedding of the whole text. It has ``start_char_idx`` and
+    ``end_char_idx`` only if the remaining sentences are contiguous. The given nodes are not changed.
 
-    Where the model fails the nodes stay whole, a warning is logged, and a :class:`RetrievalDegradedEvent` goes to
-    LlamaIndex's instrumentation. A missing package is always raised.
+    If the model fails, the nodes stay whole and a warning is logged. LlamaIndex's instrumentation gets a
+    :class:`RetrievalDegradedEvent`. A missing package is always raised.
 
     Args:
         pruner: A pruner of retrieval-core, for instance ``EmbedderPruner(embedder, threshold=…)`` of

@@ -28,21 +28,21 @@ from retrieval_core.ports import LLM, RelevanceFilter
 
 
 class RelevanceFilterPostprocessor(PromptedPostprocessor):
-    """Leaves out the nodes that do not bear on the question; the others keep their order and their scores.
+    """Remove the nodes that are not relevant to the query; the others keep their order and scores.
 
-    Unlike a cutoff of similarity it judges question and node together. Nothing takes the place of what is left out, and
-    of a question that no node bears on nothing is left.
+    Unlike a similarity cutoff, it judges query and node together. Removed nodes are not replaced; if no node is
+    relevant, none is left.
 
-    What could not be judged stays: then a warning is logged, and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's
-    instrumentation. A wrong key or a missing package is always raised.
+    Nodes that can't be judged stay. Then a warning is logged, and LlamaIndex's instrumentation gets a
+    :class:`RetrievalDegradedEvent`. A wrong key or a missing package is always raised.
 
     Args:
-        judge: A language model of LlamaIndex or of retrieval-core, which is asked about each node; or a relevance
-            filter of retrieval-core, such as ``CrossEncoderRelevanceFilter(reranker, threshold=…)``. By default a
-            small local cross-encoder with a low threshold, which rarely loses a relevant node and leaves out few that
-            share the topic (the extra ``local``). It stays the caller's.
-        prompt: For a language model: instructions in place of the built-in ones. They have the name
-            ``relevance_prompt`` for ``get_prompts`` and ``update_prompts``.
+        judge: A language model of LlamaIndex or of retrieval-core, which judges each node; or a relevance filter of
+            retrieval-core, such as ``CrossEncoderRelevanceFilter(reranker, threshold=…)``. Default: a small local
+            cross-encoder (the extra ``local``). Its low threshold rarely loses a relevant node, and removes few nodes
+            on the same topic. You close it.
+        prompt: Instructions for the language model, in place of the built-in ones. ``get_prompts`` and
+            ``update_prompts`` call them ``relevance_prompt``.
         options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:

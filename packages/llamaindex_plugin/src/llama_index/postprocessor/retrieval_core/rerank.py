@@ -76,27 +76,26 @@ class _Reranking(ModelPostprocessor):
 
 
 class RerankPostprocessor(_Reranking):
-    """Orders nodes by the scores of a cross-encoder, or of any other reranker of retrieval-core.
+    """Rerank nodes with a cross-encoder, or with any other reranker of retrieval-core.
 
-    By default it is a small model that runs inside this process, off the event loop, and needs no network
-    (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). Of a longer text it is
-    shown the sentences that bear most on the question, which takes about half of the time. For a service, give
+    Default: a small model that runs in this process, off the event loop
+    (:class:`~retrieval_core.adapters.rerankers.local.LocalCrossEncoder`, the extra ``local``). It reads the most
+    relevant sentences of a long text, which takes about half of the time. For a service, pass
     ``CohereReranker(api_key=…)`` of :mod:`retrieval_core.adapters.rerankers.cohere`.
 
-    A reranker reads what LlamaIndex would embed of a node; of a passage of retrieval-core, its title, headings and
-    text. The result are new :class:`~llama_index.core.schema.NodeWithScore`; the given ones are not changed. Equal
-    scores keep the given order.
+    A reranker reads the text that LlamaIndex would embed; for a chunk of retrieval-core, its title, headings and text.
+    The result is new :class:`~llama_index.core.schema.NodeWithScore`; the given nodes are not changed. Equal scores
+    keep the given order.
 
-    Where the reranker fails, the nodes come back in their order and with their scores, cut to ``top_n``; a warning is
-    logged, and a :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation. A wrong key or a missing package
-    is always raised.
+    If the reranker fails, you get the first ``top_n`` nodes unchanged. Then a warning is logged, and LlamaIndex's
+    instrumentation gets a :class:`RetrievalDegradedEvent`. A wrong key or a missing package is always raised.
 
     Args:
-        reranker: One, or several that are asked one after the other until one answers. They stay the caller's.
+        reranker: One, or several in the order in which they are tried until one answers. You close them.
         top_n: The most nodes, at least 1.
-        weight: In [0, 1]. With 1 the score is the reranker's own, in [0, 1]. With less, its ranks are blended with the
-            nodes' scores, as the pipeline does with 0.3 (measured, that was better than the reranker alone); the new
-            scores then have no fixed range. Without scores of the nodes their order is blended.
+        weight: In [0, 1]. With 1, the score is that of the reranker, in [0, 1]. With less, its ranks are blended with
+            the nodes' scores, as the pipeline does with 0.3; the scores then have no fixed range. If the nodes have no
+            scores, their order is blended.
         options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 
     Raises:
@@ -130,22 +129,21 @@ class RerankPostprocessor(_Reranking):
 
 
 class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
-    """Orders nodes by the grades that a language model gives them on a rubric, with evidence for each.
+    """Rerank nodes with a language model that grades each one on a rubric, with evidence.
 
-    The model is shown each node as data, and grades it by itself from 0 to 100; a score is a hundredth of that. What it
-    gets wrong costs no node: grades of nodes that do not exist are ignored, of two grades for one node the first
-    counts, and what it did not grade comes behind the rest, in the given order and without a score. Where less than
-    half is graded it is asked once more, with its answer and what was wrong. See
-    :class:`~retrieval_core.adapters.rerankers.llm.LLMReranker`.
+    The model gets each node as data and grades it from 0 to 100; the score is a hundredth of that. Its mistakes lose no
+    node: grades of unknown nodes are ignored, and of two grades for one node the first counts. Nodes without a grade
+    come last, in the given order and without a score. If fewer than half are graded, the model is called once more,
+    with its answer and the mistakes. See :class:`~retrieval_core.adapters.rerankers.llm.LLMReranker`.
 
-    Texts of nodes, failures, the result and the other arguments are as of :class:`RerankPostprocessor`.
+    Texts of nodes, failures and the result are as described in :class:`RerankPostprocessor`.
 
     Args:
         llm: A language model of LlamaIndex, or one of retrieval-core; by default ``Settings.llm``. It stays the
             caller's.
         top_n: The most nodes, at least 1.
-        prompt: The rubric in place of the built-in one, as instructions alone. It has the name ``rubric_prompt`` for
-            ``get_prompts`` and ``update_prompts``.
+        prompt: Your rubric, only as instructions. ``get_prompts`` and ``update_prompts`` call it
+            ``rubric_prompt``.
         choice_batch_size: Nodes that one request grades, at least 1.
         weight: In [0, 1].
         options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.

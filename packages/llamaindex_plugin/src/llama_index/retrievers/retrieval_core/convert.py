@@ -1,7 +1,7 @@
 r"""Conversions between hits or chunks and nodes.
 
-A node's metadata are the user's own fields and the passage's provenance, which is the same whatever the question was
-and has flat values only (text and numbers), as many vector stores of LlamaIndex ask for:
+The metadata of a node are the user's fields and the provenance of the chunk. The provenance is the same for every
+query, and has flat values only (text and numbers), as many vector stores of LlamaIndex require:
 
 - ``document_id``, ``title``, ``source``, ``chunk_index``, ``total_chunks``, ``parent_id``, ``timestamp``,
   ``embedding_model``, ``citation``, ``content_hash`` and ``source_index`` as in :class:`retrieval_core.Chunk`;
@@ -9,10 +9,10 @@ and has flat values only (text and numbers), as many vector stores of LlamaIndex
 - ranges as two numbers, both included but for the end of the span: ``first_page`` and ``last_page``, ``first_row`` and
   ``last_row``, ``first_item`` and ``last_item``, ``span_start`` and ``span_end``.
 
-What is ``None`` is left out. Where the user has a field of one of these names, it stays the user's, as it is for
-filters, and the provenance of that name has ``retrieval_core_`` before its own.
+Values of ``None`` are left out. If the user has a field of one of these names, it keeps the name, as in filters. The
+provenance of that name then begins with ``retrieval_core_``.
 
-What a question adds, such as scores, is in the fields of :class:`PassageNode`.
+Facts that depend on the query, such as scores, are in the fields of :class:`PassageNode`.
 """
 
 from __future__ import annotations
@@ -52,21 +52,20 @@ RESERVED = "_llama_index_node"
 
 
 class PassageNode(TextNode):
-    """A passage as a node, with what one question found out about it.
+    """A chunk as a node, with its scores and other facts of one query.
 
-    What depends on the question is not in ``metadata``, so that ``hash`` is the same for the same passage, and fusion
-    recognises it. Serialized, it is a ``TextNode`` without ``start_char_idx`` and ``end_char_idx``: LlamaIndex makes
-    pieces of nodes that way, and these are not where the passage is; ``span_start`` and ``span_end`` in the metadata
-    remain the passage's.
+    These facts are not in ``metadata``, so ``hash`` is the same for the same chunk, and fusion recognises it.
+    Serialized, it is a ``TextNode`` without ``start_char_idx`` and ``end_char_idx``: LlamaIndex copies nodes that way
+    to make pieces, whose positions differ. ``span_start`` and ``span_end`` in the metadata remain those of the chunk.
 
     Attributes:
         rank: Position in the result, from 1; ``None`` for a neighbour.
-        scores: The score of each stage, and the rank on each side, see :class:`retrieval_core.Scores`.
-        degraded: What did not work as configured for the question, one sentence each.
+        scores: The score of each stage, and the rank in each search, see :class:`retrieval_core.Scores`.
+        degraded: Failures and fallbacks of the query, one sentence each.
         relevance_reason: Why the relevance filter kept it.
         evidence: The reranker's: ``answers``, ``text`` and ``is_quoted``.
-        found_by: The searches beside the question's own that found it, each with ``kind`` and ``text``.
-        excerpts: The parts of the text that bear on the question, each from and up to a code point.
+        found_by: The further searches that found it, each with ``kind`` and ``text``.
+        excerpts: The relevant parts of the text, each as start and end code points.
         neighbor_of: Ids of the nodes that it was added for.
     """
 
@@ -87,19 +86,19 @@ class PassageNode(TextNode):
 
 
 class NodeHit(NodeWithScore):
-    """A node with its score, and everything that the query found out about it.
+    """A node with its scores and other facts of one query.
 
     Attributes:
         rank: Position in the result, from 1; ``None`` for a neighbour.
-        scores: The score of each stage, and the rank on each side, see :class:`retrieval_core.Scores`.
-        degraded: What did not work as configured for the query, one sentence each.
+        scores: The score of each stage, and the rank in each search, see :class:`retrieval_core.Scores`.
+        degraded: Failures and fallbacks of the query, one sentence each.
         citation: Names the source for people.
         document_id: The document that the node is from.
         chunk_index: Position in that document, from 0.
         relevance_reason: Why the relevance filter kept it.
         evidence: The reranker's: ``answers``, ``text`` and ``is_quoted``.
-        found_by: The searches beside the query's own that found it, each with ``kind`` and ``text``.
-        excerpts: The parts of the text that bear on the query, each from and up to a code point.
+        found_by: The further searches that found it, each with ``kind`` and ``text``.
+        excerpts: The relevant parts of the text, each as start and end code points.
         neighbor_of: Ids of the nodes that it was added for.
     """
 
@@ -117,7 +116,7 @@ class NodeHit(NodeWithScore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name the class in what LlamaIndex writes, where it is read back as the base class."""
+        """Return the name of the base class, as which LlamaIndex reads it back."""
         return NodeWithScore.class_name()
 
 
@@ -160,9 +159,9 @@ def node_from_hit(
     """Return a hit as a node with its score.
 
     Args:
-        hit: Of several indexes, its index's name and a colon come before the node's id. Of a node of LlamaIndex, the
-            result has a copy of it.
-        rank: In the result, from 1.
+        hit: With several indexes, the name of its index and a colon come before the node's id. A hit from a node of
+            LlamaIndex becomes a copy of that node.
+        rank: Position in the result, from 1.
         degraded: The query's degradations, one sentence each.
         llm_metadata: As of :func:`node_from_chunk`. By default the citation, and nothing for a copy of a node.
         score: Which one the node gets.
@@ -253,9 +252,8 @@ def node_from_chunk(
 
     Args:
         chunk: Its id becomes the node's, its span ``start_char_idx`` and ``end_char_idx``.
-        llm_metadata: Keys of the metadata that language models see, of the provenance or the user's. What is embedded
-            is the text alone.
-        source_index: Of several indexes, the name of the one it is from.
+        llm_metadata: Keys of the metadata that language models see. Only the text is embedded.
+        source_index: With several indexes, the name of the index of the chunk.
         facts: Fields of :class:`PassageNode`.
     """
     own: dict[str, Any] = thawed(chunk.metadata)
@@ -324,8 +322,8 @@ def chunk_from_node(node: BaseNode) -> Chunk:
 def hit_from_node(item: NodeWithScore) -> Hit:
     """Return a node with its score as a hit; a node without a score has score 0.
 
-    Scores of single stages, excerpts and the like are those of a :class:`PassageNode` whose text is still the passage,
-    and those of a :class:`NodeHit` for any other node.
+    The scores of stages, excerpts and so on come from a :class:`PassageNode` if its text is still the chunk, otherwise
+    from a :class:`NodeHit`.
 
     Raises:
         InvalidParameterError: As of :func:`chunk_from_node`.

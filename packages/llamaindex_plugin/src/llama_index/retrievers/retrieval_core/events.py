@@ -1,4 +1,4 @@
-"""What the retriever reports through LlamaIndex's instrumentation, beyond what every retriever does."""
+"""The events that the retriever adds to LlamaIndex's instrumentation."""
 
 from __future__ import annotations
 

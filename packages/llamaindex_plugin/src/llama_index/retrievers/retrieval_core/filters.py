@@ -62,7 +62,7 @@ _GROUPS: dict[FilterCondition, Callable[[tuple[Filter, ...]], Filter]] = {
 _REFUSED: dict[FilterOperator, str] = {
     FilterOperator.TEXT_MATCH: "text is compared without regard to case; use TEXT_MATCH_INSENSITIVE",
     FilterOperator.IS_EMPTY: (
-        "an empty list cannot be told from other lists; for fields that are absent or null use the filter "
+        "empty lists are not supported; for fields that are absent or null use the filter "
         '{{"{key}": {{"$exists": false}}}}'
     ),
 }
@@ -86,12 +86,12 @@ def as_filter(filters: Filters | None) -> Filter | None:
 
 
 def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
-    """Return filters of LlamaIndex as a typed filter, ``None`` where they are empty.
+    """Return filters of LlamaIndex as a typed filter, or ``None`` if they are empty.
 
-    They then mean what :mod:`retrieval_core.types.filters` says. LlamaIndex's ``build_metadata_filter_fn``, which its
-    ``SimpleVectorStore`` uses, says the same but for this: it compares lists as a whole, ``contains``, ``any`` and
-    ``all`` look into text and the keys of objects too, true is 1, and case is ignored by lowering, not by folding.
-    ``RetrievalCoreVectorStore`` reads filters as that function does. ``NOT`` matches where none of its filters does.
+    The result follows the rules of :mod:`retrieval_core.types.filters`. LlamaIndex's ``SimpleVectorStore`` differs in
+    this: it compares lists as a whole; ``contains``, ``any`` and ``all`` also look into text and the keys of objects;
+    true is 1; case is ignored by lowering, not by folding. ``RetrievalCoreVectorStore`` follows LlamaIndex's rules.
+    ``NOT`` matches if none of its filters does.
 
     Raises:
         UnsupportedFilterError: An operator or value has no exact counterpart; the message names it.

@@ -14,9 +14,9 @@ from retrieval_core.types import Chunk
 def chunks_from_nodes(nodes: Sequence[BaseNode]) -> list[Chunk]:
     """Return nodes as chunks, each with its place in its document.
 
-    The nodes of a document follow each other as their relationships ``PREVIOUS`` and ``NEXT`` say. Chains of such
-    nodes, and nodes without these relationships, are in the order of ``start_char_idx`` where every node of the
-    document has one, and otherwise in the given order. Nodes that were passages of an index keep their place.
+    The nodes of a document are ordered by their relationships ``PREVIOUS`` and ``NEXT``. Chains of such nodes, and
+    nodes without these relationships, are ordered by ``start_char_idx`` if every node of the document has one. Otherwise
+    they keep the given order. Nodes that were chunks of an index keep their position.
 
     Args:
         nodes: All nodes of each document.

@@ -33,15 +33,15 @@ _JSON_FORM: dict[str, Any] = {"dataclasses_json": {"encoder": _as_json, "decoder
 
 @dataclass
 class RetrievalQueryBundle(QueryBundle):
-    """A question with settings of its own; pass it wherever LlamaIndex takes a query.
+    """A query with settings; pass it wherever LlamaIndex takes a query.
 
-    What makes new queries of it, as HyDE, sub-questions and fusion do, leaves the settings behind. A retriever that
-    gets such a query says so, among what is degraded; ``retriever.bound(filters=…)`` has them in every query.
+    HyDE, sub-questions and fusion make new queries of it, and drop its settings. A retriever that gets such a query
+    reports that in ``degraded``; ``retriever.bound(filters=…)`` applies them to every query.
 
     Attributes:
-        filters: Conditions on every passage, on top of the retriever's own filters.
-        top_k: The most passages, 1 to 1000; the retriever's where it is ``None``.
-        mode: Search by meaning, by words, or by both; the retriever's where it is ``None``.
+        filters: A filter for every chunk, in addition to the retriever's filters.
+        top_k: The most chunks, 1 to 1000; ``None`` for the retriever's.
+        mode: ``hybrid``, ``vector`` or ``keyword``; ``None`` for the retriever's.
     """
 
     filters: Filters | None = field(default=None, metadata=_JSON_FORM)

@@ -43,13 +43,13 @@ logger = logging.getLogger(__name__)
 
 
 class RetrievalCoreRetriever(BaseRetriever, Closing):
-    """Finds passages with a retrieval-core pipeline, as nodes of LlamaIndex.
+    """Retrieve chunks with a retrieval-core pipeline, as nodes of LlamaIndex.
 
     ``retrieve`` may be called where an event loop is running, and then blocks that loop's thread; ``aretrieve`` blocks
     no loop. One retriever may serve any number of queries at once.
 
     Results are :class:`~llama_index.retrievers.retrieval_core.NodeHit`, with the citation and the scores beside the
-    node. Over parts of LlamaIndex, each node is a copy of your own node, with the same hash. Over an index it is a
+    node. Over parts of LlamaIndex, each node is a copy of your node, with the same hash. Over an index it is a
     :class:`~llama_index.retrievers.retrieval_core.PassageNode`: its metadata are your fields and the provenance.
 
     If something did not work as configured, each result has it in ``degraded``, a warning is logged, and a
@@ -57,22 +57,22 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
     pass because no chunk has the field, or none of that type. A fact that is the same for every query is logged once.
     If nothing could be searched at all, an error is raised.
 
-    Of a query bundle the text is searched for, and by meaning the texts in ``custom_embedding_strs`` too, as query
-    transformations such as HyDE set them. The pipeline embeds the question itself, so an ``embedding`` is not used;
-    images are not used either, and are listed as degraded.
+    The text of a query bundle is searched for; vector search also uses the texts in ``custom_embedding_strs``, as query
+    transformations such as HyDE set them. The pipeline embeds the query itself, so an ``embedding`` is not used.
+    Images are not used, and reported as degraded.
 
     Args:
-        pipeline: Stays the caller's to close.
+        pipeline: You close it.
         top_k: The most nodes, 1 to 1000; by default the pipeline's.
         similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
         mode: Dense, lexical or hybrid search; by default the pipeline's.
         filters: Conditions on every node of every query: a filter, JSON, or ``MetadataFilters``.
-        llm_metadata: Keys of the metadata that language models see before the text, of the provenance or your own. By
-            default ``["citation"]``, and for copies of your own nodes only what they show anyway.
-        score: ``"raw"`` orders the hits and is comparable within one query only; ``"relevance"`` is in [0, 1], for
-            ``SimilarityPostprocessor``: the relevance filter's score, else the reranker's, else the cosine of question
-            and passage, and 0 for what was found by words alone.
-        objects: What ``IndexNode`` among the nodes lead to, as for every retriever of LlamaIndex.
+        llm_metadata: Keys of the metadata that language models see before the text. Default: ``["citation"]``; for
+            copies of your nodes only what they show anyway.
+        score: ``"raw"`` orders the hits, and is comparable within one query only. ``"relevance"`` is in [0, 1], for
+            ``SimilarityPostprocessor``: the score of the relevance filter, else of the reranker, else the cosine of
+            query and chunk; 0 if only keyword search found it.
+        objects: The objects of ``IndexNode`` among the nodes, as for every retriever of LlamaIndex.
         object_map: The same by the ids of these nodes.
 
     Raises:
@@ -110,7 +110,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
 
     @property
     def similarity_top_k(self) -> int | None:
-        """The most nodes of a query without a number of its own; ``None`` for the pipeline's."""
+        """The default number of nodes of a query; ``None`` for the pipeline's."""
         return self._top_k
 
     @similarity_top_k.setter
@@ -123,8 +123,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
     ) -> "RetrievalCoreRetriever":
         """Return a retriever over the same pipeline with settings for every query, whatever the query is made of.
 
-        What makes new queries of a query, as HyDE, sub-questions and fusion do, drops the settings of a
-        :class:`RetrievalQueryBundle`; a bound retriever keeps them.
+        HyDE, sub-questions and fusion make new queries and drop the settings of a :class:`RetrievalQueryBundle`; a
+        bound retriever keeps them.
 
         Args:
             filters: Conditions on every node, on top of this retriever's.
@@ -281,7 +281,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         if (left_behind := settings_left_behind(query)) is not None:
             own.append(left_behind)
         if self._score == "relevance" and result.hits and not any(relevance_of(hit.scores) for hit in result.hits):
-            own.append('score: no relevance is known of what was found by words alone; use score="raw"')
+            own.append('score: results of keyword search have no relevance; use score="raw"')
         if own:
             logger.warning("a query was answered, but not as configured: %s", "; ".join(own))
         if degraded := [*told, *own]:

@@ -71,31 +71,30 @@ _LEXICAL = frozenset({VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.TEXT_SEA
 class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     """A vector store of LlamaIndex that keeps its nodes in an index of retrieval-core.
 
-    What LlamaIndex writes is a whole index: ``retrieval search``, ``open_index`` and ``RetrievalCoreRetriever`` read it
-    with the same embedding model, and it reads theirs. Nodes come back equal to those that were written; metadata are
-    JSON, and one key of them is reserved. Nodes of passages that were not written through LlamaIndex have their
-    provenance, as those of ``RetrievalCoreRetriever``.
+    The result is a complete index: ``retrieval search``, ``open_index`` and ``RetrievalCoreRetriever`` read it with the
+    same embedding model, and it reads their indexes. Nodes come back equal to those that were written. Metadata are
+    JSON, and one key of them is reserved. Nodes that were not written through LlamaIndex have their provenance, as
+    those of ``RetrievalCoreRetriever``.
 
-    The modes are ``DEFAULT``, ``MMR``, ``HYBRID``, ``TEXT_SEARCH`` and ``SPARSE``, the latter two being search by words
-    (BM25); others are refused. Similarities are cosines in [-1, 1] for ``DEFAULT`` and ``MMR`` (in the order in which
-    nodes were chosen), BM25 scores above 0 for the search by words, and for ``HYBRID`` fused scores, which compare
-    nodes of one query only. ``alpha`` of ``HYBRID`` is the weight of meaning, 1 being meaning alone and 0 words alone.
+    The modes are ``DEFAULT``, ``MMR``, ``HYBRID``, and ``TEXT_SEARCH`` or ``SPARSE`` for keyword search (BM25). Others
+    raise an error. Similarities of ``DEFAULT`` and ``MMR`` are cosines in [-1, 1], in the order in which nodes were
+    chosen. Keyword search has BM25 scores above 0, and ``HYBRID`` fused scores, which compare nodes of one query only.
+    ``alpha`` of ``HYBRID`` is the weight of vector search: 1 is only vector search, 0 only keyword search.
 
-    Filters mean what they mean to LlamaIndex's ``SimpleVectorStore``, see
-    :mod:`llama_index.vector_stores.retrieval_core.matching`; every operator and any nesting works. They may be filters
-    of retrieval-core or JSON too.
+    Filters follow the rules of LlamaIndex's ``SimpleVectorStore``, see
+    :mod:`llama_index.vector_stores.retrieval_core.matching`; every operator and any nesting works. Filters of
+    retrieval-core and JSON work too.
 
-    Synchronous methods may be called where an event loop is running, and then block that loop's thread; asynchronous
-    ones block no loop. Writes through one vector store are done one after another; of two that write to one index, as
-    in two processes, each must write documents of its own.
+    If you call synchronous methods while an event loop is running, they block its thread; asynchronous methods block no
+    loop. Writes through one vector store run one after another. If two processes write to one index, each must write
+    different documents.
 
     Args:
-        store: Stays the caller's to close. To write vectors it has to be opened with the id and the dimension of
-            their embedder.
-        candidates: Nodes asked of each side of ``HYBRID``, and that ``MMR`` chooses from, at least 1; never less than
+        store: You close it. To write vectors, open it with the id and the dimension of their embedder.
+        candidates: Nodes of each search of ``HYBRID``, and those that ``MMR`` chooses from, at least 1; never less than
             ``similarity_top_k``.
-        alpha: Of queries that name none, in [0, 1].
-        fusion: How ``HYBRID`` combines meaning and words, see :mod:`retrieval_core.pipeline.stages.fuse`.
+        alpha: The default of queries, in [0, 1].
+        fusion: How ``HYBRID`` combines the two searches, see :mod:`retrieval_core.pipeline.stages.fuse`.
 
     Raises:
         InvalidParameterError: ``store`` is not a store, or another argument is outside its range.
@@ -144,7 +143,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         another one. A file that does not fit is refused here, before LlamaIndex embeds anything for it.
 
         Args:
-            path: The file, ``config.index`` where it is not given.
+            path: The file. Default: ``config.index``.
             embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. Only its name
                 is read; an index of another model is refused. A new file needs it.
             config: Settings, the name of a preset, or a TOML file: the kind of store, the analysis of words, and
@@ -200,7 +199,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
 
     @property
     def abilities(self) -> StoreAbilities:
-        """What ``from_index`` and ``pipeline_from`` ask of it.
+        """The abilities that ``from_index`` and ``pipeline_from`` use.
 
         No operator is among it, since filters of LlamaIndex compare lists as a whole and those of a pipeline their
         items. Over an index file, ``RetrievalCoreRetriever.from_index_file`` has the store itself evaluate filters.
@@ -219,19 +218,19 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Write nodes, all of them or none; each replaces the one with its id.
 
-        The nodes of a document get their order from ``PREVIOUS`` and ``NEXT``, their positions or the given order,
-        together with those of the document that are there already.
+        The nodes of a document, with those already in the index, are ordered by ``PREVIOUS`` and ``NEXT``, by their
+        positions, or as given.
 
         Args:
-            nodes: Either all of them or none have an embedding. Of several with one id the last one counts.
+            nodes: All of them or none have an embedding. If several have one id, the last one counts.
 
         Returns:
             Their ids, in the given order.
 
         Raises:
-            InvalidParameterError: Embeddings are missing or of several lengths, metadata hold something that JSON
-                cannot express or the reserved key, the index is new and its model was not named, or there are further
-                arguments.
+            InvalidParameterError: Embeddings are missing or of several lengths, or metadata contain the reserved key or
+                a value that JSON can't express. Or the index is new and its model was not named, or an argument is
+                unknown.
             DimensionMismatchError: The embeddings have another dimension than the index.
             EmbedderMismatchError: The index is of another model than the one that was named.
             StoreError: The index cannot be written.
@@ -308,7 +307,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         return self._bridge.run(self.aget_nodes(node_ids, filters))
 
     async def aget_nodes(self, node_ids: list[str] | None = None, filters: Filters | None = None) -> list[BaseNode]:
-        """Return the nodes that have one of the ids and match the filters; all of them where neither is given.
+        """Return the nodes that have one of the ids and match the filters; all of them without ids and filters.
 
         Returns:
             In the order of the ids, without ids by document and position; without embeddings.
@@ -354,10 +353,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
 
         Args:
             query: ``embedding_field`` names one of the index's named vectors. With ``HYBRID``, ``sparse_top_k`` nodes
-                are taken of the search by words, and ``hybrid_top_k`` is how many are returned. An empty list of
-                ``doc_ids`` finds nothing; one of ``node_ids`` restricts nothing, as LlamaIndex gives it everywhere.
-            kwargs: ``mmr_threshold``, from 0 for difference alone to 1 for relevance alone, and ``mmr_prefetch_k``,
-                how many nodes ``MMR`` chooses from.
+                of keyword search are used, and ``hybrid_top_k`` are returned. An empty list of ``doc_ids`` finds
+                nothing. An empty list of ``node_ids`` restricts nothing, because LlamaIndex passes it everywhere.
+            kwargs: ``mmr_threshold``, from 0 (only difference) to 1 (only relevance), and ``mmr_prefetch_k``, the
+                number of nodes ``MMR`` chooses from.
 
         Raises:
             InvalidParameterError: The mode is none of those above, what it needs is missing or outside its range, or

@@ -53,24 +53,23 @@ def pipeline_from(
     config: RetrievalConfig | str | Path | None = None,
     docstore: BaseDocumentStore | None = None,
 ) -> RetrievalPipeline:
-    """Return a pipeline over parts of LlamaIndex, which stay the caller's; closing it leaves them open.
+    """Return a pipeline over components of LlamaIndex; closing it leaves them open.
 
-    Exactly one of ``vector_store``, ``index`` and ``retriever`` is searched. A vector store is searched by vectors, and
-    by keywords if it can be or if there are nodes in a docstore; see :class:`LlamaIndexStore`. If it cannot, and
-    ``search.mode`` of the configuration is not ``dense``, every result has that under ``degraded``. A retriever is
-    asked with the query as text, and answers alone: the pipeline's mode is then ``lexical``.
+    Pass exactly one of ``vector_store``, ``index`` and ``retriever``. A vector store gets vector search, and
+    keyword search if it supports it, or if a docstore has its nodes; see :class:`LlamaIndexStore`. Otherwise every result
+    reports that under ``degraded``, unless ``search.mode`` is ``dense``. A retriever gets the query as text, and is the
+    only search: the mode of the pipeline is then ``lexical``.
 
     Args:
-        vector_store: Of LlamaIndex; with it, ``embed_model`` has to be the one whose vectors it holds.
-        index: Gives vector store, docstore, ids and embedding model.
-        retriever: Of LlamaIndex.
-        embed_model: Of LlamaIndex, or an embedder; in place of the index's.
-        llm: Of LlamaIndex, or a language model of this library; in place of the configured one.
-        rerank: Reranking postprocessors of LlamaIndex, or rerankers; of several, each stands in for those before it.
-            In place of the configured one.
-        config: Settings, the name of a preset, or a TOML file; by default the defaults. Its store and embedder are not
-            used.
-        docstore: Holds the nodes of the vector store; in place of the index's.
+        vector_store: A vector store of LlamaIndex. ``embed_model`` must be the model of its vectors.
+        index: Provides vector store, docstore, ids and embedding model.
+        retriever: A retriever of LlamaIndex.
+        embed_model: An embedding model of LlamaIndex, or an embedder. Default: that of the index.
+        llm: A language model of LlamaIndex or of this library. Default: the configured one.
+        rerank: Reranking postprocessors of LlamaIndex, or rerankers; each is the fallback of the one before it.
+            Default: the configured one.
+        config: Settings, the name of a preset, or a TOML file. Its store and embedder are not used.
+        docstore: The nodes of the vector store. Default: the docstore of the index.
 
     Raises:
         InvalidParameterError: A part is of another kind, or they do not fit together.

@@ -33,10 +33,9 @@ _PROBE = "dimension"
 def embedder_id_of(model: BaseEmbedding) -> str:
     """Return the embedder's id of a model of LlamaIndex, the one that is written to an index of its vectors.
 
-    It names class and model, and what else is known to change the vectors where the model's class has it otherwise:
-    their length, the server, settings, and a digest of the prompts, such as
-    ``llama-index/OpenAIEmbedding/text-embedding-3-small/256``. A model that tells an ``embedder_id``, as
-    ``RetrievalCoreEmbedding`` does, has that.
+    It contains class and model, such as ``llama-index/OpenAIEmbedding/text-embedding-3-small/256``. Everything else
+    that changes the vectors is added if it isn't the default: dimension, server, settings, and a digest of the prompts.
+    If the model has an attribute ``embedder_id``, as ``RetrievalCoreEmbedding`` does, that is returned.
     """
     if isinstance(told := getattr(model, "embedder_id", None), str):
         return told
@@ -59,14 +58,14 @@ class LlamaIndexEmbedder:
     the model gives it. Passages are sent ``embed_batch_size`` at a time. Vectors are scaled to unit length. An empty
     text, which services refuse, is sent as one space.
 
-    Models of the OpenAI family are used through a copy of their settings: with one attempt a call, since the pipeline
-    decides on attempts, and ordered by the ``index`` that the service gives each vector, which LlamaIndex ignores.
+    Models of the OpenAI family are used through a copy of their settings, with one attempt a call: the pipeline makes
+    the retries. Their vectors are ordered by the ``index`` that the service returns, which LlamaIndex ignores.
 
     Args:
-        model: Stays the caller's.
-        dimension: Components of a vector. By default what the model says, and otherwise what its first vector has:
-            :attr:`dimension` then embeds one word, and blocks, if it is asked for before anything was embedded.
-        name: The :attr:`id`; needed for two models of one class that do not tell their ``model_name``.
+        model: You close it.
+        dimension: Components of a vector. Default: that of the model, or else that of its first vector. If you read
+            :attr:`dimension` before any text was embedded, it embeds one word, and blocks.
+        name: The :attr:`id`; needed for two models of one class without a ``model_name``.
         is_async: Whether the model's asynchronous methods leave the event loop free. Otherwise, and for synchronous
             callers, the synchronous ones run in threads. By default true for the OpenAI family only.
 

@@ -33,20 +33,20 @@ _SCHEMA_NAME = "answer"
 
 
 class LlamaIndexLLM:
-    """Asks a language model of LlamaIndex; an :class:`~retrieval_core.ports.LLM`.
+    """Use a language model of LlamaIndex as an :class:`~retrieval_core.ports.LLM`.
 
-    The model is asked through its chat methods, so that LlamaIndex's callbacks and instrumentation see each call. It
-    keeps its own temperature, longest answer and retries: LlamaIndex's models have no common argument for them, so
-    those of a request are not passed on. Its ``system_prompt`` is not sent, since a request has one of its own.
+    Its chat methods are called, so LlamaIndex's callbacks and instrumentation see each call. The model keeps its own
+    temperature, maximum length and retries, because LlamaIndex's models have no common argument for them. Its
+    ``system_prompt`` is not sent, since each request has one.
 
-    Where a schema is given, OpenAI's models that keep to schemas get it. All others are asked in words alone: text
-    around the JSON object of their answer, and properties that the schema does not have, are left out.
+    A schema is sent to OpenAI's models that support it. Other models get it as instructions only: text around the JSON
+    object of their answer, and properties that are not in the schema, are dropped.
 
     A synchronous caller gets the synchronous methods, in a thread. Asynchronous methods are called only on the event
     loop of the first call, which is where many clients can be used.
 
     Args:
-        llm: Stays the caller's.
+        llm: You close it.
         in_threads: Whether to call the synchronous methods in threads even for an asynchronous caller. By default
             false for models of the OpenAI family, and true for others, since many of their asynchronous methods block.
 
@@ -71,7 +71,7 @@ class LlamaIndexLLM:
         """Answer a request.
 
         Raises:
-            MalformedAnswerError: The answer is empty, or lacks the JSON object or a property that was asked for.
+            MalformedAnswerError: The answer is empty, or lacks the requested JSON object or one of its properties.
             ServiceError: The model failed; subclasses say more.
         """
         answer = await self._calls.either(

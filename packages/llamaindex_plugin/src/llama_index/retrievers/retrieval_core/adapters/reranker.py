@@ -31,16 +31,16 @@ _MODELS = ("model_name", "model")
 class LlamaIndexReranker:
     """Scores with a reranking postprocessor of LlamaIndex; a :class:`~retrieval_core.ports.Reranker`.
 
-    Its order counts. Its scores are taken as they are where they lie in [0, 1] and fall in that order, and through the
-    logistic function where they fall but have another range. A postprocessor that gives no such scores, as those that
-    let a model sort, has the passages scored by place: 1 for the first, falling evenly to more than 0. A passage that
-    the postprocessor drops scores 0, and where it gives one twice, the better place counts.
+    Its order counts. Scores that fall in this order are used as they are if they are in [0, 1]; otherwise the logistic
+    function maps them to it. If a postprocessor returns no such scores, chunks are scored by rank: 1 for the first,
+    falling evenly to more than 0. A chunk that the postprocessor drops scores 0; if it returns one twice, the better
+    rank counts.
 
-    A limit of its own (``top_n``) is set, in a copy, to the number of passages: the pipeline decides how many stay.
+    Its limit ``top_n`` is set, in a copy, to the number of chunks: the pipeline decides how many stay.
 
     Args:
-        postprocessor: Stays the caller's.
-        name: The :attr:`id`; needed for two of one class that do not tell their model.
+        postprocessor: You close it.
+        name: The :attr:`id`; needed for two of one class without a model name.
         batch_size: The most passages of one call, at least 1.
         is_async: Whether its asynchronous method leaves the event loop free. By default the synchronous one is called
             in a thread.

@@ -34,13 +34,13 @@ REMEMBERED_SECONDS = 300.0
 
 
 class LlamaIndexRetriever:
-    """Asks a retriever of LlamaIndex; a :class:`~retrieval_core.ports.Retriever`, to be asked beside an index.
+    """Search a retriever of LlamaIndex beside an index, as a :class:`~retrieval_core.ports.Retriever`.
 
-    It gives as many nodes as it does by itself (``similarity_top_k``), of which the best are used. Scores are its own
-    where they fall in its order, and 1, 1/2, 1/3 … where they do not or are missing.
+    The retriever decides how many nodes it returns (``similarity_top_k``); the best are used. Scores that fall in its
+    order are kept. Otherwise, or if scores are missing, they are 1, 1/2, 1/3 ….
 
     Args:
-        retriever: Stays the caller's.
+        retriever: You close it.
         name: Names the retriever in errors and locations.
         is_async: True for one whose ``aretrieve`` leaves the event loop free. By default ``retrieve`` is called in a
             thread, as most retrievers of LlamaIndex await something that blocks.
@@ -99,14 +99,14 @@ class LlamaIndexRetriever:
 
 
 class LlamaIndexRetrieverStore(ReadOnlyStore):
-    """Stands a retriever of LlamaIndex in place of an index; a :class:`~retrieval_core.ports.Store` for reading.
+    """Search a retriever of LlamaIndex in place of an index, as a read-only :class:`~retrieval_core.ports.Store`.
 
-    Questions go to it as text, so it counts as a search by words, whatever it does. It cannot be handed a filter:
-    its nodes are tested, and where it gave some that do not match and fewer than were wanted are left, the result says
-    that there may be others. Passages can be read by id for some minutes after it gave them; it has no neighbours.
+    The retriever gets the query as text, so it counts as keyword search. It can't be given a filter, so its nodes are
+    tested afterwards. If too few of them match, the result reports that there may be others. Chunks can be read by id
+    for five minutes after a search; there are no neighbors.
 
     Args:
-        retriever: As of :class:`LlamaIndexRetriever`, like the rest.
+        retriever: As in :class:`LlamaIndexRetriever`, like the other arguments.
 
     Raises:
         InvalidParameterError: As :class:`LlamaIndexRetriever`.
@@ -138,8 +138,8 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
         """Return the retriever's passages that match, in its order.
 
         Raises:
-            IncompleteSearchError: There may be others that match, or nodes could not be read; it carries what was
-                found.
+            IncompleteSearchError: There may be others that match, or nodes could not be read; it carries the
+                results so far.
             SearchError: It was to be searched with a vector.
             InvalidParameterError: The request is not well formed.
             ServiceError: The retriever failed.

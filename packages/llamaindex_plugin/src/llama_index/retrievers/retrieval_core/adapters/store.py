@@ -62,16 +62,16 @@ _FEW = 12
 
 @dataclass(frozen=True, slots=True)
 class StoreAbilities:
-    """What a vector store of LlamaIndex can be asked; :func:`abilities_of` looks for it.
+    """The abilities of a vector store of LlamaIndex; :func:`abilities_of` returns them.
 
     Attributes:
         is_async: Whether to call ``aquery`` on the event loop for an asynchronous caller. Otherwise, for a synchronous
             caller, and if the store has no asynchronous client, ``query`` is called in a thread.
-        operators: Operators of ``MetadataFilters`` that the store is asked to evaluate. Each must let pass every node
-            that this library lets pass, and may let pass more: results are tested once more in any case. What is not
-            among these is evaluated on results alone, of which more are then asked for.
-        words: The mode in which the store searches by words, ``SPARSE`` or ``TEXT_SEARCH``; ``None`` where it does not.
-        is_hybrid: Whether mode ``HYBRID`` searches by words as well.
+        operators: Operators of ``MetadataFilters`` that the store evaluates. Each must accept every node that this
+            library accepts, and may accept more: results are tested again. Other operators are tested only on results, of
+            which more are then requested.
+        words: The mode for keyword search, ``SPARSE`` or ``TEXT_SEARCH``; ``None`` without keyword search.
+        is_hybrid: Whether mode ``HYBRID`` includes keyword search.
         reads_by_id: Whether ``get_nodes(node_ids=…)`` works.
         narrows_by_id: Whether a query is held to its ``node_ids``.
         most_results: The most results of one query.
@@ -92,13 +92,13 @@ LlamaIndex's ``any``, ``all``, ``contains``, ``text_match``, ``is_empty`` and ``
 
 
 def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
-    """Look for what a vector store can do.
+    """Return the abilities of a vector store.
 
-    Known are ``SimpleVectorStore``, of which no operator is used, as its ``==`` is never true of a list, and others
-    raise for values of mixed types; and ``PineconeVectorStore``, which has words where it was made with
-    ``add_sparse_vector``, and sends a vector of zeros in all other modes but the default. A store that has
-    ``abilities``, as ``RetrievalCoreVectorStore`` does, tells them. Of any other it is seen whether its class has its
-    own ``aquery`` and ``get_nodes``; its operators and modes have to be told, and ``is_async=False`` if its ``aquery``
+    Two stores are known. The operators of ``SimpleVectorStore`` are not used: its ``==`` is never true of a list, and
+    others raise for values of mixed types. ``PineconeVectorStore`` has keyword search if it was made with
+    ``add_sparse_vector``; in every mode but these two it sends a vector of zeros. A store with an attribute
+    ``abilities``, such as ``RetrievalCoreVectorStore``, reports its own. Any other store is inspected for its own
+    ``aquery`` and ``get_nodes``. Pass its operators and modes yourself, and ``is_async=False`` if its ``aquery``
     blocks.
     """
     told = getattr(vector_store, "abilities", None)
@@ -135,40 +135,39 @@ class _Item:
 
 
 class LlamaIndexStore(ReadOnlyStore):
-    """Searches a vector store of LlamaIndex; a :class:`~retrieval_core.ports.Store` for reading.
+    """Search a vector store of LlamaIndex, as a read-only :class:`~retrieval_core.ports.Store`.
 
-    *By meaning* the store is queried in its default mode. Scores are cosines with the vectors that come along, or the
-    store's similarities where none come.
+    *Vector search* queries the store in its default mode. Scores are cosines with the returned vectors, or the store's
+    similarities if it returns no vectors.
 
-    *By words* it is queried in its own mode, if it has one; otherwise the nodes of the docstore are, by BM25 in memory.
-    If there is neither, a hybrid search uses vectors only, and every result has that under ``degraded``. Nodes of the
-    docstore that a vector store keeps no longer are not found, if it keeps text and reads by id.
+    *Keyword search* queries the store in its mode for it. Without one, it searches the nodes of the docstore by BM25 in
+    memory. Without a docstore, a hybrid search uses vectors only, and every result reports that under ``degraded``.
+    Nodes that the vector store deleted are not found, if it keeps text and reads by id.
 
     Chunks have the node that they were read from. The vector store's own text counts; images and references are the
     docstore's, as for LlamaIndex's retrievers.
 
     Results are not cached, since a vector store of LlamaIndex reports no version.
 
-    *Filters* mean what :func:`retrieval_core.types.filters.matches` says, whatever the store makes of them: it is asked
-    for what it evaluates safely, every result is tested, and more are asked for until enough match or there are no
-    more. Where that cannot be told within ``most_results``, the result says that it may be incomplete.
+    *Filters* are those of :func:`retrieval_core.types.filters.matches`. The store evaluates what it can evaluate
+    safely, and every result is tested. More results are requested until enough match or there are no more. If ``most_results``
+    doesn't suffice for that, the result is reported as incomplete.
 
     Args:
-        vector_store: Stays the caller's, and is written with LlamaIndex.
-        docstore: Holds the nodes; needed for a store that keeps no text.
-        node_ids: For each id in the vector store the id of its node, as an index keeps them in
-            ``index_struct.nodes_dict``; it may change. Only these nodes of the docstore are used. Without it, or while
-            it is empty, both ids are the same, and all nodes are used but documents and nodes with children; of a
-            ``SimpleVectorStore``, those with vectors. If the store keeps text, ids of images and references only count
-            as none.
+        vector_store: You write to it with LlamaIndex, and close it.
+        docstore: The nodes; needed for a store that keeps no text.
+        node_ids: Maps each id in the vector store to the id of its node, like ``index_struct.nodes_dict``; it may
+            change. Only these nodes of the docstore are used. If it is missing or empty, both ids are the same, and all
+            nodes are used except documents and nodes with children. With a ``SimpleVectorStore``, only nodes with
+            vectors are used. If the store keeps text, a mapping of only images and references counts as empty.
         analyzer: Turns text into terms for BM25.
-        abilities: What the store can do; looked for by :func:`abilities_of` where it is not given.
-        similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, which the
-            scores 1, 1/2, 1/3 … express. With ``cosine``, results of such a store say so.
-        words: False for a store that is not to be searched by words.
-        refresh_seconds: How long nodes of the docstore are used before it is asked what changed. By default it is asked
-            with each search where it is in this process (``SimpleDocumentStore``), and else once a minute.
-        name: Names the index in reports.
+        abilities: The abilities of the store. Default: those that :func:`abilities_of` returns.
+        similarities: ``order`` for a store whose similarities are no cosines: only their order then counts, as the
+            scores 1, 1/2, 1/3 …. With ``cosine``, results of such a store report that.
+        words: False to switch keyword search off.
+        refresh_seconds: Seconds until the docstore is read again for changes. Default: 0 if it is in this process
+            (``SimpleDocumentStore``), otherwise 60.
+        name: The name of the index in reports.
 
     Raises:
         InvalidParameterError: One of the arguments is of another kind; the store keeps no text and there is no
@@ -230,7 +229,7 @@ class LlamaIndexStore(ReadOnlyStore):
         }:
             problem = (
                 f"{self._who} sends a vector of zeros in mode TEXT_SEARCH, and in SPARSE without a sparse model; "
-                "make it with add_sparse_vector=True, or give the docstore for searching by words"
+                "make it with add_sparse_vector=True, or pass the docstore for keyword search"
             )
         if problem is not None:
             raise InvalidParameterError(problem)
@@ -266,7 +265,7 @@ class LlamaIndexStore(ReadOnlyStore):
 
         Raises:
             IncompleteSearchError: There may be others that match, or nodes could not be read, or the similarities are
-                no cosines; it carries what was found.
+                no cosines; it carries the results so far.
             DimensionMismatchError: The vectors have another dimension than the question's.
             UnsupportedSearchError: It has no keyword search.
             InvalidParameterError: The request is not well formed.
@@ -297,8 +296,8 @@ class LlamaIndexStore(ReadOnlyStore):
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that exist; there are no documents and sections.
 
-        They come from the vector store if it keeps text and reads by id, and otherwise from the docstore, or are those
-        that a search found in the last minutes. Neighbours come from the docstore only.
+        They come from the vector store if it keeps text and reads by id. Otherwise they come from the docstore, or from
+        the searches of the last minutes. Neighbors come from the docstore only.
 
         Raises:
             ServiceError: The store failed.
@@ -325,7 +324,7 @@ class LlamaIndexStore(ReadOnlyStore):
         return Fetched(chunks=passing, vectors={name: vector for name, vector in vectors.items() if name in passing})
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of the docstore's passages by their paths; none where there is no docstore.
+        """Return the fields of the docstore's chunks by their paths; none without a docstore.
 
         Raises:
             InvalidParameterError: The limit is less than 1.
@@ -564,7 +563,7 @@ class LlamaIndexStore(ReadOnlyStore):
 
 
 class LlamaIndexHybridStore(LlamaIndexStore):
-    """A :class:`LlamaIndexStore` whose vector store combines both sides itself; ``search.fusion = "native"`` asks it.
+    """A :class:`LlamaIndexStore` whose vector store has its own hybrid search; ``search.fusion = "native"`` uses it.
 
     Raises:
         InvalidParameterError: The vector store has no such mode; or as :class:`LlamaIndexStore`.
@@ -577,7 +576,7 @@ class LlamaIndexHybridStore(LlamaIndexStore):
             raise InvalidParameterError(msg)
 
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of both sides, best first, in the store's mode ``HYBRID`` and with its scores.
+        """Return the best candidates of the store's mode ``HYBRID``, best first, with its scores.
 
         Raises:
             RetrievalError: As :meth:`search`.

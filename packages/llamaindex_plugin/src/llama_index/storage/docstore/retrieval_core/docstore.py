@@ -20,16 +20,16 @@ from retrieval_core.types import Document as IndexedDocument
 
 
 class RetrievalCoreDocumentStore(BaseDocumentStore):
-    """The passages, sections and documents of an index, as nodes that LlamaIndex can look up by their ids.
+    """The chunks, sections and documents of an index, as nodes that LlamaIndex can look up by their ids.
 
     With it ``AutoMergingRetriever`` and ``PrevNextNodePostprocessor`` work on the nodes of ``RetrievalCoreRetriever``
     and of ``RetrievalCoreVectorStore``. A section is the parent of its passages: a node with its whole text, and with
     the relationship ``CHILD`` to them. It is a view: whatever would write raises ``StoreError``.
 
-    Where one id is that of several, the passage comes before the section, and this before the document.
+    If an id has several, a chunk comes before a section, and a section before a document.
 
     Args:
-        store: For instance ``retriever.pipeline.store`` or ``vector_store.client``; stays the caller's.
+        store: For instance ``retriever.pipeline.store`` or ``vector_store.client``; you close it.
 
     Raises:
         InvalidParameterError: ``store`` is not a store.
@@ -76,7 +76,7 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         return self._bridge.run(self.aget_document(doc_id, raise_error))
 
     async def aget_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """Return a passage, section or document as a node; ``None`` where there is none and no error is wanted.
+        """Return a passage, section or document as a node; ``None`` if there is none and ``raise_error`` is false.
 
         Raises:
             ValueError: There is none, and ``raise_error`` is true.
@@ -116,11 +116,11 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         return {node.hash: name for name, node in (await self._adocs()).items()}
 
     def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
-        """Return a document's metadata and the ids of its passages, ``None`` where it has none."""
+        """Return a document's metadata and the ids of its chunks, or ``None``."""
         return self._bridge.run(self.aget_ref_doc_info(ref_doc_id))
 
     async def aget_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
-        """Return a document's metadata and the ids of its passages in their order, ``None`` where it has none."""
+        """Return a document's metadata and the ids of its chunks in their order, or ``None``."""
         return (await self._infos([ref_doc_id])).get(ref_doc_id)
 
     def get_all_ref_doc_info(self) -> dict[str, RefDocInfo]:
@@ -163,8 +163,8 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
             StoreError: Always.
         """
         msg = (
-            "a RetrievalCoreDocumentStore only reads; write to the index with RetrievalCoreVectorStore, and keep what "
-            "LlamaIndex wants to remember of documents in a document store of its own, such as SimpleDocumentStore"
+            "a RetrievalCoreDocumentStore only reads. Write to the index with RetrievalCoreVectorStore, and give "
+            "LlamaIndex a separate document store for its records, such as SimpleDocumentStore"
         )
         raise StoreError(msg)
 
