@@ -15,8 +15,8 @@ def chunks_from_nodes(nodes: Sequence[BaseNode]) -> list[Chunk]:
     """Return nodes as chunks, each with its place in its document.
 
     The nodes of a document are ordered by their relationships ``PREVIOUS`` and ``NEXT``. Chains of such nodes, and
-    nodes without these relationships, are ordered by ``start_char_idx`` if every node of the document has one. Otherwise
-    they keep the given order. Nodes that were chunks of an index keep their position.
+    nodes without these relationships, are ordered by ``start_char_idx`` if every node of the document has one.
+    Otherwise they keep the given order. Nodes that were chunks of an index keep their position.
 
     Args:
         nodes: All nodes of each document.

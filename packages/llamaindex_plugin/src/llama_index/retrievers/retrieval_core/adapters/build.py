@@ -56,9 +56,9 @@ def pipeline_from(
     """Return a pipeline over components of LlamaIndex; closing it leaves them open.
 
     Pass exactly one of ``vector_store``, ``index`` and ``retriever``. A vector store gets vector search, and
-    keyword search if it supports it, or if a docstore has its nodes; see :class:`LlamaIndexStore`. Otherwise every result
-    reports that under ``degraded``, unless ``search.mode`` is ``dense``. A retriever gets the query as text, and is the
-    only search: the mode of the pipeline is then ``lexical``.
+    keyword search if it supports it, or if a docstore has its nodes; see :class:`LlamaIndexStore`. Otherwise every
+    result reports that under ``degraded``, unless ``search.mode`` is ``dense``. A retriever gets the query as text, and
+    is the only search: the mode of the pipeline is then ``lexical``.
 
     Args:
         vector_store: A vector store of LlamaIndex. ``embed_model`` must be the model of its vectors.

@@ -68,8 +68,8 @@ class StoreAbilities:
         is_async: Whether to call ``aquery`` on the event loop for an asynchronous caller. Otherwise, for a synchronous
             caller, and if the store has no asynchronous client, ``query`` is called in a thread.
         operators: Operators of ``MetadataFilters`` that the store evaluates. Each must accept every node that this
-            library accepts, and may accept more: results are tested again. Other operators are tested only on results, of
-            which more are then requested.
+            library accepts, and may accept more: results are tested again. Other operators are tested only on results,
+            of which more are then requested.
         words: The mode for keyword search, ``SPARSE`` or ``TEXT_SEARCH``; ``None`` without keyword search.
         is_hybrid: Whether mode ``HYBRID`` includes keyword search.
         reads_by_id: Whether ``get_nodes(node_ids=…)`` works.
@@ -150,8 +150,8 @@ class LlamaIndexStore(ReadOnlyStore):
     Results are not cached, since a vector store of LlamaIndex reports no version.
 
     *Filters* are those of :func:`retrieval_core.types.filters.matches`. The store evaluates what it can evaluate
-    safely, and every result is tested. More results are requested until enough match or there are no more. If ``most_results``
-    doesn't suffice for that, the result is reported as incomplete.
+    safely, and every result is tested. More results are requested until enough match or there are no more. If
+    ``most_results`` doesn't suffice for that, the result is reported as incomplete.
 
     Args:
         vector_store: You write to it with LlamaIndex, and close it.
