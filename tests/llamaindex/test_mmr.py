@@ -124,7 +124,7 @@ def test_a_model_that_can_only_block_runs_in_a_thread() -> None:
 
 def test_without_embeddings_and_embedder_the_error_says_what_to_do() -> None:
     """Silence would leave the order as it was."""
-    advice = r"Pass one, such as MMRPostprocessor\(embedder=retriever\.pipeline\.embedder\).* search__search_type=\"mmr\""
+    advice = r"such as MMRPostprocessor\(embedder=retriever\.pipeline\.embedder\).* search__search_type=\"mmr\""
     with pytest.raises(ConfigurationError, match=advice):
         MMRPostprocessor().postprocess_nodes(WITHOUT)
     assert MMRPostprocessor().postprocess_nodes([]) == []
